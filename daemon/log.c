@@ -27,7 +27,6 @@ void log_init(enum log_level level)
 static bool log_write(const char *line, size_t bytes)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
-
     if (poll(&out, 1, 0) == 0)
         return false;
     ssize_t n = send(STDERR_FILENO, line, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -39,7 +38,6 @@ static bool log_write(const char *line, size_t bytes)
 static const char *log_prefix(enum log_level level)
 {
     static const char *const priorities[] = {"<3>", "<4>", "<6>", "<7>"};
-
     return log_journal ? priorities[level] : "hearthd: ";
 }
 
@@ -49,7 +47,6 @@ static void log_write_in_turn(const char *line, size_t bytes)
     static uint64_t dropped;
     char before[96];
     bool told = true;
-
     pthread_mutex_lock(&log_lock);
     if (dropped > 0) {
         int n = snprintf(before, sizeof(before), "%s%llu lines were dropped: nothing read stderr\n",
@@ -83,7 +80,6 @@ void log_line(enum log_level level, const char *format, ...)
 bool log_allowed(struct log_limit *limit, uint64_t now_ns)
 {
     static const struct rate rate = {.every_ns = 10000000000, .burst = LOG_BURST};
-
     if (!rate_take(&limit->due_ns, &rate, now_ns)) {
         limit->left_out++;
         return false;

@@ -26,7 +26,6 @@ static void overflow_find(void)
 uid_t overflow_uid(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-
     pthread_once(&once, overflow_find);
     return overflow_found;
 }

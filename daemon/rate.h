@@ -14,7 +14,6 @@ struct rate {
 static inline bool rate_take(uint64_t *due_ns, const struct rate *rate, uint64_t now_ns)
 {
     uint64_t due = *due_ns > now_ns ? *due_ns : now_ns;
-
     if (due - now_ns > (rate->burst - 1) * rate->every_ns)
         return false;
     *due_ns = due + rate->every_ns;

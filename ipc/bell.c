@@ -24,7 +24,6 @@ static inline void spin_pause(void)
 uint64_t bell_now_ns(void)
 {
     struct timespec t;
-
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
@@ -34,14 +33,12 @@ uint64_t bell_now_ns(void)
 int bell_open(void)
 {
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-
     return fd < 0 ? -errno : fd;
 }
 
 int bell_ring(const struct ctl *ctl, int bell_fd)
 {
     uint64_t one = 1;
-
     /* Our cell or progress must be visible before we conclude that the daemon is awake: a store,
      * then a load of another word, whose order only a full fence keeps. */
     atomic_thread_fence(memory_order_seq_cst); /* S2 -> S1 */
@@ -67,7 +64,6 @@ void bell_daemon_awake(struct ctl *ctl)
 void bell_daemon_pulse(struct ctl *ctl, uint64_t now_ns, uint64_t step_ns)
 {
     uint64_t beat = atomic_load_explicit(&ctl->heartbeat, memory_order_relaxed);
-
     atomic_store_explicit(&ctl->heartbeat, beat + 1, memory_order_relaxed);
     atomic_store_explicit(&ctl->step_ns, step_ns, memory_order_relaxed);
     atomic_store_explicit(&ctl->step_at_ns, now_ns, memory_order_relaxed);
@@ -84,7 +80,6 @@ void bell_waker_init(struct bell_waker *w, const _Atomic uint32_t *waiting, _Ato
 int bell_due_slow(struct bell_waker *w, uint32_t ticket)
 {
     uint32_t wake;
-
     w->last = ticket;
     if ((ticket & 1u) == BELL_NOTIFY && w->notify_fd >= 0)
         return BELL_NOTIFY;
@@ -99,7 +94,6 @@ int bell_due_slow(struct bell_waker *w, uint32_t ticket)
 int bell_wake(_Atomic uint32_t *wake)
 {
     long r = syscall(SYS_futex, wake, FUTEX_WAKE, 1, NULL, NULL, 0);
-
     return r < 0 && errno != EFAULT ? -errno : 0;
 }
 
@@ -144,7 +138,6 @@ static void sleeper_awake(struct bell_sleeper *s)
 static int sleeper_hung_up(const struct bell_sleeper *s)
 {
     struct pollfd p = {.fd = s->socket_fd, .events = POLLRDHUP};
-
     return s->socket_fd >= 0 && poll(&p, 1, 0) == 1;
 }
 
@@ -154,7 +147,6 @@ static int sleeper_futex(const _Atomic uint32_t *wake, uint32_t seen, uint64_t t
 {
     struct timespec t = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                          .tv_nsec = (long)(timeout_ns % 1000000000u)};
-
     if (syscall(SYS_futex, wake, FUTEX_WAIT, seen, &t, NULL, 0) == 0 || errno == EAGAIN)
         return 0;
     return -errno;
@@ -249,7 +241,6 @@ int bell_arm(struct bell_sleeper *s, int (*ready)(const void *arg), const void *
 void bell_drain(struct bell_sleeper *s)
 {
     char bytes[256];
-
     sleeper_awake(s);
     while (recv(s->notify_fd, bytes, sizeof(bytes), MSG_DONTWAIT) == (ssize_t)sizeof(bytes))
         ;

@@ -79,7 +79,6 @@ int bell_due_slow(struct bell_waker *w, uint32_t ticket);
 static inline int bell_due(struct bell_waker *w)
 {
     uint32_t ticket = atomic_load_explicit(w->waiting, memory_order_relaxed);
-
     return ticket == 0 || ticket == w->last ? BELL_NONE : bell_due_slow(w, ticket);
 }
 

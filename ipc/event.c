@@ -53,7 +53,6 @@ int submit_check(const struct submit_cell *c, const struct ipc_limits *limits, c
 int event_room(struct ring_writer *w)
 {
     int space = ring_space(w);
-
     if (space < 0)
         return space;
     return space > (int)EVENT_RUN_CELLS ? space - (int)EVENT_RUN_CELLS : 0;
@@ -64,7 +63,6 @@ int event_room(struct ring_writer *w)
 static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
 {
     int space;
-
     if (ring_space_known(w) >= cells + reserve)
         return 0;
     space = ring_space(w);
@@ -77,7 +75,6 @@ int event_put_many(struct ring_writer *w, uint32_t generation, uint32_t position
                    const uint32_t *tokens, uint32_t n)
 {
     int rc = event_claim(w, (n + EVENT_TOKENS_MAX - 1) / EVENT_TOKENS_MAX, EVENT_RUN_CELLS);
-
     if (rc < 0)
         return rc;
     while (n > 0) {
@@ -106,7 +103,6 @@ static int event_put_run(struct ring_writer *w, struct event_place place, const 
     uint32_t cells = event_cells(bytes);
     const uint8_t *from = payload;
     int rc = event_claim(w, cells, reserve);
-
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < cells; i++) {
@@ -127,7 +123,6 @@ int event_put_logprob(struct ring_writer *w, uint32_t generation, uint32_t posit
 {
     uint8_t record[sizeof(*head) + EVENT_TOP_MAX * sizeof(*top)];
     struct event_place place = {generation, position, EVENT_LOGPROBS};
-
     assert(head->n_top <= EVENT_TOP_MAX);
     memcpy(record, head, sizeof(*head));
     if (head->n_top > 0)
@@ -141,14 +136,12 @@ int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length,
 {
     struct event_place place = {generation, length, EVENT_DONE};
     size_t text = strnlen(done->text, sizeof(done->text));
-
     return event_put_run(w, place, done, offsetof(struct event_done, text) + text, 0);
 }
 
 int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
 {
     int rc = event_claim(w, 1, EVENT_RUN_CELLS);
-
     if (rc < 0)
         return rc;
     memcpy(event_prep(w, generation, 0, EVENT_NOP, 0, sizeof(cookie)), &cookie, sizeof(cookie));
@@ -164,7 +157,6 @@ int event_next(const struct ring_reader *r, struct event_run *run)
 {
     struct event_cell cell;
     uint32_t ahead = 0;
-
     do {
         int n = ahead == 0 ? ring_peek(r, &cell) : ring_peek_ahead(r, ahead, &cell);
 
@@ -198,7 +190,6 @@ int event_logprob_next(const struct event_run *run, uint32_t *offset, struct eve
 {
     uint32_t left = run->bytes - *offset;
     size_t top_bytes;
-
     if (run->kind != EVENT_LOGPROBS || left == 0)
         return 0;
     if (left < sizeof(*head))

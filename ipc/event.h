@@ -53,7 +53,6 @@ static inline uint8_t *event_prep(struct ring_writer *w, uint32_t generation, ui
     uint8_t *cell = ring_prep(w);
     uint64_t which = (uint64_t)position << 32 | generation;
     uint32_t what = bytes << 16 | flags << 8 | kind;
-
     memcpy(cell + offsetof(struct event_cell, generation), &which, sizeof(which));
     memcpy(cell + offsetof(struct event_cell, kind), &what, sizeof(what));
     return cell + offsetof(struct event_cell, payload);

@@ -21,7 +21,6 @@
 static int text_valid(const char *text, size_t bytes, char least)
 {
     size_t n = strnlen(text, bytes);
-
     if (n == bytes)
         return 0;
     for (size_t i = 0; i < bytes; i++)
@@ -33,7 +32,6 @@ static int text_valid(const char *text, size_t bytes, char least)
 int hello_kind(const void *message, size_t bytes)
 {
     struct hello_head h;
-
     if (bytes < sizeof(h))
         return -EPROTO;
     memcpy(&h, message, sizeof(h));
@@ -46,7 +44,6 @@ int hello_kind(const void *message, size_t bytes)
 uint32_t hello_number(const void *message)
 {
     struct hello_head h;
-
     memcpy(&h, message, sizeof(h));
     return h.number;
 }
@@ -67,7 +64,6 @@ static int check_head(const void *message, size_t bytes, int kind, size_t wanted
                       size_t err_bytes)
 {
     struct hello_head h;
-
     if (hello_kind(message, bytes) != kind)
         return ipc_fail(err, err_bytes, -EPROTO, "not a hearth handshake message");
     memcpy(&h, message, sizeof(h));
@@ -84,7 +80,6 @@ int hello_check_hello(const void *message, size_t bytes, struct hello *ret, char
                       size_t err_bytes)
 {
     int rc = check_head(message, bytes, HELLO_HELLO, sizeof(*ret), err, err_bytes);
-
     if (rc < 0)
         return rc;
     memcpy(ret, message, sizeof(*ret));
@@ -109,7 +104,6 @@ int hello_check_welcome(const void *message, size_t bytes, struct hello_welcome 
                         size_t err_bytes)
 {
     int rc = check_head(message, bytes, HELLO_WELCOME, sizeof(*ret), err, err_bytes);
-
     if (rc < 0)
         return rc;
     memcpy(ret, message, sizeof(*ret));
@@ -146,7 +140,6 @@ static struct hello_head head_of(enum hello_kind kind, size_t bytes)
 int hello_prep_hello(struct hello *ret, uint32_t slots, uint32_t flags, const char *name)
 {
     size_t n = name != NULL ? strlen(name) : 0;
-
     memset(ret, 0, sizeof(*ret));
     ret->head = head_of(HELLO_HELLO, sizeof(*ret));
     ret->slots = slots;
@@ -179,7 +172,6 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes)
     const char *whole = getenv("HEARTH_SOCKET");
     const char *run = getenv("XDG_RUNTIME_DIR");
     int n;
-
     if (whole != NULL && whole[0] != 0)
         n = snprintf(ret_path, HELLO_PATH_BYTES, "%s", whole);
     else if (run != NULL && run[0] != 0)
@@ -198,7 +190,6 @@ int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err
 {
     const char *named = getenv("HEARTH_SOCKET");
     int rc = hello_socket_path(ret_path, err, err_bytes);
-
     if (rc == 0 && (named == NULL || named[0] == 0) && access(ret_path, F_OK) < 0 &&
         access(machine, F_OK) == 0)
         snprintf(ret_path, HELLO_PATH_BYTES, "%s", machine);
@@ -209,7 +200,6 @@ int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err
 static void limit_connect(int fd, int timeout_ms)
 {
     struct timeval t = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
@@ -290,7 +280,6 @@ int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds,
 int hello_send_refuse(int socket_fd, int code, const char *line)
 {
     struct hello_refuse m;
-
     hello_prep_refuse(&m, code, line);
     return hello_send(socket_fd, &m, sizeof(m), NULL, 0);
 }
@@ -301,7 +290,6 @@ int hello_send_status(int socket_fd, uint32_t number, const char *text, size_t b
     struct iovec iov[2] = {{.iov_base = &h, .iov_len = sizeof(h)},
                            {.iov_base = (void *)text, .iov_len = bytes}};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-
     if (bytes > HELLO_STATUS_MAX - sizeof(h))
         return -EMSGSIZE;
     h.number = number;
@@ -313,7 +301,6 @@ int hello_send_status(int socket_fd, uint32_t number, const char *text, size_t b
 static uint32_t take_fds(struct msghdr *m, int *ret_fds, uint32_t max_fds)
 {
     uint32_t seen = 0;
-
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
@@ -338,7 +325,6 @@ static int recv_plain(int socket_fd, void *buffer, size_t bytes, int flags)
     struct iovec iov = {.iov_base = buffer, .iov_len = bytes};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     ssize_t n = recvmsg(socket_fd, &m, flags | MSG_PEEK);
-
     if (n >= 0 && (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
         return -EPROTO; /* CTRUNC: it carries descriptors */
     if (n >= 0)
@@ -388,7 +374,6 @@ static int wait_readable(int socket_fd, int timeout_ms)
     struct pollfd p = {.fd = socket_fd, .events = POLLIN};
     uint64_t start = bell_now_ns();
     int left = timeout_ms;
-
     for (;;) {
         int n = poll(&p, 1, left);
 
@@ -410,7 +395,6 @@ static int wait_readable(int socket_fd, int timeout_ms)
 static int refuse_longer(const uint8_t *message, char *err, size_t err_bytes)
 {
     struct hello_head h;
-
     memcpy(&h, message, sizeof(h));
     if (h.magic == HELLO_MAGIC && check_version(&h, err, err_bytes) < 0)
         return -EPROTONOSUPPORT;
@@ -425,7 +409,6 @@ int hello_recv_answer(int socket_fd, struct hello_welcome *ret, int *ret_fds, in
     uint32_t n_fds = 0;
     int n = wait_readable(socket_fd, timeout_ms);
     int rc;
-
     for (uint32_t i = 0; i < HELLO_FDS; i++)
         ret_fds[i] = -1;
     if (n == 0)
@@ -480,7 +463,6 @@ int hello_status(int socket_fd, uint32_t number, char *ret_text, size_t text_byt
 {
     struct hello_head ask = head_of(HELLO_STATUS_ASK, sizeof(ask));
     uint64_t start = bell_now_ns();
-
     ask.number = number;
     int r = hello_send(socket_fd, &ask, sizeof(ask), NULL, 0);
     while (r == 0) {

@@ -37,7 +37,6 @@ unsigned listen_folder_mode(const char *folder)
     static const char machine[] = HELLO_MACHINE_SOCKET;
     const char *run = getenv("XDG_RUNTIME_DIR");
     size_t n = run ? strlen(run) : 0;
-
     if (n && !strncmp(folder, run, n) && !strcmp(folder + n, "/hearth"))
         return 0700;
     n = (size_t)(strrchr(machine, '/') - machine);
@@ -49,7 +48,6 @@ static void listen_make_folder(const char *path)
 {
     char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
     const char *slash = strrchr(path, '/');
-
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 0, path);
     unsigned mode = listen_folder_mode(folder);
     if (mode && mkdir(folder, mode) == 0) /* on failure bind() reports the error */
@@ -62,7 +60,6 @@ static void listen_make_folder(const char *path)
 static int listen_lock(const char *path, char *lock_path, size_t lock_bytes)
 {
     struct stat st;
-
     snprintf(lock_path, lock_bytes, "%s.lock", path);
     for (;;) {
         int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -92,7 +89,6 @@ static int listen_probe(const struct sockaddr_un *address, int type, int *ret_fd
 {
     struct stat st;
     int rc = 1;
-
     *ret_fd = -1;
     if (lstat(address->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return -ENOTSOCK;
@@ -113,7 +109,6 @@ static int listen_bind(int fd, const struct sockaddr_un *address)
 {
     mode_t old = umask(0177);
     int rc = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
-
     umask(old);
     return rc < 0 || listen(fd, BACKLOG) == 0 ? rc : -errno;
 }
@@ -125,7 +120,6 @@ static int listen_take(int fd, int type, const struct sockaddr_un *address, int 
     char lock_path[sizeof(address->sun_path) + sizeof(".lock")];
     int lock_fd = listen_lock(address->sun_path, lock_path, sizeof(lock_path));
     int rc = lock_fd < 0 ? lock_fd : listen_bind(fd, address);
-
     *ret_other = -1;
     if (rc == -EADDRINUSE) {
         int probe = listen_probe(address, type, ret_other);
@@ -148,7 +142,6 @@ static bool listen_lives(int other)
 {
     struct pollfd answer = {.fd = other, .events = POLLIN | POLLRDHUP};
     char byte;
-
     return other < 0 || poll(&answer, 1, PROBE_MS) == 0 || recv(other, &byte, 1, MSG_DONTWAIT) > 0;
 }
 
@@ -157,7 +150,6 @@ static void listen_owner(int other, char *text, size_t text_bytes)
 {
     struct ucred peer;
     socklen_t bytes = sizeof(peer);
-
     *text = 0;
     if (other >= 0 && getsockopt(other, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
         peer.pid > 0)
@@ -169,7 +161,6 @@ static void listen_explain(const char *path, const char *option, int error, int 
                            size_t err_bytes)
 {
     char owner[40];
-
     listen_owner(other, owner, sizeof(owner));
     if (error == -ENOTSOCK)
         snprintf(err, err_bytes, "%s exists and is not a socket: give another %s", path, option);
@@ -194,7 +185,6 @@ int listen_open(const char *path, int type, const char *option, char *err, size_
     struct sockaddr_un address;
     int rc = listen_address(path, &address), other = -1;
     int fd = rc < 0 ? -1 : socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
     if (rc == 0 && fd < 0)
         rc = -errno;
     if (rc == 0) {
@@ -219,7 +209,6 @@ void listen_close(const char *path, int type, int listen_fd)
     struct sockaddr_un address;
     char lock_path[sizeof(address.sun_path) + sizeof(".lock")];
     int other = -1;
-
     /* Refuses connections from now on. */
     shutdown(listen_fd, SHUT_RDWR);
     if (listen_address(path, &address) < 0)

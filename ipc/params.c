@@ -11,7 +11,6 @@ void params_default(struct params *p)
         PARAMS_STAGE_PENALTIES, PARAMS_STAGE_TOP_K, PARAMS_STAGE_TYPICAL_P,
         PARAMS_STAGE_TOP_P,     PARAMS_STAGE_MIN_P, PARAMS_STAGE_TEMPERATURE,
     };
-
     *p = (struct params){
         .top_p = 1.0f, .typical_p = 1.0f, .repeat_penalty = 1.0f, .penalty_last_n = 64};
     memcpy(p->order, order, sizeof(order));
@@ -67,7 +66,6 @@ static int check_order(const struct params *p, char *err, size_t err_bytes)
 {
     uint32_t seen = 0;
     int ended = 0;
-
     for (uint32_t i = 0; i < PARAMS_ORDER_BYTES; i++) {
         uint8_t stage = p->order[i];
 
@@ -117,7 +115,6 @@ static int check_bias(const struct params *p, uint32_t n_vocab, char *err, size_
 static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
 {
     uint64_t sum = 0;
-
     for (uint32_t i = 0; i < p->n_stop_texts; i++) {
         uint32_t n = p->stop_text_lengths[i];
 
@@ -136,7 +133,6 @@ static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
 int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err_bytes)
 {
     int rc = check_floats(p, err, err_bytes);
-
     if (rc == 0)
         rc = check_counts(p, err, err_bytes);
     if (rc == 0)
@@ -160,7 +156,6 @@ uint64_t params_bytes(const struct params *p)
     uint64_t n = sizeof(struct params_head) + (uint64_t)p->n_bias * sizeof(struct params_bias) +
                  ((uint64_t)p->n_stop_tokens + p->n_guess + p->n_stop_texts) * 4u +
                  p->stop_text_bytes + p->grammar_bytes;
-
     return (n + 3u) & ~(uint64_t)3u;
 }
 
@@ -178,7 +173,6 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
     struct params_head h;
     uint8_t *at;
     int rc = params_check(p, 0, err, err_bytes);
-
     if (rc < 0)
         return rc;
     if (bytes > capacity)
@@ -222,7 +216,6 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
 static const void *take(const uint8_t **at, size_t bytes)
 {
     const uint8_t *from = *at;
-
     *at += bytes;
     return from;
 }
@@ -257,7 +250,6 @@ int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct par
 {
     const uint8_t *at = copy;
     struct params_head h;
-
     if (bytes < sizeof(h))
         return ipc_fail(err, err_bytes, -EINVAL, "a parameter block of %u bytes is too short",
                         bytes);

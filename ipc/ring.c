@@ -18,7 +18,6 @@ void ring_reader_init(struct ring_reader *r, const struct ring_cell *memory, uin
 int ring_space(struct ring_writer *w)
 {
     uint32_t progress = atomic_load_explicit(w->progress, memory_order_acquire); /* A2 <- R2 */
-
     /* Distances from the last progress seen: the comparison holds across 2^32. */
     if (progress - w->released > w->next - w->released)
         return -EPROTO;
@@ -31,7 +30,6 @@ int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell)
     uint32_t n = r->next + ahead;
     const struct ring_cell *c = &r->cells[n & r->mask];
     uint32_t seq = atomic_load_explicit(&c->seq, memory_order_acquire); /* A1 <- R1 */
-
     if (seq == n + 1u) {
         ring_copy(ret_cell, c, sizeof(*c));
         return 1;

@@ -101,7 +101,6 @@ static inline void *ring_prep(struct ring_writer *w)
 static inline void ring_publish(struct ring_writer *w)
 {
     uint32_t next = w->next + 1u;
-
     atomic_store_explicit(&w->cells[w->next & w->mask].seq, next,
                           memory_order_release); /* R1 -> A1 */
     w->next = next;
@@ -134,7 +133,6 @@ static inline void ring_copy(void *to, const void *from, size_t bytes)
 static inline int ring_ready(const struct ring_reader *r)
 {
     const struct ring_cell *c = &r->cells[r->next & r->mask];
-
     return atomic_load_explicit(&c->seq, memory_order_relaxed) != ring_stale(r);
 }
 
@@ -146,7 +144,6 @@ int ring_peek_ahead(const struct ring_reader *r, uint32_t ahead, void *ret_cell)
 static inline int ring_peek(const struct ring_reader *r, void *ret_cell)
 {
     const struct ring_cell *c = &r->cells[r->next & r->mask];
-
     if (atomic_load_explicit(&c->seq, memory_order_acquire) != r->next + 1u) /* A1 <- R1 */
         return ring_ready(r) ? ring_peek_ahead(r, 0, ret_cell) : 0;
     ring_copy(ret_cell, c, sizeof(*c));

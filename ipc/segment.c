@@ -80,7 +80,6 @@ int segment_plan(const struct ipc_limits *l, uint32_t shift, struct segment_plan
 static int last_error(void)
 {
     int e = errno;
-
     return e > 0 ? -e : -EIO;
 }
 
@@ -89,7 +88,6 @@ static int memfd_open(const char *name, uint64_t bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     int rc;
-
     if (fd < 0 && errno == EINVAL) /* before 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -107,7 +105,6 @@ static int memfd_share(const char *name, uint64_t bytes, int prot, int seals, ui
     int fd = memfd_open(name, bytes);
     void *base;
     int rc;
-
     if (fd < 0)
         return fd;
     base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
@@ -195,7 +192,6 @@ int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
                          &base);
     struct timespec now;
     struct ctl *ctl;
-
     if (fd < 0)
         return ipc_fail(err, err_bytes, fd, "no memory for the control page: %s", strerror(-fd));
     clock_gettime(CLOCK_REALTIME, &now);
@@ -221,7 +217,6 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
 {
     int fd = memfd_open(name, size);
     size_t done = 0;
-
     while (fd >= 0 && done < size) {
         ssize_t n = pwrite(fd, (const uint8_t *)bytes + done, size - done, (off_t)done);
 
@@ -288,7 +283,6 @@ static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *e
 {
     int have = fcntl(fd, F_GET_SEALS);
     struct stat st;
-
     if (have < 0 || fstat(fd, &st) < 0)
         return ipc_fail(err, err_bytes, -EPROTO, "the daemon's %s is not a sealable memfd", what);
     if ((have & seals) != seals)
@@ -303,7 +297,6 @@ static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *e
 static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_base)
 {
     void *base = mmap(NULL, bytes, prot, MAP_SHARED | flags, fd, 0);
-
     if (base == MAP_FAILED)
         return -errno;
     /* A forked child shares neither our positions nor our locks: it gets no mapping at all rather
@@ -318,7 +311,6 @@ static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_bas
 static int read_shift(int down_fd, const struct ipc_limits *limits, uint32_t *ret_shift)
 {
     struct down_about about;
-
     if (pread(down_fd, &about, sizeof(about), 0) != (ssize_t)sizeof(about) ||
         about.magic != DOWN_MAGIC || about.version != IPC_VERSION ||
         memcmp(&about.limits, limits, sizeof(*limits)) != 0)
@@ -334,7 +326,6 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     uint8_t *up = NULL, *down = NULL;
     uint32_t shift;
     int rc = read_shift(down_fd, limits, &shift);
-
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc,
                         "the limits in the down segment differ from those of the handshake");
@@ -365,7 +356,6 @@ int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err,
 {
     uint8_t *base = NULL;
     int rc = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
-
     if (rc < 0)
         return rc;
     rc = map_fd(fd, bytes, PROT_READ, 0, &base);

@@ -29,7 +29,6 @@ static size_t guard_page_bytes; /* of the kernel; larger than IPC_PAGE on some m
 static struct guard_range *guard_find(uintptr_t address)
 {
     uint32_t used = atomic_load(&guard_used);
-
     for (uint32_t i = 0; i < used; i++) {
         uintptr_t base = atomic_load(&guard_ranges[i].base);
 
@@ -45,7 +44,6 @@ static void guard_on_sigbus(int sig, siginfo_t *info, void *context)
     uintptr_t address = (uintptr_t)info->si_addr;
     struct guard_range *g = info->si_code > 0 ? guard_find(address) : NULL;
     void *page = (uint8_t *)info->si_addr - address % guard_page_bytes;
-
     (void)context;
     if (g != NULL && mmap(page, guard_page_bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
@@ -64,7 +62,6 @@ int segment_guard_init(void)
 {
     struct sigaction action = {.sa_sigaction = guard_on_sigbus, .sa_flags = SA_SIGINFO};
     int rc = 0;
-
     pthread_mutex_lock(&guard_lock);
     sigemptyset(&action.sa_mask);
     guard_page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -78,7 +75,6 @@ int segment_guard_init(void)
 int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken)
 {
     int rc = -ENOSPC;
-
     assert((uintptr_t)base % IPC_PAGE == 0);
     pthread_mutex_lock(&guard_lock);
     for (uint32_t i = 0; i < GUARD_RANGES; i++) {

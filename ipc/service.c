@@ -20,7 +20,6 @@ int service_notify(const char *state)
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int rc = 0;
-
     if (!path || !*path)
         return 0;
     size_t n = strlen(path);
@@ -43,14 +42,12 @@ int service_notify(const char *state)
 static bool meant_for_us(const char *pid_variable)
 {
     const char *pid = getenv(pid_variable);
-
     return !pid || strtol(pid, NULL, 10) == (long)getpid();
 }
 
 uint64_t service_watchdog_ns(void)
 {
     const char *usec = getenv("WATCHDOG_USEC");
-
     if (!usec || !meant_for_us("WATCHDOG_PID"))
         return 0;
     return strtoull(usec, NULL, 10) * 1000 / 2;
@@ -61,7 +58,6 @@ static bool is_listening_socket(int fd)
 {
     int domain = 0, type = 0, listens = 0;
     socklen_t a = sizeof(domain), b = sizeof(type), c = sizeof(listens);
-
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &a) == 0 &&
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &b) == 0 &&
            getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &c) == 0 && domain == AF_UNIX &&

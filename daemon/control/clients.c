@@ -13,7 +13,6 @@ void clients_post(struct control *control, enum mail_kind kind, struct client *c
 {
     struct mail mail = {.kind = (uint16_t)kind, .clients = {client}};
     bool posted = mailbox_post(control->options.outbox, &mail);
-
     assert(posted); /* the mailbox has room for every client's messages (main.c) */
     (void)posted;
     mailbox_ring(control->options.outbox);
@@ -22,7 +21,6 @@ void clients_post(struct control *control, enum mail_kind kind, struct client *c
 void clients_gauges(struct control *control)
 {
     uint32_t attached = 0;
-
     /* Clients that are leaving still hold their slots: they count until the engine has let go. */
     for (struct client *client = control->clients; client; client = client->next)
         attached += client->state == CLIENT_ATTACHED || client->state == CLIENT_DETACHING;

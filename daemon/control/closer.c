@@ -29,7 +29,6 @@ static uint32_t closer_threads;
 void closer_refuse(int socket_fd)
 {
     int off = 0;
-
     if (!getenv("HEARTH_TEST_PASSRIGHTS"))
         setsockopt(socket_fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
@@ -65,7 +64,6 @@ static int closer_peek(int fd)
 static void closer_drop(int fd)
 {
     char byte;
-
     if (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) < 0)
         return; /* the next look says that nothing is left */
 }
@@ -104,7 +102,6 @@ static void closer_start(void)
 {
     pthread_attr_t attributes;
     pthread_t thread;
-
     if (closer_threads == CLOSER_THREADS || pthread_attr_init(&attributes) != 0)
         return;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -140,7 +137,6 @@ void closer_close(int socket_fd, uid_t uid)
 bool closer_holds(uid_t uid)
 {
     bool holds = false, waiting = false;
-
     pthread_mutex_lock(&closer_lock);
     for (const struct held *held = closer_held; held; held = held->next) {
         holds |= held->uid == uid;

@@ -36,7 +36,6 @@ static void control_accept(struct control *control, int fd)
     struct ucred peer = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof(peer);
     struct client *client;
-
     if (fd == -ECANCELED) {
         control_accept_ended(control);
         return;
@@ -89,7 +88,6 @@ static void control_status(struct control *control, struct client *client, uint3
         .uptime_ns = control->options.now_ns() - control->start_ns,
     };
     int n = status_json(control->options.ctl, &facts, text, sizeof(text));
-
     if (n < 0)
         n = snprintf(text, sizeof(text), "{\"error\":\"the status does not fit\"}");
     hello_send_status(client->socket_fd, number, text, (size_t)n);
@@ -100,7 +98,6 @@ static void control_read(struct control *control, struct client *client)
 {
     uint8_t message[512];
     int asks = 0;
-
     client->unread = false;
     while (client->state != CLIENT_DETACHING) {
         if (asks == ASKS_AT_ONCE) {
@@ -152,7 +149,6 @@ static void control_wake(struct control *control, const struct mail *mail)
 static void control_mail(struct control *control)
 {
     struct mail mail;
-
     while (mailbox_take(control->options.inbox, &mail)) {
         switch ((enum mail_kind)mail.kind) {
         case MAIL_WAKE:
@@ -198,7 +194,6 @@ static void control_stop(struct control *control, const char *why)
 static void control_signal(struct control *control)
 {
     uint64_t n;
-
     while (read(control->options.signal_fd, &n, sizeof(n)) > 0)
         ;
     control_stop(control, "running answers end now");
@@ -244,7 +239,6 @@ static void control_watchdog(struct control *control, uint64_t now)
     struct ctl *ctl = control->options.ctl;
     uint64_t heartbeat = atomic_load_explicit(&ctl->heartbeat, memory_order_relaxed);
     bool asleep = atomic_load_explicit(&ctl->sleeping, memory_order_relaxed) != 0;
-
     if (asleep || heartbeat != control->heartbeat)
         (void)service_notify("WATCHDOG=1");
     control->heartbeat = heartbeat;
@@ -297,7 +291,6 @@ static uint64_t control_idle(struct control *control, uint64_t now)
 static int64_t control_timeout(struct control *control)
 {
     uint64_t now = control->options.now_ns(), due = UINT64_MAX;
-
     if (control->accept_at_ns && control->accept_at_ns <= now)
         control_accept_again(control, now);
     if (control->accept_at_ns)
@@ -330,7 +323,6 @@ static int control_open(struct control *control)
 {
     const struct control_options *options = &control->options;
     int rc = loop_open(&control->loop, options->loop);
-
     closer_refuse(options->listen_fd);
     if (rc == 0)
         rc = loop_add_accept(control->loop, options->listen_fd, COOKIE_LISTEN);
@@ -347,7 +339,6 @@ static int control_open(struct control *control)
 static void control_await_engine(struct control *control)
 {
     struct pollfd engine = {.fd = control->options.inbox->event_fd, .events = POLLIN};
-
     if (!control->stopping)
         clients_post(control, MAIL_STOP, NULL);
     control->stopping = true;
@@ -377,7 +368,6 @@ int control_run(const struct control_options *options)
     };
     struct loop_event events[EVENTS_AT_ONCE];
     int rc = control_open(&control);
-
     counters_set(options->ctl, COUNTER_SLOTS_TOTAL, options->config->slots);
     while (!control.stopped && rc == 0) {
         int n = loop_wait(control.loop, control_timeout(&control), events, EVENTS_AT_ONCE);

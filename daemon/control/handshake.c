@@ -30,7 +30,6 @@ enum {
 static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
-
     for (const struct client *client = control->clients; client; client = client->next)
         if (client->uid == uid)
             n += client->n_slots;
@@ -41,7 +40,6 @@ static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
 static uint32_t handshake_slotless(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
-
     for (const struct client *client = control->clients; client; client = client->next)
         n += client->state == CLIENT_LOOKING && client->uid == uid;
     return n;
@@ -51,7 +49,6 @@ static uint32_t handshake_slotless(const struct control *control, uid_t uid)
 static uint32_t handshake_silent(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
-
     for (const struct client *client = control->clients; client; client = client->next)
         n += client->state == CLIENT_GREETING && !client->waiting && client->uid == uid;
     return n;
@@ -61,7 +58,6 @@ bool handshake_room(struct control *control, uid_t uid)
 {
     struct client *found = NULL;
     uint32_t most;
-
     if (control->n_clients < control->options.config->clients + GREETING_ROOM)
         return true;
     most = handshake_silent(control, uid);
@@ -119,7 +115,6 @@ static int handshake_admit(const struct control *control, const struct client *c
     const struct config *config = control->options.config;
     uint32_t wanted =
         hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
-
     if (control->stopping) {
         snprintf(line, line_bytes, "the daemon is stopping: try again when it runs again");
         return -EBUSY;
@@ -184,7 +179,6 @@ static const struct rate segment_rate = {.every_ns = 1000000000 / 64, .burst = 1
 static bool handshake_segment_allowed(struct control *control, uid_t uid)
 {
     struct user_rate *found = control->segments;
-
     for (struct user_rate *user = found; user < control->segments + USERS_MOST; user++) {
         if (user->due_ns > 0 && user->uid == uid) {
             found = user;
@@ -207,7 +201,6 @@ static int handshake_equip(struct control *control, struct client *client,
     struct ipc_limits limits = handshake_limits(control, n_slots);
     int notify[2] = {-1, -1};
     int rc = segment_open(&client->segment, &limits, line, line_bytes);
-
     *ret_notify = -1;
     if (rc < 0)
         return rc;
@@ -240,7 +233,6 @@ static int handshake_welcome(struct control *control, struct client *client, int
         .vocab_bytes = loaded->vocab_bytes,
     };
     int fds[HELLO_FDS];
-
     fds[HELLO_FD_UP] = client->segment.up_fd;
     fds[HELLO_FD_DOWN] = client->segment.down_fd;
     fds[HELLO_FD_CTL] = control->options.ctl_fd;
@@ -261,7 +253,6 @@ static int handshake_pid_fd(const struct client *client)
 {
     socklen_t bytes = sizeof(int);
     int fd = -1;
-
     if (getsockopt(client->socket_fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0)
         return fd;
 #ifdef SYS_pidfd_open
@@ -278,7 +269,6 @@ static int handshake_pid_fd(const struct client *client)
 static int handshake_watch_process(struct control *control, struct client *client)
 {
     int fd = handshake_pid_fd(client);
-
     client->pid_fd = fd < 0 ? -1 : fd;
     if (fd >= 0 && loop_add_poll(control->loop, fd, POLLIN, (uintptr_t)client) < 0) {
         close(fd);
@@ -302,7 +292,6 @@ static void handshake_greet(struct control *control, struct client *client)
     uint32_t n_slots = 0;
     int notify_fd = -1;
     int rc = handshake_admit(control, client, hello, &n_slots, line, sizeof(line));
-
     client->waiting = false;
     if (rc == -EBUSY && !control->stopping) {
         handshake_drop_hung_up(control);
@@ -347,7 +336,6 @@ void handshake_hello(struct control *control, struct client *client, const void 
 {
     char line[HELLO_LINE_BYTES] = "";
     int rc = hello_check_hello(message, bytes, &client->hello, line, sizeof(line));
-
     if (rc < 0)
         handshake_refuse(control, client, rc, line);
     else

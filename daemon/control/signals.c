@@ -15,7 +15,6 @@ static void signals_on(int number)
 {
     static const uint64_t one = 1;
     int saved = errno;
-
     (void)number;
     /* The eventfd is full only when it is readable anyway. */
     if (write(signals_fd, &one, sizeof(one)) < 0)
@@ -26,7 +25,6 @@ int signals_open(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
     struct sigaction action = {.sa_handler = signals_on, .sa_flags = SA_RESTART}, before;
-
     signals_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (signals_fd < 0)
         return -errno;

@@ -43,7 +43,6 @@ static uint64_t resident_bytes(void)
 static const char *escape(const char *from, char *to, size_t to_bytes)
 {
     size_t n = 0;
-
     for (; *from && n + sizeof("\\u0000") <= to_bytes; from++) {
         unsigned char byte = (unsigned char)*from;
         if (byte < 0x20) {
@@ -74,7 +73,6 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct text *text, co
                                                            ...)
 {
     va_list args;
-
     if (text->full)
         return;
     va_start(args, format);
@@ -91,7 +89,6 @@ static void status_device(struct text *text, const struct status_facts *facts)
 {
     const struct loaded_model *loaded = facts->loaded;
     char fingerprint[MODEL_FINGERPRINT_TEXT], name[160], draft[160], socket_path[240];
-
     model_fingerprint_text(loaded->fingerprint, fingerprint);
     text_add(text,
              "\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
@@ -129,7 +126,6 @@ static void status_slot(struct text *text, const struct client *client, uint32_t
 {
     const struct down_slot *down = segment_down_slot(&client->segment, slot);
     char name[2 * SLOT_NAME_BYTES];
-
     text_add(text, "{\"client\":%llu,\"slot\":%u,\"uid\":%ld,", (unsigned long long)client->number,
              slot, (long)client->uid);
     if (open)
@@ -152,7 +148,6 @@ static bool status_row(struct text *text, struct client *client, uint32_t slot, 
     struct text before = *text;
     uint64_t bit = 1ull << slot;
     bool open = asker == 0 || asker == client->uid;
-
     if (client->told & bit)
         return false;
     if (busy && word_of(&segment_down_slot(&client->segment, slot)->state) == DOWN_IDLE)
@@ -174,7 +169,6 @@ static uint32_t status_slots(struct text *text, const struct status_facts *facts
 {
     uint32_t left_out = 0;
     bool first = true;
-
     for (struct client *client = facts->clients; client; client = client->next) {
         client->told = 0;
         for (uint32_t i = 0; client->state == CLIENT_ATTACHED && i < client->n_slots; i++)
@@ -192,7 +186,6 @@ int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, s
 {
     struct text out = {.at = text, .room = text_bytes};
     uint32_t left_out;
-
     counters_set(ctl, COUNTER_FDS_OPEN, count_fds());
     counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes());
     counters_set(ctl, COUNTER_UPTIME_S, facts->uptime_ns / 1000000000);

@@ -8,7 +8,6 @@ enum { LATELY_NS = 500000000 }; /* a typist's next keystroke usually arrives wit
 static uint64_t decode_ns(const struct cost *cost, const struct cost_step *step)
 {
     float pass_ns = cost->decode.pass_ns;
-
     if (!step->unverified)
         return (uint64_t)pass_ns;
     return step->fast_ns + (step->decodes ? (uint64_t)pass_ns : 0);
@@ -32,7 +31,6 @@ static uint64_t long_ns(const struct cost *cost, const struct cost_pass *pass, u
 {
     uint64_t others = decoding_ns + pass->short_rows * cost->row_ns;
     uint64_t least = pass->long_rows * cost->row_ns / 4;
-
     if (pass->long_rows == 0)
         return 0;
     return pass->took_ns > others + least ? pass->took_ns - others : least;
@@ -43,7 +41,6 @@ void cost_measured(struct cost *cost, const struct cost_step *step, const struct
     uint64_t decoding_ns = pass->decode_rows > 0 ? (uint64_t)cost->decode.pass_ns : 0;
     uint32_t prefill_rows = pass->rows - pass->decode_rows;
     struct plan_cost plan = cost_plan(cost, step);
-
     if (pass->answering) {
         cost->answered_ns = step->now_ns;
         cost->credit_ns = plan_credit(&plan, long_ns(cost, pass, decoding_ns));

@@ -22,7 +22,6 @@ static int fault_set(const char *name, size_t name_bytes, const char *rate_text)
 {
     char *end;
     double rate = strtod(rate_text, &end);
-
     if (end == rate_text || (*end && *end != ',') || !(rate >= 0 && rate <= 1))
         return -EINVAL;
     for (int i = 0; i < FAULT_COUNT; i++) {

@@ -8,7 +8,6 @@
 static uint32_t gram_slot(const uint32_t *tokens, uint32_t n)
 {
     uint64_t hash = 0;
-
     for (uint32_t i = 0; i < n; i++)
         hash = (hash ^ tokens[i]) * 0x9E3779B185EBCA87u;
     return (uint32_t)(hash >> 40) % LOOKUP_ENTRIES;
@@ -66,6 +65,5 @@ static uint32_t lookup_in(const uint32_t *table, const uint32_t *tokens, uint32_
 uint32_t lookup_find(const struct lookup *lookup, const uint32_t *tokens, uint32_t n_tokens)
 {
     uint32_t after = lookup_in(lookup->after_long, tokens, n_tokens, LOOKUP_LONG);
-
     return after ? after : lookup_in(lookup->after_short, tokens, n_tokens, LOOKUP_SHORT);
 }

@@ -30,7 +30,6 @@ bool plan_is_long(const struct plan_slot *slot)
 static int64_t plan_price(const struct plan_cost *cost)
 {
     uint64_t chunk_ns = PLAN_CHUNK_MIN * cost->row_ns;
-
     return (int64_t)(chunk_ns < 2 * cost->decode_ns ? chunk_ns : 2 * cost->decode_ns);
 }
 
@@ -47,7 +46,6 @@ int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns)
 static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
 {
     uint64_t alone_ns = (cost->lately ? 4 : 8) * cost->decode_ns;
-
     if (cost->row_ns == 0)
         return PLAN_SHORT;
     if (answering && cost->credit_ns < plan_price(cost))
@@ -64,7 +62,6 @@ static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
 static bool plan_reading(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost)
 {
     bool reading = cost->unverified;
-
     for (uint32_t i = 0; i < n; i++)
         reading |= !slots[i].batch && decodes(&slots[i]);
     return reading && cost->decode_ns > 0 && cost->row_ns > 0;
@@ -74,7 +71,6 @@ static bool plan_reading(const struct plan_slot *slots, uint32_t n, const struct
 static uint32_t plan_brief(const struct plan_cost *cost, bool reading, uint32_t most)
 {
     uint64_t rows = reading ? 4 * cost->decode_ns / cost->row_ns : most;
-
     return rows < most ? (uint32_t)rows : most;
 }
 
@@ -84,7 +80,6 @@ bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *co
     bool reading = plan_reading(slots, n, cost), answering = reading;
     uint32_t longest = plan_brief(cost, reading, PLAN_SHORT);
     uint64_t decoding = 0, brief = 0;
-
     for (uint32_t i = 0; i < n; i++) {
         struct plan_slot *slot = &slots[i];
         uint32_t whole = slot->whole > slot->rows ? slot->whole : slot->rows;
@@ -110,7 +105,6 @@ bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *co
 static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
 {
     uint32_t missing = slot->rows - slot->take;
-
     if (rows > left->rows)
         rows = left->rows;
     if (rows >= missing && slot->window <= left->samples) {
@@ -128,7 +122,6 @@ static void plan_give(struct plan_slot *slot, uint32_t rows, struct plan_left *l
 static void plan_give_prefill(struct plan_slot *slot, uint32_t rows, struct plan_left *left)
 {
     uint32_t *limit = is_short(slot) ? &left->brief : &left->prefill, before = left->rows;
-
     plan_give(slot, rows < *limit ? rows : *limit, left);
     *limit -= before - left->rows;
 }
@@ -138,7 +131,6 @@ static bool short_fit(const struct plan_slot *slots, uint32_t n, bool batch,
                       const struct plan_left *left)
 {
     uint32_t rows = 0, others = 0;
-
     for (uint32_t i = 0; i < n; i++) {
         const struct plan_slot *slot = &slots[i];
         if (slot->batch != batch || decodes(slot))
@@ -163,7 +155,6 @@ struct plan_queue {
 static void plan_join(struct plan_queue *queue, const struct plan_slot *slot, uint32_t i)
 {
     uint32_t user = 0;
-
     while (user < queue->n_users && queue->users[user] != slot->user)
         user++;
     if (user == queue->n_users) {
@@ -180,7 +171,6 @@ static void plan_order(struct plan_queue *queue, uint32_t turn)
 {
     uint16_t grouped[PLAN_SLOTS_MAX], first[PLAN_SLOTS_MAX], next[PLAN_SLOTS_MAX];
     uint32_t at = 0, begin = 0;
-
     for (uint32_t user = 0; user < queue->n_users; user++) {
         first[user] = next[user] = (uint16_t)begin;
         begin += queue->counts[user];
@@ -225,7 +215,6 @@ static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
                        const struct plan_turn *turns, struct plan_left *left)
 {
     struct plan_queue queue;
-
     plan_decoding(slots, n, batch, turns->passes, &queue);
     for (uint32_t i = 0; i < queue.n; i++)
         plan_give(&slots[queue.slots[i]], slots[queue.slots[i]].rows, left);
@@ -251,7 +240,6 @@ static bool plan_class(struct plan_slot *slots, uint32_t n, bool batch,
 static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
 {
     uint32_t kept = limit / 8 ? limit / 8 : limit > 1;
-
     return wanted < kept ? (uint32_t)wanted : kept;
 }
 
@@ -259,7 +247,6 @@ uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits
                    struct plan_turn *turn)
 {
     uint64_t ready = 0, waiting = 0, samples = 0; /* what batch could use of this pass */
-
     assert(n <= PLAN_SLOTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         slots[i].take = 0;

@@ -7,7 +7,6 @@ int proposer_begin(struct proposer *proposer, enum submit_proposer kind, uint32_
                    uint32_t n_tokens, const uint32_t *guess, uint32_t n_guess)
 {
     bool looks = kind == PROPOSER_LOOKUP || kind == PROPOSER_AUTO;
-
     window_init(&proposer->window);
     window_init(&proposer->by_model);
     proposer->kind = kind;
@@ -61,7 +60,6 @@ static uint32_t draft_guess(struct proposer *proposer, const uint32_t *tokens, u
     int64_t at = (int64_t)n_tokens - proposer->answer_from - proposer->guess_shift;
     int64_t seen = at - 1;
     uint32_t n = 0;
-
     if (n_tokens > proposer->answer_from &&
         (seen < 0 || seen >= proposer->n_guess || proposer->guess[seen] != tokens[n_tokens - 1])) {
         int64_t found = n_tokens < 2 ? -1 : find_guess(proposer, &tokens[n_tokens - 2], seen);
@@ -93,7 +91,6 @@ uint32_t proposer_draft(struct proposer *proposer, const uint32_t *tokens, uint3
                         uint32_t most, uint32_t *drafts)
 {
     uint32_t n = 0;
-
     if (proposer->n_guess > 0)
         n = draft_guess(proposer, tokens, n_tokens, most, drafts);
     if (n == 0 && proposer->indexed && proposer->kind != PROPOSER_CLIENT)

@@ -51,7 +51,6 @@ void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token)
 bool spec_accept(struct spec *spec, uint32_t *tokens, uint32_t sample)
 {
     bool agreed = spec->drafted > 0 && tokens[spec->accepted] == sample;
-
     assert(spec_valid(spec) && spec->accepted > 0);
     /* The row that gave the sample stands on accepted tokens only: its KV is canonical from now on.
      */
@@ -88,7 +87,6 @@ void spec_rest(struct spec *spec)
 uint32_t spec_rollback(struct spec *spec)
 {
     uint32_t dropped = spec->drafted;
-
     assert(spec_valid(spec));
     spec->drafted = 0;
     return dropped;
@@ -97,7 +95,6 @@ uint32_t spec_rollback(struct spec *spec)
 uint32_t spec_cut(struct spec *spec, uint32_t n)
 {
     uint32_t dropped = spec->drafted > n ? spec->drafted - n : 0;
-
     assert(spec_valid(spec));
     spec->drafted -= dropped;
     return dropped;

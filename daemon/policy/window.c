@@ -19,7 +19,6 @@ void window_init(struct window *window)
 static void learn(float *acceptance, float rate, uint32_t drafted, uint32_t accepted)
 {
     uint32_t tried = accepted < drafted ? accepted + 1 : drafted;
-
     for (uint32_t i = 0; i < tried; i++)
         *acceptance += rate * ((i < accepted ? 1.0f : 0.0f) - *acceptance);
 }
@@ -38,7 +37,6 @@ static float smooth(float old, float value)
 void window_measured(struct window_cost *cost, uint32_t slots, uint32_t rows, uint64_t took_ns)
 {
     float took = (float)took_ns;
-
     if (rows == slots) {
         /* A pass that was preempted says nothing about rows. */
         cost->pass_ns =
@@ -60,7 +58,6 @@ uint32_t window_choose(struct window *window, const struct window_cost *cost, ui
     float others = (float)(slots > 0 ? slots - 1 : 0);
     float expected = 1, power = 1, best_rate = (others + 1) / pass * (always ? 0 : WINDOW_GAIN);
     uint32_t best = 0;
-
     if (always) /* every draft that is accepted more often than not */
         row = pass / 16;
     for (uint32_t w = 1; w <= most && w <= WINDOW_MAX; w++) {
@@ -97,7 +94,6 @@ static struct round_cost round_cost(const struct window_cost *cost,
                                     const struct window_drafter *drafter)
 {
     float pass = cost->pass_ns > 0 ? cost->pass_ns : 1;
-
     return (struct round_cost){
         .pass = pass,
         .row = cost->row_ns > 0 ? cost->row_ns : ROW_GUESS * pass,
@@ -109,7 +105,6 @@ static struct round_cost round_cost(const struct window_cost *cost,
 static float expected(float acceptance, uint32_t w)
 {
     float sum = 1;
-
     while (w-- > 0)
         sum = 1 + acceptance * sum;
     return sum;
@@ -139,7 +134,6 @@ static uint32_t share_all(const struct window_share *slots, uint32_t n,
     uint32_t best = 0, most = WINDOW_MAX;
     float best_rate = 0;
     bool always = true;
-
     for (uint32_t i = 0; i < n; i++) {
         most = slots[i].most < most ? slots[i].most : most;
         always &= slots[i].always;
@@ -170,7 +164,6 @@ static uint32_t share_some(struct window_share *slots, uint32_t n, uint32_t othe
     float all = (float)(n + others), tokens = all;
     uint32_t drafting = 0;
     bool paid = false; /* some slot drafts in any case */
-
     for (uint32_t i = 0; i < n; i++) {
         slots[i].drafts = slots[i].always || slots[i].acceptance * c->pass > c->row * all;
         tokens += slots[i].drafts ? slots[i].acceptance : 0;
@@ -188,7 +181,6 @@ static uint32_t share_some(struct window_share *slots, uint32_t n, uint32_t othe
 static void share_probe(struct window_share *slots, uint32_t n, struct window_drafter *drafter)
 {
     uint32_t best = 0;
-
     if (++drafter->unused < WINDOW_PROBE)
         return;
     drafter->unused = 0;
@@ -202,7 +194,6 @@ void window_share(struct window_share *slots, uint32_t n, uint32_t others,
 {
     struct round_cost c = round_cost(cost, drafter);
     uint32_t w = 0;
-
     for (uint32_t i = 0; i < n; i++)
         slots[i].drafts = 0;
     if (n == 0)
@@ -232,7 +223,6 @@ bool window_lag_pays(const struct window_cost *cost, const struct window_drafter
     struct window_share alone = {.acceptance = acceptance, .most = WINDOW_MAX};
     float row = drafter->cost.row_ns > 0 ? drafter->cost.row_ns : DRAFT_ROW_GUESS * c.draft;
     uint32_t w = share_all(&alone, 1, &c);
-
     if (w == 0)
         return false;
     float saved = c.pass - round_ns(&c, 1, w) / expected(acceptance, w); /* a token */
