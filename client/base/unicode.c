@@ -7,7 +7,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { N_RUNS = sizeof(unicode_runs) / sizeof(unicode_runs[0]) };
+enum {
+    N_RUNS = sizeof(unicode_runs) / sizeof(unicode_runs[0]),
+    CASED = 11 /* a run of letters that are in turn LU and LL */
+};
 
 enum unicode_class unicode_class_of(uint32_t code)
 {
@@ -23,7 +26,10 @@ enum unicode_class unicode_class_of(uint32_t code)
         else
             high = middle;
     }
-    return (enum unicode_class)(unicode_runs[low] & 15u);
+    uint32_t kind = unicode_runs[low] & 15u, first = unicode_runs[low] >> 4;
+    if (kind == CASED)
+        return (code - first) % 2 == 0 ? UNICODE_LU : UNICODE_LL;
+    return (enum unicode_class)kind;
 }
 
 int letters_open(struct letters *l, const char *text, size_t bytes)

@@ -1,7 +1,7 @@
 /* unicode: a text as an array of letters, each a code point with its character class. The tables
  * are Unicode 15.1 (unicode_tables.h). Any thread; letters_open allocates. */
-#ifndef HEARTH_CLIENT_TOKENIZER_UNICODE_H
-#define HEARTH_CLIENT_TOKENIZER_UNICODE_H
+#ifndef HEARTH_CLIENT_BASE_UNICODE_H
+#define HEARTH_CLIENT_BASE_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,6 +12,7 @@ except ImportError:
     import unicodedata
 
 CLASSES = {"Lu": 1, "Ll": 2, "Lt": 3, "Lm": 4, "Lo": 5, "N": 6, "M": 7, "P": 8, "S": 9, "Z": 10}
+CASED = 11  # letters in turn upper and lower case, from an upper one on
 PER_LINE = 8
 
 
@@ -22,19 +23,30 @@ def char_class(code):
     return CLASSES.get(category, CLASSES.get(category[0], 0))
 
 
-def main():
+def find_runs(classes):
+    """The [first code point, class] of each run."""
     starts = []
-    last = None
-    for code in range(0x110000):
-        now = char_class(code)
-        if now != last:
-            starts.append(code << 4 | now)
-            last = now
+    code = 0
+    while code < len(classes):
+        first = code
+        while classes[code:code + 2] == [1, 2]:
+            code += 2
+        cased = code - first >= 4
+        if not cased:
+            code = first
+            while code < len(classes) and classes[code] == classes[first]:
+                code += 1
+        starts.append((first, CASED if cased else classes[first]))
+    return starts
+
+
+def main():
+    starts = [first << 4 | kind for first, kind in find_runs([char_class(c) for c in range(0x110000)])]
     print("/* Made by tests/tools/unicode_tables.py; do not edit.")
-    print(" * Unicode %s. Each entry: the first code point of a run << 4 | its class (unicode.h). */"
-          % unicodedata.unidata_version)
-    print("#ifndef HEARTH_CLIENT_UNICODE_TABLES_H")
-    print("#define HEARTH_CLIENT_UNICODE_TABLES_H\n")
+    print(" * Unicode %s. Each entry: the first code point of a run << 4 | its class (unicode.h), or %d for letters\n"
+          " * that are in turn LU and LL. */" % (unicodedata.unidata_version, CASED))
+    print("#ifndef HEARTH_CLIENT_BASE_UNICODE_TABLES_H")
+    print("#define HEARTH_CLIENT_BASE_UNICODE_TABLES_H\n")
     print("#include <stdint.h>\n")
     print("static const uint32_t unicode_runs[%d] = {" % len(starts))
     for i in range(0, len(starts), PER_LINE):
