@@ -37,6 +37,8 @@
     CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \
     NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
            "context length of a slot (0: the model's own)")                                        \
+    TEXT(rope_scaling, "rope-scaling", "KIND",                                                     \
+         "none, linear:N or yarn:N[:CONTEXT], not the file's")                                     \
     NUMBER(slots, "slots", 64, 1, 1024, "N", "sequences served at once, over all clients")         \
     NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \
     NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")     \

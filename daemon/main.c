@@ -227,7 +227,8 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
 /* Everything startup does after opening the model file, except listening. */
 static int load(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    int rc = loaded_model_open_model(&daemon->loaded, daemon->config.model, err, err_bytes);
+    int rc = loaded_model_open_model(&daemon->loaded, daemon->config.model,
+                                     daemon->config.rope_scaling, err, err_bytes);
     if (rc == 0)
         rc = loaded_model_open_draft(&daemon->loaded, &daemon->config, err, err_bytes);
     if (rc == 0)

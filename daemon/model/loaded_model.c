@@ -58,11 +58,11 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
-int loaded_model_open_model(struct loaded_model *loaded, const char *path, char *err,
-                            size_t err_bytes)
+int loaded_model_open_model(struct loaded_model *loaded, const char *path, const char *rope_scaling,
+                            char *err, size_t err_bytes)
 {
     char line[512];
-    int rc = model_open(loaded->gguf, &loaded->model, line, sizeof(line));
+    int rc = model_open_scaled(loaded->gguf, rope_scaling, &loaded->model, line, sizeof(line));
     loaded->path = path;
     if (rc == 0)
         rc = loaded_model_start_vocab(loaded, line, sizeof(line));
@@ -87,7 +87,7 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
     }
     int rc = loaded_model_open_file(loaded->draft, config->draft, err, err_bytes);
     if (rc == 0)
-        rc = loaded_model_open_model(loaded->draft, config->draft, err, err_bytes);
+        rc = loaded_model_open_model(loaded->draft, config->draft, NULL, err, err_bytes);
     if (rc == 0)
         rc = loaded_model_finish_vocab(loaded, err, err_bytes);
     if (rc == 0)

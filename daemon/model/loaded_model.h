@@ -46,9 +46,9 @@ int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *
 
 /* Next step: parses the model in the file, without a backend, and starts a thread that builds the
  * vocabulary. -EBADMSG, -ENOTSUP: hearth cannot run the model or its vocabulary; the line says why.
- * `path` must stay valid; it is used in the line. */
-int loaded_model_open_model(struct loaded_model *loaded, const char *path, char *err,
-                            size_t err_bytes);
+ * rope_scaling: as model_open_scaled has it. `path` must stay valid; it is used in the line. */
+int loaded_model_open_model(struct loaded_model *loaded, const char *path, const char *rope_scaling,
+                            char *err, size_t err_bytes);
 
 /* Next step, if the configuration names a draft model: opens that, too. -ENOTSUP when its
  * vocabulary differs. */

@@ -16,8 +16,8 @@ static double nearest(double x)
     return (x + 0x1.8p+52) - 0x1.8p+52;
 }
 
-/* ln x for a normal positive f32: x = 2^e m, m in [2/3, 4/3), ln m = 2 atanh((m-1)/(m+1)). */
-static double ln(float x)
+/* ln x for a normal x > 0: x = 2^e m, m in [2/3, 4/3), ln m = 2 atanh((m-1)/(m+1)). */
+static double ln(double x)
 {
     double m = x, e = 0.0;
     while (m >= 4.0 / 3.0) {
@@ -48,7 +48,7 @@ static double exponential(double x)
 }
 
 /* cos and sin of 0 <= a < 2^27: reduces by quarter turns, then Taylor series to r^19. */
-static void turn(double a, float *ret_cos, float *ret_sin)
+static void turn(double a, double *ret_cos, double *ret_sin)
 {
     double n = nearest(a / (HALF_PI_HI + HALF_PI_MID));
     double r = fma(n, -HALF_PI_LO, fma(n, -HALF_PI_MID, fma(n, -HALF_PI_HI, a)));
@@ -60,20 +60,20 @@ static void turn(double a, float *ret_cos, float *ret_sin)
     s = s * r;
     switch ((int64_t)n & 3) {
     case 0:
-        *ret_cos = (float)c;
-        *ret_sin = (float)s;
+        *ret_cos = c;
+        *ret_sin = s;
         break;
     case 1:
-        *ret_cos = (float)-s;
-        *ret_sin = (float)c;
+        *ret_cos = -s;
+        *ret_sin = c;
         break;
     case 2:
-        *ret_cos = (float)-c;
-        *ret_sin = (float)-s;
+        *ret_cos = -c;
+        *ret_sin = -s;
         break;
     default:
-        *ret_cos = (float)s;
-        *ret_sin = (float)-c;
+        *ret_cos = s;
+        *ret_sin = -c;
         break;
     }
 }
@@ -88,20 +88,79 @@ size_t rope_table_floats(uint32_t rope_dim, uint32_t context)
     return (size_t)rope_dim * (ROPE_LOW + high_entries(context));
 }
 
-/* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. The
- * product of the divisors is exact, and a division by 1 changes nothing. */
+/* ---- YaRN ------------------------------------------------------------------------------------ */
+
+#define TWO_PI (4.0 * (HALF_PI_HI + HALF_PI_MID))
+
+/* 1 + 0.1 k ln(scale); scale 1 or less needs no correction. */
+static double yarn_magnitude(float scale, float k)
+{
+    return scale <= 1.0f ? 1.0 : fma(0.1 * (double)k, ln((double)scale), 1.0);
+}
+
+/* The pair of n / 2, as a real number, that makes `turns` turns in the original context. */
+static double yarn_pair(const struct model_rope_table *rope, uint32_t n, float turns)
+{
+    const double least = (double)turns * TWO_PI;
+    return (double)n * ln((double)rope->yarn.original / least) / (2.0 * ln((double)rope->base));
+}
+
+/* Of a frequency, how much is divided by the scale: 0 up to pair lo, 1 from pair hi on. */
+static double yarn_share(const struct model_rope_table *rope, uint32_t n, uint32_t i)
+{
+    double lo = yarn_pair(rope, n, rope->yarn.fast), hi = yarn_pair(rope, n, rope->yarn.slow);
+    if (rope->yarn.truncated) {
+        lo = floor(lo);
+        hi = ceil(hi);
+    }
+    lo = lo < 0.0 ? 0.0 : lo;
+    hi = hi > (double)(n - 1) ? (double)(n - 1) : hi;
+    const double width = hi - lo < 0.001 ? 0.001 : hi - lo, share = ((double)i - lo) / width;
+    return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* The product of the divisors is exact, and a division by 1 changes nothing. */
+static double frequency(const struct model_rope_table *rope, uint32_t n, uint32_t i)
+{
+    const double own = rope->divisors ? (double)rope->divisors[i] : 1.0;
+    const double plain = exponential(-(double)(2 * i) / (double)n * ln((double)rope->base));
+    if (rope->yarn.original == 0)
+        return plain / ((double)rope->scale * own);
+    const double share = yarn_share(rope, n, i), kept = plain / own;
+    return fma(kept / (double)rope->scale, share, kept * (1.0 - share));
+}
+
+/* What cos and sin are multiplied by. It is in the low table, so that a rotation has it once. */
+static double magnitude(const struct model_rope_table *rope)
+{
+    if (rope->yarn.original == 0)
+        return (double)rope->attention;
+    const double all = yarn_magnitude(rope->scale, rope->yarn.log_multiplier);
+    return (double)rope->attention * (yarn_magnitude(rope->scale, 1.0f) / all);
+}
+
+static void put(double angle, double factor, float *pair)
+{
+    double c, s;
+    turn(angle, &c, &s);
+    pair[0] = (float)(c * factor);
+    pair[1] = (float)(s * factor);
+}
+
+/* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. */
 void rope_build(float *table, uint32_t rope_dim, uint32_t context,
                 const struct model_rope_table *rope)
 {
-    double ln_base = ln(rope->base);
+    const double factor = magnitude(rope);
     for (uint32_t i = 0; i < rope_dim / 2; i++) {
-        double divisor = (double)rope->scale * (rope->divisors ? (double)rope->divisors[i] : 1.0);
-        double theta = exponential(-(double)(2 * i) / (double)rope_dim * ln_base) / divisor;
+        const double theta = frequency(rope, rope_dim, i);
         float *low = table + 2 * (size_t)i, *high = low + (size_t)ROPE_LOW * rope_dim;
         for (uint32_t p = 0; p < ROPE_LOW; p++, low += rope_dim)
-            turn((double)p * theta, low, low + 1);
+            put((double)p * theta, factor, low);
         for (uint32_t p = 0; p < high_entries(context); p++, high += rope_dim)
-            turn((double)p * ROPE_LOW * theta, high, high + 1);
+            put((double)p * ROPE_LOW * theta, 1.0, high);
     }
 }
 

@@ -25,6 +25,8 @@ static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
     [MODEL_OUTPUT_NORM] = {"output_norm.weight", ONE, EMBD, false},
     [MODEL_OUTPUT] = {"output.weight", VOCAB, EMBD, true},
     [MODEL_ROPE_FREQS] = {"rope_freqs.weight", ONE, ROPE_PAIRS, true},
+    [MODEL_ROPE_LONG] = {"rope_factors_long.weight", ONE, ROPE_PAIRS, true},
+    [MODEL_ROPE_SHORT] = {"rope_factors_short.weight", ONE, ROPE_PAIRS, true},
 };
 
 static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
@@ -226,16 +228,28 @@ static int refuse_unused(struct model_loader *l)
     return 0;
 }
 
-static int take_rope_freqs(struct model_loader *l)
+/* Long divisors are for a context beyond the one that the model was first trained for. Which are
+ * taken depends on the model alone: other engines change over while a text grows, and the same
+ * position then has other keys than the ones in the cache. */
+static int take_rope_divisors(struct model_loader *l)
 {
-    const struct model_tensor *t = &l->model->global[MODEL_ROPE_FREQS];
+    const struct model_tensor *global = l->model->global;
+    enum model_global which = global[MODEL_ROPE_FREQS].data               ? MODEL_ROPE_FREQS
+                              : l->model->n_context > l->original_context ? MODEL_ROPE_LONG
+                                                                          : MODEL_ROPE_SHORT;
+    const struct model_tensor *t = &global[which];
     const float *divisor = (const float *)(const void *)t->data;
+    if (!global[MODEL_ROPE_LONG].data != !global[MODEL_ROPE_SHORT].data)
+        return FAIL(l, -EBADMSG,
+                    "malformed: rope_factors_long.weight and rope_factors_short.weight "
+                    "belong together, one is missing");
     l->model->ropes[0].divisors = divisor;
     for (uint32_t i = 0; t->data && i < t->cols; i++)
         if (!(divisor[i] >= (float)MODEL_MIN_ROPE_DIVISOR &&
               divisor[i] <= (float)MODEL_MAX_ROPE_DIVISOR))
-            return FAIL(l, -EBADMSG, "malformed: rope_freqs.weight holds %g, must be %g to %g",
-                        (double)divisor[i], MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+            return FAIL(l, -EBADMSG, "malformed: %s holds %g, must be %g to %g",
+                        GLOBAL_SHAPES[which].name, (double)divisor[i], MODEL_MIN_ROPE_DIVISOR,
+                        MODEL_MAX_ROPE_DIVISOR);
     return 0;
 }
 
@@ -247,7 +261,7 @@ static int view_tensors(struct model_loader *l)
         rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
                          size_of(m, GLOBAL_SHAPES[i].rows), &m->global[i]);
     if (!rc)
-        rc = take_rope_freqs(l);
+        rc = take_rope_divisors(l);
     if (!rc)
         rc = view_layers(l);
     if (!rc)
@@ -269,12 +283,22 @@ static int view_tensors(struct model_loader *l)
 
 int model_open(const struct gguf *gguf, struct model **ret_model, char *err, size_t err_bytes)
 {
+    return model_open_scaled(gguf, NULL, ret_model, err, err_bytes);
+}
+
+int model_open_scaled(const struct gguf *gguf, const char *rope_scaling, struct model **ret_model,
+                      char *err, size_t err_bytes)
+{
     struct model *model = calloc(1, sizeof(*model));
     if (!model)
         return fail(err, err_bytes, -ENOMEM, "not enough memory for the model");
     model->gguf = gguf;
     model->name.data = "";
-    struct model_loader l = {.gguf = gguf, .model = model, .err = err, .err_bytes = err_bytes};
+    struct model_loader l = {.gguf = gguf,
+                             .model = model,
+                             .rope_scaling = rope_scaling,
+                             .err = err,
+                             .err_bytes = err_bytes};
     int rc = model_check_kind(&l);
     if (!rc)
         rc = model_read_keys(&l);

@@ -58,6 +58,8 @@ enum model_global {
     MODEL_OUTPUT_NORM, /* [n_embd] F32 */
     MODEL_OUTPUT,      /* [n_vocab][n_embd], optional */
     MODEL_ROPE_FREQS,  /* [rope_dim / 2] F32, optional: divisors of rope's frequencies, llama 3 */
+    MODEL_ROPE_LONG,   /* [rope_dim / 2] F32, both or none: LongRoPE's divisors, beyond the */
+    MODEL_ROPE_SHORT,  /* context that the model was first trained for, and within it */
     MODEL_N_GLOBAL
 };
 
@@ -100,11 +102,22 @@ struct model_hash {
     bool known;
 };
 
+/* YaRN: pairs that turn often within the original context keep their frequency, those that turn
+ * seldom are divided by the table's scale, those between are blended (rope.c). */
+struct model_yarn {
+    uint32_t original;    /* positions of that context; 0: no YaRN */
+    float fast, slow;     /* turns within it: fast > slow > 0 */
+    float log_multiplier; /* attention is divided by 1 + 0.1 * this * ln(scale) */
+    bool truncated;       /* the blended pairs begin and end at whole numbers */
+};
+
 /* A table of rope: pair i of n turns by position * base^(-2i / n) / (scale * divisors[i]). */
 struct model_rope_table {
     float base;            /* 1 to MODEL_MAX_ROPE_BASE */
-    float scale;           /* divisor of all frequencies (linear scaling), 1 without */
-    const float *divisors; /* [n / 2], or NULL: 1 (MODEL_ROPE_FREQS) */
+    float scale;           /* divisor of all frequencies (linear scaling), 1 without; see yarn */
+    const float *divisors; /* [n / 2], or NULL: 1 (MODEL_ROPE_FREQS, _LONG or _SHORT) */
+    float attention;       /* factor of cos and sin, 1 without */
+    struct model_yarn yarn;
 };
 
 #define MODEL_NO_ROPE UINT32_MAX
@@ -174,6 +187,15 @@ struct model {
  */
 int model_open(const struct gguf *gguf, struct model **ret_model, char *err, size_t err_bytes);
 
+/*
+ * The same with another scaling of rope than the file's: "none", "linear:FACTOR" or "yarn:FACTOR",
+ * the last two with ":CONTEXT" where the file does not say what context the model was trained for
+ * without scaling. The model's context becomes that times the factor. NULL: the file's own.
+ * -EINVAL: the text is none of these.
+ */
+int model_open_scaled(const struct gguf *gguf, const char *rope_scaling, struct model **ret_model,
+                      char *err, size_t err_bytes);
+
 void model_close(struct model *model); /* NULL is fine */
 
 /* Is that tensor of a layer, or of none, a vector? Else it is a matrix, which may have one row. */
@@ -226,6 +248,12 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   rope_base BITS
  *   rms_eps BITS
  *   rope_scale BITS           only where it is not 1
+ *   rope_attention BITS       only where it is not 1
+ *   rope_factors long         only where LongRoPE's long divisors are in use
+ *   yarn_original N           these four only with YaRN
+ *   yarn_fast BITS
+ *   yarn_slow BITS
+ *   yarn_log_multiplier BITS
  *   local_period N            these three only where layers are local
  *   local_window N
  *   local_rope_base BITS

@@ -18,6 +18,7 @@ struct model_arch {
     uint32_t
         local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
     uint32_t no_rope_period; /* 0, or: every n-th layer has no rope */
+    bool yarn_untruncated;   /* YaRN's blended pairs begin and end between whole numbers */
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
     bool fused;       /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */
     uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */

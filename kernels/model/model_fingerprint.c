@@ -30,6 +30,23 @@ static void write_float(FILE *out, const char *name, float value)
     fprintf(out, "%s %08" PRIx32 "\n", name, bits);
 }
 
+static void write_rope_scaling(FILE *out, const struct model *m)
+{
+    const struct model_rope_table *rope = &m->ropes[0];
+    if (rope->scale != 1.0f)
+        write_float(out, "rope_scale", rope->scale);
+    if (rope->attention != 1.0f)
+        write_float(out, "rope_attention", rope->attention);
+    if (rope->divisors && (const void *)rope->divisors == m->global[MODEL_ROPE_LONG].data)
+        fputs("rope_factors long\n", out);
+    if (rope->yarn.original > 0) {
+        fprintf(out, "yarn_original %u\n", rope->yarn.original);
+        write_float(out, "yarn_fast", rope->yarn.fast);
+        write_float(out, "yarn_slow", rope->yarn.slow);
+        write_float(out, "yarn_log_multiplier", rope->yarn.log_multiplier);
+    }
+}
+
 static void write_hyperparameters(FILE *out, const struct model *m)
 {
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
@@ -39,8 +56,7 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
     write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);
-    if (m->ropes[0].scale != 1.0f)
-        write_float(out, "rope_scale", m->ropes[0].scale);
+    write_rope_scaling(out, m);
     if (m->local_period > 0) {
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
                 m->local_sliding_window);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/model/model_load.h"
 
@@ -137,45 +138,150 @@ static int read_heads(struct model_loader *l)
     return 0;
 }
 
-/* Linear scaling stands in one of two keys, the older one without a type; llama 3's is in a tensor,
- * which the tensors' table asks for. Others are refused: a file must never run as what it is not. */
-static int read_rope_scaling(struct model_loader *l)
+/* A base of rope's frequencies; *ret holds what counts where the file does not say. */
+static int read_rope_base(struct model_loader *l, const char *name, float *ret)
 {
-    struct model *m = l->model;
+    int rc = read_float(l, name, ret);
+    if (!rc && !(*ret >= 1 && *ret <= MODEL_MAX_ROPE_BASE))
+        return FAIL(l, -EBADMSG, "malformed: %s must be 1 to %g", key_of(l, name).name,
+                    MODEL_MAX_ROPE_BASE);
+    return rc;
+}
+
+enum scaling_kind { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_LONGROPE, SCALING_YARN };
+
+static const char *const SCALINGS[] = {"none", "linear", "llama3", "longrope", "yarn"};
+enum { N_SCALINGS = sizeof(SCALINGS) / sizeof(SCALINGS[0]) };
+
+/* A file that does not say has linear scaling, by 1 unless there is a factor. Two kinds stand in
+ * tensors. */
+static int read_scaling_kind(struct model_loader *l, enum scaling_kind *ret)
+{
     struct gguf_string type = {.data = "linear", .bytes = 6};
     struct arch_key key = key_of(l, "rope.scaling.type");
+    const bool factors = gguf_find_tensor(l->gguf, "rope_factors_long.weight") != NULL;
+    uint32_t kind = 0;
     int rc = gguf_string(l->gguf, key.name, &type);
-    bool linear = gguf_string_equal(type, "linear"), llama3 = gguf_string_equal(type, "llama3");
-    if ((rc && rc != -ENOENT) || !(linear || llama3 || gguf_string_equal(type, "none")))
+    while (kind < N_SCALINGS && !gguf_string_equal(type, SCALINGS[kind]))
+        kind++;
+    *ret = factors ? SCALING_LONGROPE : (enum scaling_kind)kind;
+    if ((rc && rc != -ENOENT) || kind == N_SCALINGS)
         return FAIL(l, -ENOTSUP,
                     "rope scaling of type %.*s (%s) is not supported: hearth takes none, linear, "
-                    "and llama3 with the tensor rope_freqs.weight",
+                    "llama3, longrope and yarn",
                     GGUF_SHOW(type), key.name);
-    if (llama3 && !gguf_find_tensor(l->gguf, "rope_freqs.weight"))
+    const char *needed = kind == SCALING_LLAMA3 ? "rope_freqs.weight" : "rope_factors_long.weight";
+    if ((kind == SCALING_LLAMA3 || kind == SCALING_LONGROPE) && !gguf_find_tensor(l->gguf, needed))
         return FAIL(l, -ENOTSUP,
-                    "rope scaling of type llama3 without the tensor rope_freqs.weight: convert "
-                    "the model again with a newer converter");
-    if (gguf_find_tensor(l->gguf, "rope_factors_long.weight"))
-        return FAIL(l, -ENOTSUP,
-                    "rope scaled by LongRoPE (tensor rope_factors_long.weight) is not supported");
-    float factor = 1.0f, attention = 1.0f, *scale = &m->ropes[0].scale;
-    *scale = 1.0f;
-    rc = linear ? read_float(l, "rope.scale_linear", &factor) : 0;
-    if (!rc && linear)
-        rc = read_float(l, "rope.scaling.factor", &factor);
+                    "rope scaling of type %s without the tensor %s: convert the model again with "
+                    "a newer converter",
+                    SCALINGS[kind], needed);
+    return 0;
+}
+
+/* Another scaling than the file's, and the context that the model has with it (model.h). */
+static int choose_scaling(struct model_loader *l, enum scaling_kind *kind, float *factor)
+{
+    struct model *m = l->model;
+    char name[8] = "";
+    int end = 0;
+    *factor = 1.0f;
+    const int n = sscanf(l->rope_scaling, "%7[a-z]%n:%f%n:%u%n", name, &end, factor, &end,
+                         &l->original_context, &end);
+    const bool none = n == 1 && strcmp(name, "none") == 0, yarn = strcmp(name, "yarn") == 0;
+    if (l->rope_scaling[end] || !(none || (n >= 2 && (yarn || strcmp(name, "linear") == 0))))
+        return FAIL(l, -EINVAL,
+                    "rope-scaling %s: give none, linear:FACTOR or yarn:FACTOR, the last two with "
+                    ":CONTEXT where the file does not say what context the model was trained for",
+                    l->rope_scaling);
+    if (*kind == SCALING_LONGROPE && !none)
+        return FAIL(l, -ENOTSUP, "rope-scaling %s: the model has LongRoPE, which only none undoes",
+                    l->rope_scaling);
+    const double context = (double)l->original_context * (double)*factor;
+    if (!(context >= 1 && context <= MODEL_MAX_CONTEXT))
+        return FAIL(l, -EINVAL, "rope-scaling %s: a context of %g, must be 1 to %d",
+                    l->rope_scaling, context, MODEL_MAX_CONTEXT);
+    m->n_context = (uint32_t)context;
+    *kind = yarn ? SCALING_YARN : none ? SCALING_NONE : SCALING_LINEAR;
+    return 0;
+}
+
+/* attention_factor of a model's configuration replaces the correction that YaRN makes by itself. */
+static int read_yarn(struct model_loader *l, struct model_rope_table *rope)
+{
+    struct model_yarn *yarn = &rope->yarn;
+    float extrapolation = 1.0f, attention = 0.0f;
+    *yarn = (struct model_yarn){.original = l->original_context,
+                                .fast = 32.0f,
+                                .slow = 1.0f,
+                                .truncated = !l->arch->yarn_untruncated};
+    int rc = read_float(l, "rope.scaling.yarn_beta_fast", &yarn->fast);
     if (!rc)
-        rc = read_float(l, "rope.scaling.attn_factor", &attention);
+        rc = read_float(l, "rope.scaling.yarn_beta_slow", &yarn->slow);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.yarn_log_multiplier", &yarn->log_multiplier);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.yarn_ext_factor", &extrapolation);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.yarn_attn_factor", &attention);
     if (rc)
         return rc;
-    if (attention != 1.0f)
-        return FAIL(l, -ENOTSUP, "attention scaled by %g (%s) is not supported", (double)attention,
-                    key_of(l, "rope.scaling.attn_factor").name);
-    if (linear && factor != 0.0f) /* 0: converters write it for none */
-        *scale = factor;
-    if (!(*scale >= (float)MODEL_MIN_ROPE_DIVISOR && *scale <= (float)MODEL_MAX_ROPE_DIVISOR))
-        return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g", (double)*scale,
-                    MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+    if (attention != 0.0f) {
+        rope->attention *= attention;
+        yarn->log_multiplier = 1.0f;
+    }
+    if (extrapolation != 1.0f)
+        return FAIL(l, -ENOTSUP, "YaRN with an extrapolation of %g (%s) is not supported",
+                    (double)extrapolation, key_of(l, "rope.scaling.yarn_ext_factor").name);
+    if (!(yarn->slow > 0 && yarn->fast > yarn->slow && yarn->fast <= 1e6f && rope->base > 1.0f))
+        return FAIL(l, -EBADMSG, "malformed: YaRN between %g and %g turns, of base %g",
+                    (double)yarn->slow, (double)yarn->fast, (double)rope->base);
+    if (!(yarn->log_multiplier >= 0 && yarn->log_multiplier <= 100))
+        return FAIL(l, -EBADMSG, "malformed: %s must be 0 to 100",
+                    key_of(l, "rope.scaling.yarn_log_multiplier").name);
     return 0;
+}
+
+/* Linear scaling stands in one of two keys, the older one without a type; llama3's and LongRoPE's
+ * divisors are tensors. Others are refused: a file must never run as what it is not. */
+static int read_rope(struct model_loader *l)
+{
+    struct model *m = l->model;
+    struct model_rope_table *rope = &m->ropes[0];
+    enum scaling_kind kind = SCALING_NONE;
+    float factor = 1.0f;
+    *rope = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f, .attention = 1.0f};
+    m->n_ropes = 1;
+    l->original_context = m->n_context;
+    int rc = read_rope_base(l, "rope.freq_base", &rope->base);
+    if (!rc)
+        rc = read_scaling_kind(l, &kind);
+    if (!rc && kind == SCALING_LINEAR)
+        rc = read_float(l, "rope.scale_linear", &factor);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.factor", &factor);
+    if (!rc)
+        rc = read_float(l, "rope.scaling.attn_factor", &rope->attention);
+    if (!rc)
+        rc = read_count(l, "rope.scaling.original_context_length", MODEL_MAX_CONTEXT,
+                        &l->original_context);
+    if (!rc && l->rope_scaling)
+        rc = choose_scaling(l, &kind, &factor);
+    if (rc)
+        return rc;
+    if ((kind == SCALING_LINEAR || kind == SCALING_YARN) && factor != 0.0f)
+        rope->scale = factor; /* 0: converters write it for none */
+    if (!(rope->scale >= (float)MODEL_MIN_ROPE_DIVISOR &&
+          rope->scale <= (float)MODEL_MAX_ROPE_DIVISOR))
+        return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g",
+                    (double)rope->scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+    rc = kind == SCALING_YARN ? read_yarn(l, rope) : 0;
+    if (!rc && !(rope->attention > 0 && rope->attention <= 100))
+        return FAIL(l, -EBADMSG,
+                    "malformed: attention scaled by %g (%s), must be above 0, at most "
+                    "100",
+                    (double)rope->attention, key_of(l, "rope.scaling.attn_factor").name);
+    return rc;
 }
 
 /* A factor that must be there where the architecture has it, above 0. */
@@ -201,23 +307,13 @@ static int read_scales(struct model_loader *l)
     return rc ? rc : read_factor(l, "logit_scale", &m->logit_scale);
 }
 
-/* A base of rope's frequencies; *ret holds what counts where the file does not say. */
-static int read_rope_base(struct model_loader *l, const char *name, float *ret)
-{
-    int rc = read_float(l, name, ret);
-    if (!rc && !(*ret >= 1 && *ret <= MODEL_MAX_ROPE_BASE))
-        return FAIL(l, -EBADMSG, "malformed: %s must be 1 to %g", key_of(l, name).name,
-                    MODEL_MAX_ROPE_BASE);
-    return rc;
-}
-
 /* Layers that attend in a window, between others that see all: the window's length must be there,
  * which layers these are and their rope's base may be. */
 static int read_local_layers(struct model_loader *l)
 {
     struct model *m = l->model;
     m->local_period = l->arch->local_period;
-    m->ropes[1] = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f};
+    m->ropes[1] = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f, .attention = 1.0f};
     m->n_ropes = 2;
     int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
     if (!rc)
@@ -293,19 +389,15 @@ int model_read_keys(struct model_loader *l)
 {
     struct model *m = l->model;
     int rc = read_sizes(l);
-    m->n_ropes = 1;
     if (!rc)
         rc = read_heads(l);
     if (!rc)
         rc = refuse_features(l);
     if (!rc)
-        rc = read_rope_scaling(l);
+        rc = read_rope(l);
     if (!rc)
         rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
-    m->ropes[0].base = 10000.0f;
     m->rms_eps = NAN;
-    if (!rc)
-        rc = read_rope_base(l, "rope.freq_base", &m->ropes[0].base);
     if (!rc)
         rc = read_float(l, "attention.layer_norm_rms_epsilon", &m->rms_eps);
     if (rc)

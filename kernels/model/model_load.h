@@ -16,7 +16,9 @@ struct model_loader {
     const struct gguf *gguf;
     const struct model_arch *arch;
     struct model *model;
-    bool *used; /* [tensors of the file] a view was made of it */
+    const char *rope_scaling;  /* in place of the file's, or NULL */
+    uint32_t original_context; /* what the model was trained for without scaling of rope */
+    bool *used;                /* [tensors of the file] a view was made of it */
     char *err;
     size_t err_bytes;
 };

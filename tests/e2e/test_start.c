@@ -188,6 +188,26 @@ START_TEST(check_refuses_options_that_cannot_start)
 }
 END_TEST
 
+START_TEST(rope_scaling_is_part_of_the_model)
+{
+    struct harness_output o[3];
+    for (int i = 0; i < 3; i++) {
+        o[i] = harness_run_hearthd(
+            i == 0 ? ARGUMENTS("--check", "--device", "cpu", "--model", harness_tiny_model())
+                   : ARGUMENTS("--check", "--device", "cpu", "--model", harness_tiny_model(),
+                               "--rope-scaling", i == 1 ? "yarn:2:256" : "yarn:two"));
+        ck_assert_int_eq(o[i].code, i < 2 ? 0 : 64);
+    }
+    ck_assert_msg(strstr(o[1].out, "context 512,") != NULL, "%s", o[1].out);
+    const char *first = strstr(o[0].out, "fingerprint "),
+               *second = strstr(o[1].out, "fingerprint ");
+    ck_assert(first && second && strncmp(first, second, 40) != 0);
+    ck_assert_msg(strstr(o[2].error, "rope-scaling yarn:two: give none") != NULL, "%s", o[2].error);
+    for (int i = 0; i < 3; i++)
+        harness_output_fini(&o[i]);
+}
+END_TEST
+
 START_TEST(a_model_path_through_a_file_is_a_missing_file)
 {
     struct harness_output o = harness_run_hearthd(ARGUMENTS("--model", "/dev/null/model.gguf"));
@@ -209,6 +229,7 @@ int main(void)
     tcase_add_test(tcase, a_failed_write_to_stdout_is_an_error);
     tcase_add_test(tcase, too_low_a_file_limit_is_one_line);
     tcase_add_test(tcase, check_refuses_options_that_cannot_start);
+    tcase_add_test(tcase, rope_scaling_is_part_of_the_model);
     tcase_add_test(tcase, a_model_path_through_a_file_is_a_missing_file);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -115,21 +115,46 @@ static void add(double *x, const double *y, uint32_t n)
         x[i] += y[i];
 }
 
+/* The frequency of pair i of n. */
+static double frequency(const struct model_rope_table *t, uint32_t n, uint32_t i)
+{
+    const struct model_yarn *yarn = &t->yarn;
+    const double pi = acos(-1), base = (double)t->base, scale = (double)t->scale;
+    const double own = pow(base, -2.0 * i / n) / (t->divisors ? (double)t->divisors[i] : 1.0);
+    if (yarn->original == 0)
+        return own / scale;
+    double lo = n * log(yarn->original / (2 * pi * (double)yarn->fast)) / (2 * log(base));
+    double hi = n * log(yarn->original / (2 * pi * (double)yarn->slow)) / (2 * log(base));
+    lo = fmax(yarn->truncated ? floor(lo) : lo, 0);
+    hi = fmin(yarn->truncated ? ceil(hi) : hi, n - 1);
+    const double share = fmin(fmax((i - lo) / fmax(hi - lo, 0.001), 0), 1);
+    return own * (1 - share) + own / scale * share;
+}
+
+/* What rope multiplies q and k by. */
+static double magnitude(const struct model_rope_table *t)
+{
+    const double ln_scale = log((double)t->scale);
+    if (t->yarn.original == 0 || ln_scale <= 0)
+        return (double)t->attention;
+    return (double)t->attention * (0.1 * ln_scale + 1) /
+           (0.1 * (double)t->yarn.log_multiplier * ln_scale + 1);
+}
+
 /* Rotates heads of `dim` values by the table at the position. */
 static void rope(const struct double_model *d, const struct model_rope_table *table, double *x,
                  uint32_t heads, uint32_t dim)
 {
     const uint32_t n = d->m->rope_dim;
     const bool halves = d->m->rope == MODEL_ROPE_HALVES;
+    const double m = magnitude(table);
     for (uint32_t h = 0; h < heads; h++, x += dim) {
         for (uint32_t i = 0; i < n / 2; i++) {
-            double divisor = table->divisors ? (double)table->divisors[i] : 1.0;
-            double a = d->position * pow((double)table->base, -2.0 * i / n) / (double)table->scale /
-                       divisor;
+            double a = d->position * frequency(table, n, i);
             double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + n / 2 : x0 + 1;
             double x0_before = *x0;
-            *x0 = *x0 * cos(a) - *x1 * sin(a);
-            *x1 = *x1 * cos(a) + x0_before * sin(a);
+            *x0 = m * (*x0 * cos(a) - *x1 * sin(a));
+            *x1 = m * (*x1 * cos(a) + x0_before * sin(a));
         }
     }
 }

@@ -64,6 +64,18 @@ MODELS = {
     "phi3": dict(kind="phi3", hidden_size=32, intermediate_size=34, num_hidden_layers=2, num_attention_heads=4,
                  num_key_value_heads=2, tie_word_embeddings=False, pad_token_id=0, sliding_window=None,
                  rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.75}),
+    # YaRN: the second pair is the first that is divided, the sixth the last that is blended.
+    "llama-yarn": dict(kind="llama", hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=2,
+                       num_key_value_heads=1, tie_word_embeddings=True,
+                       rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 2.0, "beta_fast": 4.0, "beta_slow": 1.0,
+                                        "original_max_position_embeddings": 64}),
+    # LongRoPE in use: the prompt is longer than the original context.
+    "phi3-long": dict(kind="phi3", hidden_size=32, intermediate_size=34, num_hidden_layers=2, num_attention_heads=4,
+                      num_key_value_heads=2, tie_word_embeddings=False, pad_token_id=0, sliding_window=None,
+                      original_max_position_embeddings=16,
+                      rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+                                       "original_max_position_embeddings": 16, "short_factor": [1.0, 1.0, 1.0],
+                                       "long_factor": [1.0, 1.5, 6.0]}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
@@ -227,6 +239,16 @@ def write(model, name, path):
     if rope["rope_type"] == "linear":
         out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         out.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        out.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        out.add_rope_scaling_factor(rope["factor"])
+        out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        out.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        out.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    if rope["rope_type"] == "longrope":
+        original = rope["original_max_position_embeddings"]
+        out.add_rope_scaling_orig_ctx_len(original)
+        out.add_rope_scaling_attn_factors((1 + np.log(c.max_position_embeddings / original) / np.log(original)) ** 0.5)
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
     if arch == "granite":
@@ -247,6 +269,9 @@ def write(model, name, path):
     out.add_eos_token_id(2)
     if rope["rope_type"] == "llama3":
         out.add_tensor("rope_freqs.weight", llama3_divisors(rope, head_dim))
+    if rope["rope_type"] == "longrope":
+        out.add_tensor("rope_factors_long.weight", np.array(rope["long_factor"], np.float32))
+        out.add_tensor("rope_factors_short.weight", np.array(rope["short_factor"], np.float32))
     for key, value in model.state_dict().items():
         if key == "lm_head.weight" and c.tie_word_embeddings:
             continue

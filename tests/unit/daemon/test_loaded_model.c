@@ -102,7 +102,7 @@ static int open_changed(const char *key, size_t offset, const char *bytes, char 
     memcpy(at + strlen(key) + offset, bytes, strlen(bytes));
     ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, err_bytes) == 0, "%s", err);
     err[0] = 0;
-    int rc = loaded_model_open_model(&loaded, "a.gguf", err, err_bytes);
+    int rc = loaded_model_open_model(&loaded, "a.gguf", NULL, err, err_bytes);
     loaded_model_close(&loaded);
     free(file);
     return rc;
@@ -141,7 +141,7 @@ static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
     config.kv_bytes = kv_bytes;
     ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, err_bytes) == 0, "%s", err);
-    int rc = loaded_model_open_model(&loaded, "a.gguf", err, err_bytes);
+    int rc = loaded_model_open_model(&loaded, "a.gguf", NULL, err, err_bytes);
     ck_assert_msg(rc == 0, "%s", err);
     err[0] = 0;
     rc = loaded_model_open_backend(&loaded, &config, err, err_bytes);

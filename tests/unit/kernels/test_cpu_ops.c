@@ -106,7 +106,7 @@ START_TEST(quantize_never_loses_a_value_that_is_not_finite)
 }
 END_TEST
 
-static const struct model_rope_table plain_rope = {10000, 1, NULL};
+static const struct model_rope_table plain_rope = {.base = 10000, .scale = 1, .attention = 1};
 
 START_TEST(rope_equals_reference)
 {
@@ -219,8 +219,10 @@ START_TEST(rope_is_accurate)
         divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
     for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
-        const struct model_rope_table rope = {bases[b], scaling->scale,
-                                              scaling->divided ? divisors : NULL};
+        const struct model_rope_table rope = {.base = bases[b],
+                                              .scale = scaling->scale,
+                                              .divisors = scaling->divided ? divisors : NULL,
+                                              .attention = 1};
         rope_build(table, DIM, CONTEXT, &rope);
         for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
             rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
@@ -237,6 +239,42 @@ START_TEST(rope_is_accurate)
 }
 END_TEST
 
+/* lo and hi of the published gpt-oss: base 150,000, heads of 64, factor 32, 4,096 positions. */
+static double yarn_theta(const struct model_rope_table *rope, int n, int i, double lo, double hi)
+{
+    const double share = fmin(fmax((i - lo) / (hi - lo), 0), 1);
+    return pow((double)rope->base, -2.0 * i / n) * (1 - share + share / (double)rope->scale);
+}
+
+/* YaRN's frequencies and its factor, with whole numbers as borders and without. */
+START_TEST(yarn_is_accurate)
+{
+    enum { DIM = 64, CONTEXT = 131072 };
+    const uint32_t positions[] = {0, 1, 255, 256, 4097, 131071};
+    float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    const bool truncated = _i % 2 == 0;
+    const float log_multiplier = _i < 2 ? 0 : 0.5f;
+    const struct model_rope_table rope = {.base = 150000,
+                                          .scale = 32,
+                                          .attention = 1.25f,
+                                          .yarn = {4096, 32, 1, log_multiplier, truncated}};
+    const double m = 1.25 * (0.1 * log(32) + 1) / (0.1 * (double)log_multiplier * log(32) + 1);
+    const double lo = truncated ? 8 : 8.092779115512402, hi = truncated ? 18 : 17.39802450158856;
+    ck_assert_ptr_nonnull(table);
+    rope_build(table, DIM, CONTEXT, &rope);
+    for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
+        rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
+        for (int i = 0; i < DIM; i += 2) {
+            double a = positions[p] * yarn_theta(&rope, DIM, i / 2, lo, hi);
+            ck_assert_msg(fabs((double)cs[i] - m * cos(a)) < 6e-7, "%u: pair %d", positions[p], i);
+            ck_assert_msg(fabs((double)sn[i + 1] - m * sin(a)) < 6e-7, "%u: pair %d", positions[p],
+                          i);
+        }
+    }
+    free(table);
+}
+END_TEST
+
 START_TEST(rope_divisors_of_one_keep_every_bit)
 {
     enum { DIM = 20, CONTEXT = 700 };
@@ -244,7 +282,8 @@ START_TEST(rope_divisors_of_one_keep_every_bit)
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = 1;
     ck_assert_uint_le(rope_table_floats(DIM, CONTEXT), DIM * 259);
-    const struct model_rope_table divided = {10000, 1, divisors};
+    const struct model_rope_table divided = {
+        .base = 10000, .scale = 1, .divisors = divisors, .attention = 1};
     rope_build(none, DIM, CONTEXT, &plain_rope);
     rope_build(ones, DIM, CONTEXT, &divided);
     ck_assert_mem_eq(none, ones, rope_table_floats(DIM, CONTEXT) * sizeof(float));
@@ -368,6 +407,7 @@ int main(void)
     tcase_add_test(rows, add_equals_reference);
     tcase_add_test(rows, norm_in_place_equals_norm);
     tcase_add_loop_test(rows, rope_is_accurate, 0, 4);
+    tcase_add_loop_test(rows, yarn_is_accurate, 0, 4);
     tcase_add_test(rows, rope_divisors_of_one_keep_every_bit);
     tcase_add_test(rows, values_beyond_the_limit_are_found_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);

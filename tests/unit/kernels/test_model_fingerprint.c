@@ -163,7 +163,7 @@ END_TEST
 
 START_TEST(fingerprints_change_with_every_relevant_byte)
 {
-    enum { CASES = 10 };
+    enum { CASES = 15 };
     char seen[CASES][MODEL_FINGERPRINT_TEXT];
     for (int i = 0; i < CASES; i++) {
         struct gw w;
@@ -184,6 +184,14 @@ START_TEST(fingerprints_change_with_every_relevant_byte)
             gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 1);
         if (i == 9)
             gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
+        if (i >= 10) { /* each differs from the tenth in one thing */
+            gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
+            gw_key_string(&w, "llama.rope.scaling.type", "yarn");
+            gw_key_u32(&w, "llama.rope.scaling.original_context_length", i == 11 ? 32 : 64);
+            gw_key_f32(&w, "llama.rope.scaling.yarn_beta_fast", i == 12 ? 16.0f : 32.0f);
+            gw_key_f32(&w, "llama.rope.scaling.yarn_log_multiplier", i == 13 ? 1.0f : 0.0f);
+            gw_key_f32(&w, "llama.rope.scaling.attn_factor", i == 14 ? 1.5f : 1.0f);
+        }
         gw_llama_tensors(&w, &spec);
         if (i == 7)
             w.data.data[w.data.bytes - 1] ^= 1; /* the last bytes are data, not padding */

@@ -123,7 +123,9 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.rope.scaling.factor", F(NAN), -EBADMSG, "rope scaled by"},
     {"llama.rope.scale_linear", F(0.25f), -EBADMSG, "rope scaled by 0.25, must be 0.5 to 1e+06"},
     {"llama.rope.scale_linear", U(2), -EBADMSG, "not a float"},
-    {"llama.rope.scaling.attn_factor", F(1.2f), -ENOTSUP, "attention scaled by 1.2"},
+    {"llama.rope.scaling.attn_factor", F(0), -EBADMSG, "attention scaled by 0"},
+    {"llama.rope.scaling.attn_factor", F(NAN), -EBADMSG, "attention scaled by"},
+    {"llama.rope.scaling.original_context_length", U(0), -EBADMSG, "must be 1 to"},
     {"llama.rope.scaling.type", U(1), -ENOTSUP, "rope scaling"},
     {"llama.attention.sliding_window", F(64), -ENOTSUP, "sliding window"},
     {"llama.attention.causal", GGUF_BOOL, {.u = 0}, -ENOTSUP, "not causal"},
@@ -239,12 +241,173 @@ START_TEST(rope_scaling_is_read_or_refused_by_name)
     write_scaled(&w, "llama3", NULL);
     check_refused(&w, -ENOTSUP, "llama3 without the tensor rope_freqs.weight");
     write_scaled(&w, "longrope", ONES);
-    check_refused(&w, -ENOTSUP, "rope scaling of type longrope");
+    check_refused(&w, -ENOTSUP, "longrope without the tensor rope_factors_long.weight");
+    write_scaled(&w, "dynamic", NULL);
+    check_refused(&w, -ENOTSUP, "rope scaling of type dynamic");
+}
+END_TEST
+
+/* ---- YaRN, LongRoPE, and another scaling than the file's --------------------------------------- */
+
+#define SCALING "llama.rope.scaling."
+
+/* The model opened with that option. */
+static int open_scaled(struct gw *w, const char *option, struct opened *o)
+{
+    size_t bytes;
+    o->file = gw_finish(w, &bytes, NULL);
+    int rc = gguf_open_memory(o->file, bytes, &o->gguf, err, sizeof(err));
+    ck_assert_msg(rc == 0, "%s", err);
+    return model_open_scaled(o->gguf, option, &o->model, err, sizeof(err));
+}
+
+static struct model_rope_table rope_of(struct gw *w, const char *option, uint32_t context)
+{
+    struct opened o;
+    int rc = open_scaled(w, option, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    ck_assert_uint_eq(o.model->n_context, context);
+    struct model_rope_table rope = o.model->ropes[0];
+    close_opened(&o);
+    return rope;
+}
+
+START_TEST(yarn_is_read)
+{
+    struct gw w;
+    write_scaled(&w, "yarn", NULL);
+    gw_key_u32(&w, SCALING "original_context_length", 16);
+    struct model_rope_table r = rope_of(&w, NULL, 128);
+    ck_assert(r.scale == 8 && r.attention == 1 && r.yarn.original == 16 && r.yarn.truncated);
+    ck_assert(r.yarn.fast == 32 && r.yarn.slow == 1 && r.yarn.log_multiplier == 0);
+    write_scaled(&w, "yarn", NULL);
+    gw_key_f32(&w, SCALING "yarn_beta_fast", 16);
+    gw_key_f32(&w, SCALING "yarn_beta_slow", 2);
+    gw_key_f32(&w, SCALING "yarn_log_multiplier", 0.5f);
+    gw_key_f32(&w, SCALING "attn_factor", 1.5f);
+    r = rope_of(&w, NULL, 128);
+    ck_assert(r.yarn.original == 128 && r.attention == 1.5f);
+    ck_assert(r.yarn.fast == 16 && r.yarn.slow == 2 && r.yarn.log_multiplier == 0.5f);
+    write_scaled(&w, "yarn", NULL); /* replaces what follows from the factor */
+    gw_key_f32(&w, SCALING "yarn_attn_factor", 1.25f);
+    r = rope_of(&w, NULL, 128);
+    ck_assert(r.attention == 1.25f && r.yarn.log_multiplier == 1);
+}
+END_TEST
+
+START_TEST(malformed_yarn_is_refused)
+{
+    static const struct {
+        const char *name;
+        float value;
+        int code;
+        const char *part;
+    } CASES[] = {
+        {SCALING "yarn_beta_fast", 1, -EBADMSG, "YaRN between 1 and 1 turns"},
+        {SCALING "yarn_beta_fast", INFINITY, -EBADMSG, "YaRN between"},
+        {SCALING "yarn_beta_slow", 0, -EBADMSG, "YaRN between 0 and 32 turns"},
+        {SCALING "yarn_beta_slow", NAN, -EBADMSG, "YaRN between"},
+        {SCALING "yarn_log_multiplier", -1, -EBADMSG, "yarn_log_multiplier must be 0 to 100"},
+        {SCALING "yarn_ext_factor", 0.5f, -ENOTSUP, "extrapolation of 0.5"},
+        {SCALING "yarn_attn_factor", -1, -EBADMSG, "attention scaled by -1"},
+        {"llama.rope.freq_base", 1, -EBADMSG, "of base 1"},
+    };
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct gw w;
+        write_scaled(&w, "yarn", NULL);
+        gw_key_f32(&w, CASES[i].name, CASES[i].value);
+        check_refused(&w, CASES[i].code, CASES[i].part);
+    }
+}
+END_TEST
+
+static void put_factors(struct gw *w, const char *name, const float *factors)
+{
+    gw_tensor_info(w, name, QUANT_F32, 1, (uint64_t[]){8}, w->data.bytes);
+    gw_put(&w->data, factors, 8 * sizeof(float));
+    gw_pad(&w->data, w->alignment);
+}
+
+/* A model of 128 positions, of which `original` without LongRoPE. */
+static void write_longrope(struct gw *w, uint32_t original, bool both)
+{
+    static const float LONG[8] = {2, 2, 2, 2, 2, 2, 2, 2}, SHORT[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    write_scaled(w, NULL, NULL);
+    gw_key_u32(w, SCALING "original_context_length", original);
+    gw_key_f32(w, SCALING "attn_factor", 1.2f);
+    put_factors(w, "rope_factors_long.weight", LONG);
+    if (both)
+        put_factors(w, "rope_factors_short.weight", SHORT);
+}
+
+static void check_factors(struct gw *w, const char *option, uint32_t context, float divisor)
+{
+    struct opened o;
+    int rc = open_scaled(w, option, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    ck_assert_uint_eq(o.model->n_context, context);
+    ck_assert(o.model->ropes[0].divisors[0] == divisor && o.model->ropes[0].scale == 1);
+    ck_assert(o.model->ropes[0].attention == 1.2f);
+    close_opened(&o);
+}
+
+START_TEST(longrope_takes_its_long_factors_beyond_the_original_context)
+{
+    struct gw w;
+    write_longrope(&w, 64, true);
+    check_factors(&w, NULL, 128, 2);
+    write_longrope(&w, 128, true);
+    check_factors(&w, NULL, 128, 1);
+    write_longrope(&w, 64, true);
+    check_factors(&w, "none", 64, 1);
+    write_longrope(&w, 64, false);
+    check_refused(&w, -EBADMSG, "belong together");
+}
+END_TEST
+
+START_TEST(an_option_replaces_the_files_scaling)
+{
+    struct gw w;
+    struct model_rope_table r;
     write_scaled(&w, "none", NULL);
-    const float factors[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    gw_tensor_info(&w, "rope_factors_long.weight", QUANT_F32, 1, (uint64_t[]){8}, w.data.bytes);
-    gw_put(&w.data, factors, sizeof(factors));
-    check_refused(&w, -ENOTSUP, "LongRoPE (tensor rope_factors_long.weight)");
+    r = rope_of(&w, "yarn:4", 512);
+    ck_assert(r.scale == 4 && r.yarn.original == 128 && r.yarn.fast == 32);
+    write_scaled(&w, "none", NULL);
+    r = rope_of(&w, "yarn:2.5:100", 250);
+    ck_assert(r.scale == 2.5f && r.yarn.original == 100);
+    write_scaled(&w, "yarn", NULL);
+    gw_key_u32(&w, SCALING "original_context_length", 32);
+    r = rope_of(&w, "linear:4", 128);
+    ck_assert(r.scale == 4 && r.yarn.original == 0);
+    write_scaled(&w, "linear", NULL);
+    r = rope_of(&w, "none", 128);
+    ck_assert(r.scale == 1 && r.yarn.original == 0);
+}
+END_TEST
+
+START_TEST(an_option_that_is_no_scaling_is_refused)
+{
+    static const char *const BAD[] = {
+        "yarn",      "yarn:",      "yarn:x",    "yarn:4:",   "yarn:4:128:1", "none:2",
+        "linear",    "longrope:2", "dynamic:4", "yarn:nan",  "yarn:-4",      "yarn:4:0",
+        "yarn:4:-1", "yarn:1e9",   " yarn:4",   "yarnyarn:4"};
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
+        struct gw w;
+        struct opened o;
+        write_scaled(&w, "none", NULL);
+        int rc = open_scaled(&w, BAD[i], &o);
+        ck_assert_msg(rc == -EINVAL, "%s: %d", BAD[i], rc);
+        ck_assert_msg(strncmp(err, "rope-scaling ", 13) == 0, "%s", err);
+        gguf_close(o.gguf);
+        free(o.file);
+    }
+    struct gw w;
+    struct opened o;
+    write_longrope(&w, 64, true);
+    ck_assert_int_eq(open_scaled(&w, "yarn:4", &o), -ENOTSUP);
+    ck_assert_msg(strstr(err, "only none undoes") != NULL, "%s", err);
+    gguf_close(o.gguf);
+    free(o.file);
 }
 END_TEST
 
@@ -480,6 +643,11 @@ int main(void)
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
+    tcase_add_test(core, yarn_is_read);
+    tcase_add_test(core, malformed_yarn_is_refused);
+    tcase_add_test(core, longrope_takes_its_long_factors_beyond_the_original_context);
+    tcase_add_test(core, an_option_replaces_the_files_scaling);
+    tcase_add_test(core, an_option_that_is_no_scaling_is_refused);
     tcase_add_test(core, a_sliding_window_bounds_the_context);
     tcase_add_loop_test(core, local_layers_are_read, 0, 3);
     tcase_add_loop_test(core, local_layers_are_refused_by_name, 0, 5);
