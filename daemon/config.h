@@ -46,7 +46,7 @@
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one per core)")                \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
            "KV cache memory (0: what slots need, capped)")                                         \
-    NUMBER(rows, "rows", 256, 8, 4096, "N", "max tokens per forward pass")                         \
+    NUMBER(rows, "rows", 512, 8, 4096, "N", "max tokens per forward pass")                         \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "max time of a pass while others wait")          \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "spin this long before sleeping")         \
     NUMBER(idle_stop, "idle-stop", 0, 0, 1 << 24, "S",                                             \

@@ -259,7 +259,7 @@ static int draft_run(struct engine *engine, struct drafter *drafter)
     uint64_t took = engine->now_ns - start_ns;
     window_measured(&drafter->window.cost, batch->n_slots, batch->n_rows, took);
     if (batch->n_rows >= PLAN_CHUNK_MIN)
-        drafter->row_ns = cost_smooth(drafter->row_ns, took / batch->n_rows + 1);
+        drafter->row_ns = curve_smooth(drafter->row_ns, took / batch->n_rows + 1);
     engine->cost.drafting_ns += took;
     counters_add(engine->options.ctl, COUNTER_DRAFT_PASSES, 1);
     counters_add(engine->options.ctl, COUNTER_DRAFT_ROWS, batch->n_rows);

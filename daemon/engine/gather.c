@@ -147,13 +147,13 @@ bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions
     return reserved;
 }
 
-struct cost_step gather_cost(const struct engine *engine, bool decodes)
+struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows)
 {
     return (struct cost_step){
         .now_ns = engine->now_ns,
         .unverified = engine->batch.fast_interactive,
         .fast_ns = (uint64_t)engine->drafters.all[DRAFTER_SELF].window.cost.pass_ns,
-        .decodes = decodes,
+        .decode_rows = decode_rows,
     };
 }
 
@@ -163,11 +163,12 @@ static void gather_share(struct engine *engine, uint32_t n)
     const struct backend_limits *most = &engine->options.loaded->limits;
     struct plan_limits limits = {.samples = most->samples};
     struct batch *batch = &engine->batch;
-    bool decodes = false;
+    uint32_t decode_rows = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        decodes |= batch->plan[i].rows <= batch->plan[i].window;
-    struct cost_step step = gather_cost(engine, decodes);
+        if (batch->plan[i].rows <= batch->plan[i].window)
+            decode_rows += batch->plan[i].rows;
+    struct cost_step step = gather_cost(engine, decode_rows);
     struct plan_cost cost = cost_plan(&engine->cost, &step);
     batch->answering = plan_budget(batch->plan, n, &cost, most->rows, &limits);
     plan_pass(batch->plan, n, &limits, &batch->turns);

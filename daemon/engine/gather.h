@@ -18,8 +18,8 @@ bool gather_admit(struct engine *engine, struct slot *slot);
  * then (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
 bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions);
 
-/* What this step computes. `decodes`: slots decode in its canonical pass. */
-struct cost_step gather_cost(const struct engine *engine, bool decodes);
+/* What this step computes. `decode_rows`: of slots that decode in its canonical pass. */
+struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows);
 
 /* Fills the batch for the next canonical pass, each slot's rows in one piece, and takes pages for
  * them. Returns the number of rows; 0: no slot can go on. */

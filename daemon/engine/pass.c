@@ -101,7 +101,7 @@ static void pass_measure(struct engine *engine)
 {
     const struct batch *batch = &engine->batch;
     uint32_t decode_rows = pass_decode_rows(batch);
-    struct cost_step step = gather_cost(engine, decode_rows > 0);
+    struct cost_step step = gather_cost(engine, decode_rows);
     struct cost_pass pass = {
         .took_ns = batch->n_rows > 0 ? engine->now_ns - batch->start_ns : 0,
         .slots = batch->n_slots,

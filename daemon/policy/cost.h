@@ -17,7 +17,7 @@ struct cost {
     uint64_t limit_ns; /* what prefills may take of a pass when they are alone */
     struct window_cost
         decode;           /* of canonical passes that only decode, and of the rows of windows */
-    uint64_t row_ns;      /* smoothed cost of one more row of a prefill */
+    struct curve pass;    /* passes by their rows */
     uint64_t step_ns;     /* smoothed time between passes that sample */
     uint64_t drafting_ns; /* time of fast passes since the last step that was measured */
     uint64_t answered_ns; /* when an answer was last being read; 0: never */
@@ -27,9 +27,9 @@ struct cost {
 /* What a step computes, beside the rows of long prompts. */
 struct cost_step {
     uint64_t now_ns;
-    bool unverified;  /* a fast pass answers an interactive request in this step ... */
-    uint64_t fast_ns; /* ... and takes so long */
-    bool decodes;     /* slots decode in its canonical pass */
+    bool unverified;      /* a fast pass answers an interactive request in this step ... */
+    uint64_t fast_ns;     /* ... and takes so long */
+    uint32_t decode_rows; /* of slots that decode in its canonical pass; 0: none do */
 };
 
 /* The canonical pass of a step, after it was run. */
@@ -40,12 +40,6 @@ struct cost_pass {
     uint32_t short_rows, long_rows; /* of prompts (plan_is_long) */
     bool answering;                 /* an answer is being read meanwhile (plan_budget) */
 };
-
-/* Smooths a cost: 1/8 of each new value. */
-static inline uint64_t cost_smooth(uint64_t old, uint64_t value)
-{
-    return old ? old - old / 8 + value / 8 : value;
-}
 
 /* What a plan has to know of it. */
 struct plan_cost cost_plan(const struct cost *cost, const struct cost_step *step);

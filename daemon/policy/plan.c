@@ -26,52 +26,90 @@ bool plan_is_long(const struct plan_slot *slot)
     return !decodes(slot) && !slot->brief;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Is it known what rows of prompts cost? Where it is not, no rule asks. */
+static bool plan_knows(const struct plan_cost *cost)
+{
+    return curve_known(&cost->pass, PLAN_CHUNK_MIN);
+}
+
+/* What rows of prompts add to this pass. */
+static uint64_t plan_adds_ns(const struct plan_cost *cost, uint32_t rows)
+{
+    return curve_ns(&cost->pass, cost->decode_rows + rows) -
+           curve_ns(&cost->pass, cost->decode_rows);
+}
+
+/* How many rows of prompts add no more than `ns`. */
+static uint32_t plan_rows(const struct plan_cost *cost, uint64_t ns)
+{
+    uint32_t rows = curve_rows(&cost->pass, curve_ns(&cost->pass, cost->decode_rows) + ns);
+    return rows > cost->decode_rows ? rows - cost->decode_rows : 0;
+}
+
+/* What the smallest chunk adds whose rows are not far dearer than those of a larger one; 0 where
+ * that is no more than PLAN_CHUNK_MIN. */
+static uint64_t plan_worthwhile_ns(const struct plan_cost *cost)
+{
+    uint32_t rows = curve_worthwhile(&cost->pass);
+    return rows <= PLAN_CHUNK_MIN
+               ? 0
+               : least(plan_adds_ns(cost, rows), 2 * plan_adds_ns(cost, 2 * PLAN_CHUNK_MIN));
+}
+
 /* What a chunk beside an answer costs. */
 static int64_t plan_price(const struct plan_cost *cost)
 {
-    uint64_t chunk_ns = PLAN_CHUNK_MIN * cost->row_ns;
-    return (int64_t)(chunk_ns < 2 * cost->decode_ns ? chunk_ns : 2 * cost->decode_ns);
+    uint64_t chunk_ns = least(plan_adds_ns(cost, PLAN_CHUNK_MIN), 2 * cost->decode_ns);
+    return (int64_t)most(chunk_ns, plan_worthwhile_ns(cost));
 }
 
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns)
 {
-    int64_t price = plan_price(cost);
+    int64_t price = plan_price(cost), earned = (int64_t)(cost->decode_ns / 2);
     /* A pass that was preempted, or a wrong guess, must not stop them for long. */
     int64_t paid = prefill_ns < 4 * (uint64_t)price ? (int64_t)prefill_ns : 4 * price;
-    int64_t credit = cost->credit_ns + (int64_t)(cost->decode_ns / 2) - paid;
-
-    return credit < price ? credit : price;
+    int64_t credit = cost->credit_ns + earned - paid, kept = price > earned ? price : earned;
+    return credit < kept ? credit : kept;
 }
 
 static uint32_t plan_prefill(const struct plan_cost *cost, bool answering)
 {
     uint64_t alone_ns = (cost->lately ? 4 : 8) * cost->decode_ns;
-    if (cost->row_ns == 0)
+    if (!plan_knows(cost))
         return PLAN_SHORT;
     if (answering && cost->credit_ns < plan_price(cost))
         return 0;
+    if (answering)
+        return (uint32_t)most(1, plan_rows(cost, (uint64_t)cost->credit_ns));
     if (cost->decode_ns == 0 || alone_ns > cost->pass_ns)
         alone_ns = cost->pass_ns;
-    uint64_t rows = (answering ? (uint64_t)cost->credit_ns : alone_ns) / cost->row_ns;
-    uint64_t least = answering ? 1 : 3 * PLAN_CHUNK_MIN / 2;
-    rows = rows > least ? rows : least;
-    return rows < UINT32_MAX / 2 ? (uint32_t)rows : UINT32_MAX / 2;
+    alone_ns = most(alone_ns, plan_worthwhile_ns(cost));
+    return (uint32_t)most(3 * PLAN_CHUNK_MIN / 2, plan_rows(cost, alone_ns));
 }
 
-/* Is an interactive answer being read? Where costs are not known, no rule asks. */
+/* Is an interactive answer being read? */
 static bool plan_reading(const struct plan_slot *slots, uint32_t n, const struct plan_cost *cost)
 {
     bool reading = cost->unverified;
     for (uint32_t i = 0; i < n; i++)
         reading |= !slots[i].batch && decodes(&slots[i]);
-    return reading && cost->decode_ns > 0 && cost->row_ns > 0;
+    return reading && cost->decode_ns > 0 && plan_knows(cost);
 }
 
-/* Rows of short prompts, `most` at most: of the longest one, or of all in a pass. */
-static uint32_t plan_brief(const struct plan_cost *cost, bool reading, uint32_t most)
+/* Rows of short prompts, `rows` at most: of the longest one, or of all in a pass. */
+static uint32_t plan_brief(const struct plan_cost *cost, bool reading, uint32_t rows)
 {
-    uint64_t rows = reading ? 4 * cost->decode_ns / cost->row_ns : most;
-    return rows < most ? (uint32_t)rows : most;
+    return reading ? (uint32_t)least(plan_rows(cost, 4 * cost->decode_ns), rows) : rows;
 }
 
 bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
@@ -90,7 +128,7 @@ bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *co
             brief += slot->rows;
         else
             continue;
-        answering |= !slot->batch && cost->decode_ns > 0 && cost->row_ns > 0;
+        answering |= !slot->batch && cost->decode_ns > 0 && plan_knows(cost);
     }
     uint32_t together = plan_brief(cost, reading, 2 * PLAN_SHORT);
     limits->prefill = plan_prefill(cost, answering);

@@ -19,6 +19,8 @@
 #ifndef HEARTH_DAEMON_POLICY_PLAN_H
 #define HEARTH_DAEMON_POLICY_PLAN_H
 
+#include "daemon/policy/curve.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,14 +43,15 @@ struct plan_limits {
     uint32_t prefill; /* ... and what the other prompts may */
 };
 
-/* What rows cost lately, in ns; 0: not known yet. */
+/* What passes cost lately, in ns; 0: not known yet. */
 struct plan_cost {
-    uint64_t pass_ns;   /* a limit: what prefills may take of a pass when they are alone */
-    uint64_t decode_ns; /* a pass that only decodes */
-    uint64_t row_ns;    /* what one more row of a prefill adds */
-    int64_t credit_ns;  /* what long prompts may take now beside answers (plan_credit) */
-    bool unverified;    /* fast passes answer an interactive request; decode_ns is theirs */
-    bool lately;        /* an answer was read a moment ago: the next keystroke is near */
+    uint64_t pass_ns;     /* a limit: what prefills may take of a pass when they are alone */
+    uint64_t decode_ns;   /* a pass that only decodes */
+    uint32_t decode_rows; /* rows of the slots that decode in this pass */
+    struct curve pass;    /* passes by their rows */
+    int64_t credit_ns;    /* what long prompts may take now beside answers (plan_credit) */
+    bool unverified;      /* fast passes answer an interactive request; decode_ns is theirs */
+    bool lately;          /* an answer was read a moment ago: the next keystroke is near */
 };
 
 /* Has the slot a prompt that plan_budget did not find short, of which the next rows may wait? */
@@ -63,7 +66,8 @@ bool plan_is_long(const struct plan_slot *slot);
  * all short ones together take no more in a pass: the reader's next token comes after five decode
  * passes and a chunk at most, however many others type. Long prompts alone take the time of
  * some decode passes, as a keystroke comes in the middle of a pass: of fewer when an answer was read
- * a moment ago, and pass_ns at most. While an answer is being read, or waits after a short prompt,
+ * a moment ago, and pass_ns at most; but as many rows as are worthwhile (curve_worthwhile), if these
+ * take no more than twice what 32 rows take. While an answer is being read, or waits after a short prompt,
  * they have what their credit buys, often nothing. While it is not known what a row costs they have
  * as many as a short prompt: a large model on a slow machine may take seconds for those, and for a
  * whole pass longer than the watchdog waits. Returns whether an answer is being read, or waits so. */
@@ -74,7 +78,8 @@ bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *co
  * `prefill_ns`, 0 when they were not in it. Each such pass earns half a decode pass, so all of
  * them together make an answer half as long again; they pay by the clock, whatever their rows were
  * thought to cost. A chunk is bought when there is enough for PLAN_CHUNK_MIN rows or two decode
- * passes: smaller pieces cost more a row, and a reader does not notice a pass of that length. */
+ * passes: smaller pieces cost more a row, and a reader does not notice a pass of that length. Where
+ * so few rows cost far more a row than many do, as with experts, it is the least worthwhile chunk. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
 /* Which slot is first rotates: passes so far, and of these the ones in which prompts shared what was left

@@ -86,7 +86,7 @@ START_TEST(defaults_equal_the_table)
     ck_assert_uint_eq(config.slots, 64);
     ck_assert_uint_eq(config.client_slots, 8);
     ck_assert_uint_eq(config.context, 0);
-    ck_assert_uint_eq(config.rows, 256);
+    ck_assert_uint_eq(config.rows, 512);
     ck_assert_uint_eq(config.device, 0);
     ck_assert_uint_eq(config.log_level, 2);
     ck_assert_uint_eq(config.check, 0);

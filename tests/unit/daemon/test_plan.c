@@ -58,7 +58,20 @@ static uint32_t check_plan(uint32_t n, const struct plan_limits *limits, uint32_
     return check_next_plan(n, limits, &turns);
 }
 
-static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .row_ns = 100};
+/* Passes in which each row costs the same. */
+#define ROWS_COST(row)                                                                             \
+    {                                                                                              \
+        .ns = { [0] = (row), [12] = 4096 * (uint64_t)(row) }                                       \
+    }
+
+static const struct plan_cost known = {.pass_ns = 40000, .decode_ns = 1000, .pass = ROWS_COST(100)};
+
+enum { ROW_NS = 100 }; /* of `known` */
+
+static void rows_cost(struct plan_cost *cost, uint64_t ns)
+{
+    cost->pass = (struct curve)ROWS_COST(ns);
+}
 
 static struct plan_limits limits_of(uint32_t n, const struct plan_cost *cost, uint32_t most)
 {
@@ -295,7 +308,7 @@ START_TEST(beside_an_answer_chunks_go_round_between_users)
         for (uint32_t i = 0; i < CROWD; i++)
             got[i] += slots[i].take;
         sum += rows;
-        cost.credit_ns = plan_credit(&cost, rows * cost.row_ns);
+        cost.credit_ns = plan_credit(&cost, rows * ROW_NS);
     }
     ck_assert_uint_ge(got[0] + PLAN_CHUNK_MIN, sum / 2);
     ck_assert_uint_le(got[0], sum / 2 + PLAN_CHUNK_MIN);
@@ -381,7 +394,7 @@ START_TEST(unknown_costs_allow_a_short_prompts_rows)
          i++) /* slots that decode have all their rows, short prompts those of two */
         slots[i] = (struct plan_slot){.rows = i % 2 ? 5 : 60, .window = 5};
     ck_assert_uint_eq(limits_of(9, &cost, 256).rows, 4 * 5 + 3 * PLAN_SHORT);
-    cost.row_ns = 100; /* no pass has decoded yet: pass_ns alone counts */
+    rows_cost(&cost, 100); /* no pass has decoded yet: pass_ns alone counts */
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 256);
     ck_assert_uint_eq(limits_of(1, &cost, 1000).rows, 400);
 }
@@ -398,7 +411,7 @@ START_TEST(prefills_alone_take_some_decode_passes)
     cost.lately = false;
     cost.pass_ns = 5000;
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 50);
-    cost.row_ns = 1000000;
+    rows_cost(&cost, 1000000);
     ck_assert_uint_eq(limits_of(1, &cost, 256).rows, 3 * PLAN_CHUNK_MIN / 2);
 }
 END_TEST
@@ -419,10 +432,10 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3);
     cost.credit_ns = 1600;
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 16);
-    cost.row_ns = 400; /* but no pass longer than three */
+    rows_cost(&cost, 400); /* but no pass longer than three */
     cost.credit_ns = 2000;
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 5);
-    cost.row_ns = 1000000; /* one row at least */
+    rows_cost(&cost, 1000000); /* one row at least */
     ck_assert_uint_eq(limits_of(2, &cost, 256).rows, 3 + 1);
     slots[1].batch = true; /* no user is looking at that one */
     ck_assert(!plan_budget(slots, 2, &known, 256, &limits));
@@ -530,8 +543,9 @@ START_TEST(a_keystroke_is_one_pass_beside_a_long_prompt)
 END_TEST
 
 /* As on a machine where a decode pass takes 20 ms and a row of a prompt 2 ms. */
+enum { SLOW_NS = 2000000 };
 static const struct plan_cost slow = {
-    .pass_ns = 40000000, .decode_ns = 20000000, .row_ns = 2000000};
+    .pass_ns = 40000000, .decode_ns = 20000000, .pass = ROWS_COST(SLOW_NS)};
 
 /* A reader beside `n` prompts of `length` rows, as long as these last: its longest and mean interval
  * in ms. */
@@ -554,8 +568,8 @@ static void read_beside(uint32_t n, uint32_t length, bool batch, uint32_t *ret_l
         ck_assert_uint_eq(slots[0].take, 1);
         for (uint32_t i = 1; i <= n; i++) {
             struct plan_slot *slot = &slots[i];
-            took_ns += slot->take * cost.row_ns;
-            long_ns += plan_is_long(slot) ? slot->take * cost.row_ns : 0;
+            took_ns += slot->take * SLOW_NS;
+            long_ns += plan_is_long(slot) ? slot->take * SLOW_NS : 0;
             slot->rows -= slot->take;
             if (slot->rows == 0) /* it ends */
                 slots[i--] = slots[n--];
@@ -637,7 +651,7 @@ START_TEST(every_slot_that_decodes_has_its_rows)
 {
     struct plan_cost cost = known;
 
-    cost.row_ns = 1000000;
+    rows_cost(&cost, 1000000);
     for (uint32_t i = 0; i < CROWD; i++)
         slots[i] = (struct plan_slot){.rows = 2, .window = 2, .batch = i % 2};
     slots[0] =
