@@ -20,7 +20,7 @@ static void must(int condition)
 
 static void compile(const char *text, size_t bytes)
 {
-    static const char *const limits[] = {"more than", "too large", "too many", "for ever", "above"};
+    static const char *const limits[] = {"more than", "too large", "too many", "forever", "above"};
     static const struct grammar_token a = {.bytes = "a", .n_bytes = 1};
     static struct grammar_vocab *v;
     struct grammar *g = NULL;
