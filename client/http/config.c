@@ -40,8 +40,13 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
     fclose(f);
     if (!c->key_text)
         return -ENOMEM;
-    if (n > MOST) { /* a truncated key would be a shorter one */
+    if (n > MOST) { /* a truncated key would be a shorter one ... */
         snprintf(err, err_bytes, "%s: give a file of at most %d bytes", c->api_key_file, MOST);
+        return -EINVAL;
+    }
+    if (strlen(c->key_text) != n) { /* as would one that ends in a zero byte */
+        snprintf(err, err_bytes, "%s: it has a zero byte: save the file as plain text",
+                 c->api_key_file);
         return -EINVAL;
     }
     size_t before = c->api_keys.n;

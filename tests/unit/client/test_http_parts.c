@@ -231,6 +231,11 @@ START_TEST(a_key_file_is_read_whole_or_refused)
     ck_assert_uint_eq(config.api_keys.n, 2);
     ck_assert_str_eq(config.api_keys.items[1], "second");
     http_config_fini(&config);
+    fputc(0, f);
+    fflush(f);
+    ck_assert_int_eq(READ("--api-key-file", path), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(err, "zero byte"));
+    http_config_fini(&config);
     for (int i = 0; i < 65536; i++)
         fputc('k', f);
     fclose(f);
