@@ -85,11 +85,12 @@ struct value print_string(struct eval *e, struct value v);
 void print_value(struct buf *b, struct value v);
 void print_repr(struct buf *b, struct value v);
 
-struct json_style {
+struct print_style {
+    bool json;              /* json.dumps(), else repr() */
     int64_t indent;         /* below 0: all in one line */
     struct value item, key; /* separators */
     bool sorted, ascii;
 };
-void print_json(struct buf *b, struct value v, const struct json_style *style);
+void print_styled(struct buf *b, struct value v, const struct print_style *style);
 
 #endif

@@ -15,7 +15,8 @@ BUILTIN(lower, text_case(e, self_string(e, c), 'l'))
 BUILTIN(title, text_case(e, self_string(e, c), 'w'))
 BUILTIN(capitalize, text_case(e, self_string(e, c), 'c'))
 
-static const struct json_style plain_json = {
+static const struct print_style plain_json = {
+    .json = true,
     .indent = -1,
     .item = {.kind = VALUE_STRING, .text = ", ", .bytes = 2},
     .key = {.kind = VALUE_STRING, .text = ": ", .bytes = 2}};
@@ -26,7 +27,7 @@ FILTER(string)
     struct buf b = {.heap = e->heap};
     if (!value_is_list(c->self) && c->self.kind != VALUE_DICT)
         return self_string(e, c);
-    print_json(&b, c->self, &plain_json);
+    print_styled(&b, c->self, &plain_json);
     return buf_value(&b);
 }
 
@@ -71,7 +72,7 @@ FILTER(indent)
 
 FILTER(tojson)
 {
-    struct json_style style = plain_json;
+    struct print_style style = plain_json;
     struct value by = c->a[1];
     struct buf b = {.heap = e->heap};
     style.sorted = arg_bool(c, 2, false);
@@ -86,7 +87,7 @@ FILTER(tojson)
         style.item = by.list->items[0];
         style.key = by.list->items[1];
     }
-    print_json(&b, c->self, &style);
+    print_styled(&b, c->self, &style);
     return buf_value(&b);
 }
 

@@ -16,49 +16,48 @@ static void expect_end(struct parser *p)
  * parser stands at its name. */
 static struct node *parse_body(struct parser *p, const char *const ends[3]);
 
-/* The body up to {% END %}, and that tag. */
+/* After what a tag says: its end, the body, and {% END %}. */
 static struct node *parse_to(struct parser *p, const char *end)
 {
     const char *const ends[3] = {end, "", ""};
+    expect_end(p);
     struct node *body = parse_body(p, ends);
     p->t++;
     expect_end(p);
     return body;
 }
 
-static struct node *parse_if(struct parser *p)
+/* After a body: the statements of {% else %}, if any, and {% END %}. */
+static struct node *parse_else(struct parser *p, const char *end)
+{
+    if (parser_skip_name(p, "else"))
+        return parse_to(p, end);
+    p->t++;
+    expect_end(p);
+    return NULL;
+}
+
+/* The parser of a tag stands after the tag's name. */
+static void parse_if(struct parser *p, struct node *n)
 {
     static const char *const ends[3] = {"elif", "else", "endif"};
-    struct node *first = NULL, *n = NULL;
-    do { /* at `if` or `elif` */
-        struct node *last = n;
-        p->t++;
-        n = parser_node(p, NODE_IF);
+    for (;;) {
         n->a = parse_tuple(p, true);
         expect_end(p);
         n->b = parse_body(p, ends);
-        if (last) {
-            last->flag = true;
-            last->c = n;
-        } else {
-            first = n;
-        }
-    } while (parser_is_name(p, "elif"));
-    if (parser_skip_name(p, "else")) {
-        expect_end(p);
-        n->c = parse_to(p, "endif");
-    } else {
+        if (!parser_is_name(p, "elif"))
+            break;
+        n->flag = true;
+        n->c = parser_node(p, NODE_IF);
+        n = n->c;
         p->t++;
-        expect_end(p);
     }
-    return first;
+    n->c = parse_else(p, "endif");
 }
 
-static struct node *parse_for(struct parser *p)
+static void parse_for(struct parser *p, struct node *n)
 {
     static const char *const ends[3] = {"else", "endfor", ""};
-    struct node *n = parser_node(p, NODE_FOR);
-    p->t++;
     n->a = parse_target(p);
     if (!parser_skip_name(p, "in"))
         parser_fault(p, "'in'");
@@ -68,32 +67,21 @@ static struct node *parse_for(struct parser *p)
     n->flag = parser_skip_name(p, "recursive");
     expect_end(p);
     n->d = parse_body(p, ends);
-    if (parser_skip_name(p, "else")) {
-        expect_end(p);
-        n->e = parse_to(p, "endfor");
-    } else {
-        p->t++;
-        expect_end(p);
-    }
-    return n;
+    n->e = parse_else(p, "endfor");
 }
 
-static struct node *parse_set(struct parser *p)
+static void parse_set(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_SET);
-    p->t++;
     n->a = parse_target(p);
     if (parser_skip_sign(p, '=')) {
         n->b = parse_tuple(p, true);
         expect_end(p);
-        return n;
+        return;
     }
     n->kind = NODE_SET_BLOCK;
     if (parser_skip_sign(p, '|'))
         n->c = parse_filters(p);
-    expect_end(p);
     n->b = parse_to(p, "endset");
-    return n;
 }
 
 /* Parameters up to the parenthesis, with their defaults. */
@@ -112,47 +100,33 @@ static struct node *parse_parameters(struct parser *p)
     return all.first;
 }
 
-static struct node *parse_macro(struct parser *p)
+static void parse_macro(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_MACRO);
-    p->t++;
     n->name = parser_take_name(p);
     parser_expect_sign(p, '(');
     n->a = parse_parameters(p);
-    expect_end(p);
     n->b = parse_to(p, "endmacro");
-    return n;
 }
 
-static struct node *parse_call_block(struct parser *p)
+static void parse_call_block(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_CALL_BLOCK), *block = parser_node(p, NODE_MACRO);
-    p->t++;
-    block->name = names_find(p->names, "caller", 6);
+    n->b = parser_node(p, NODE_MACRO);
+    n->b->name = names_find(p->names, "caller", 6);
     if (parser_skip_sign(p, '('))
-        block->a = parse_parameters(p);
+        n->b->a = parse_parameters(p);
     n->a = parse_primary_call(p);
-    expect_end(p);
-    block->b = parse_to(p, "endcall");
-    n->b = block;
-    return n;
+    n->b->b = parse_to(p, "endcall");
 }
 
-static struct node *parse_filter_block(struct parser *p)
+static void parse_filter_block(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_FILTER_BLOCK);
-    p->t++;
     n->a = parse_filters(p);
-    expect_end(p);
     n->b = parse_to(p, "endfilter");
-    return n;
 }
 
-static struct node *parse_with(struct parser *p)
+static void parse_with(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_WITH);
     struct chain sets = {0};
-    p->t++;
     while (p->t->kind != TOKEN_TAG_END) {
         struct node *set = parser_node(p, NODE_SET);
         set->a = parser_node(p, NODE_NAME);
@@ -163,68 +137,53 @@ static struct node *parse_with(struct parser *p)
         if (!parser_skip_sign(p, ','))
             break;
     }
-    expect_end(p);
     n->a = sets.first;
     n->b = parse_to(p, "endwith");
-    return n;
 }
 
-static struct node *parse_generation(struct parser *p)
+static void parse_generation(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_SCOPE);
-    p->t++;
-    expect_end(p);
     n->b = parse_to(p, "endgeneration");
-    return n;
 }
 
-static struct node *parse_do(struct parser *p)
+static void parse_do(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_DO);
-    p->t++;
     n->a = parse_tuple(p, true);
     expect_end(p);
-    return n;
 }
 
-static struct node *parse_break(struct parser *p)
+static void parse_word(struct parser *p, struct node *n)
 {
-    struct node *n = parser_node(p, NODE_BREAK);
-    p->t++;
+    (void)n;
     expect_end(p);
-    return n;
-}
-
-static struct node *parse_continue(struct parser *p)
-{
-    struct node *n = parse_break(p);
-    n->kind = NODE_CONTINUE;
-    return n;
 }
 
 static const struct {
     const char *name;
-    struct node *(*parse)(struct parser *p);
+    enum node_kind kind;
+    void (*parse)(struct parser *p, struct node *n);
 } tags[] = {
-    {"if", parse_if},
-    {"for", parse_for},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"call", parse_call_block},
-    {"filter", parse_filter_block},
-    {"with", parse_with},
-    {"generation", parse_generation},
-    {"do", parse_do},
-    {"break", parse_break},
-    {"continue", parse_continue},
+    {"if", NODE_IF, parse_if},
+    {"for", NODE_FOR, parse_for},
+    {"set", NODE_SET, parse_set},
+    {"macro", NODE_MACRO, parse_macro},
+    {"call", NODE_CALL_BLOCK, parse_call_block},
+    {"filter", NODE_FILTER_BLOCK, parse_filter_block},
+    {"with", NODE_WITH, parse_with},
+    {"generation", NODE_SCOPE, parse_generation},
+    {"do", NODE_DO, parse_do},
+    {"break", NODE_BREAK, parse_word},
+    {"continue", NODE_CONTINUE, parse_word},
 };
 
 static struct node *parse_tag(struct parser *p)
 {
     for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
         if (parser_is_name(p, tags[i].name)) {
+            struct node *n = parser_node(p, tags[i].kind);
             parser_enter(p);
-            struct node *n = tags[i].parse(p);
+            p->t++;
+            tags[i].parse(p, n);
             parser_leave(p);
             return n;
         }

@@ -11,13 +11,6 @@
 
 enum { MOST_DEPTH = 200 };
 
-static void check_depth(struct buf *b, unsigned depth)
-{
-    heap_charge(b->heap, 1);
-    if (depth >= MOST_DEPTH)
-        heap_fault(b->heap, -E2BIG, "a value that is nested too deeply is printed");
-}
-
 static void put_integer(struct buf *b, int64_t integer)
 {
     char digits[32];
@@ -26,12 +19,14 @@ static void put_integer(struct buf *b, int64_t integer)
 }
 
 /* The shortest digits that read back as the same number, as Python writes it: 1.0, 1e+16, 0.0001. */
-static void put_float(struct buf *b, double number)
+static void put_float(struct buf *b, double number, bool json)
 {
+    static const char *const others[2][3] = {{"nan", "-inf", "inf"},
+                                             {"NaN", "-Infinity", "Infinity"}};
     char digits[64], *e;
     int precision = 1;
     if (isnan(number) || isinf(number)) {
-        buf_literal(b, isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
+        buf_literal(b, others[json][isnan(number) ? 0 : number < 0 ? 1 : 2]);
         return;
     }
     do
@@ -49,7 +44,7 @@ static void put_float(struct buf *b, double number)
 }
 
 /* How Python's repr writes a character that is not printed as it is; 0 bytes: it is. */
-static int escape(char *out, size_t room, uint32_t code, int quote)
+static int repr_escape(char *out, size_t room, uint32_t code, int quote)
 {
     if (code == (uint32_t)quote || code == '\\')
         return snprintf(out, room, "\\%c", (int)code);
@@ -59,6 +54,20 @@ static int escape(char *out, size_t room, uint32_t code, int quote)
         return snprintf(out, room, "\\x%02x", code);
     if (code == 0x2028 || code == 0x2029 || code == 0xfeff || (code >= 0x200b && code <= 0x200f))
         return snprintf(out, room, "\\u%04x", code);
+    return 0;
+}
+
+static int json_escape(char *out, size_t room, uint32_t code, int ascii)
+{
+    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
+    const char *simple = code && code < 0x80 ? memchr(from, (int)code, sizeof(from) - 1) : NULL;
+    if (simple)
+        return snprintf(out, room, "\\%c", to[simple - from]);
+    if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000))
+        return snprintf(out, room, "\\u%04x", code);
+    if (ascii && code >= 0x10000)
+        return snprintf(out, room, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+                        0xdc00 + ((code - 0x10000) & 0x3ff));
     return 0;
 }
 
@@ -91,108 +100,8 @@ static void repr_string(struct buf *b, struct value s)
     bool single = s.bytes && memchr(s.text, '\'', s.bytes);
     char quote = single && !memchr(s.text, '"', s.bytes) ? '"' : '\'';
     buf_add(b, &quote, 1, ORIGIN_TEMPLATE);
-    add_escaped(b, s, escape, quote);
+    add_escaped(b, s, repr_escape, quote);
     buf_add(b, &quote, 1, ORIGIN_TEMPLATE);
-}
-
-static void repr(struct buf *b, struct value v, unsigned depth);
-
-static void repr_list(struct buf *b, struct value v, unsigned depth)
-{
-    bool tuple = v.kind == VALUE_TUPLE;
-    buf_literal(b, tuple ? "(" : "[");
-    for (size_t i = 0; i < v.list->n; i++) {
-        buf_literal(b, i ? ", " : "");
-        repr(b, v.list->items[i], depth + 1);
-    }
-    buf_literal(b, tuple ? v.list->n == 1 ? ",)" : ")" : "]");
-}
-
-static void repr_dict(struct buf *b, struct value v, unsigned depth)
-{
-    buf_literal(b, "{");
-    for (size_t i = 0; i < v.dict->n; i++) {
-        buf_literal(b, i ? ", " : "");
-        repr(b, v.dict->entries[i].key, depth + 1);
-        buf_literal(b, ": ");
-        repr(b, v.dict->entries[i].value, depth + 1);
-    }
-    buf_literal(b, "}");
-}
-
-static void repr(struct buf *b, struct value v, unsigned depth)
-{
-    check_depth(b, depth);
-    switch (v.kind) {
-    case VALUE_NONE:
-        buf_literal(b, "None");
-        break;
-    case VALUE_BOOL:
-        buf_literal(b, v.truth ? "True" : "False");
-        break;
-    case VALUE_INTEGER:
-        put_integer(b, v.integer);
-        break;
-    case VALUE_FLOAT:
-        put_float(b, v.number);
-        break;
-    case VALUE_STRING:
-        repr_string(b, v);
-        break;
-    case VALUE_LIST:
-    case VALUE_TUPLE:
-        repr_list(b, v, depth);
-        break;
-    case VALUE_DICT:
-        repr_dict(b, v, depth);
-        break;
-    case VALUE_ABSENT:
-    case VALUE_UNDEFINED:
-        buf_literal(b, "Undefined");
-        break;
-    default:
-        buf_literal(b, "<");
-        buf_literal(b, value_type(v));
-        buf_literal(b, ">");
-    }
-}
-
-void print_repr(struct buf *b, struct value v)
-{
-    repr(b, v, 0);
-}
-
-void print_value(struct buf *b, struct value v)
-{
-    if (v.kind == VALUE_STRING)
-        buf_string(b, v);
-    else if (v.kind != VALUE_UNDEFINED)
-        repr(b, v, 0);
-}
-
-struct value print_string(struct eval *e, struct value v)
-{
-    struct buf b = {.heap = e->heap};
-    if (v.kind == VALUE_STRING)
-        return v;
-    print_value(&b, v);
-    return buf_value(&b);
-}
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-static int json_escape(char *out, size_t room, uint32_t code, int ascii)
-{
-    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
-    const char *simple = code && code < 0x80 ? memchr(from, (int)code, sizeof(from) - 1) : NULL;
-    if (simple)
-        return snprintf(out, room, "\\%c", to[simple - from]);
-    if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000))
-        return snprintf(out, room, "\\u%04x", code);
-    if (ascii && code >= 0x10000)
-        return snprintf(out, room, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
-                        0xdc00 + ((code - 0x10000) & 0x3ff));
-    return 0;
 }
 
 static void json_string_to(struct buf *b, struct value s, bool ascii)
@@ -202,7 +111,9 @@ static void json_string_to(struct buf *b, struct value s, bool ascii)
     buf_literal(b, "\"");
 }
 
-static void new_line(struct buf *b, const struct json_style *style, unsigned depth)
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void new_line(struct buf *b, const struct print_style *style, unsigned depth)
 {
     if (style->indent < 0)
         return;
@@ -211,25 +122,27 @@ static void new_line(struct buf *b, const struct json_style *style, unsigned dep
         buf_literal(b, " ");
 }
 
-static void json(struct buf *b, struct value v, const struct json_style *style, unsigned depth);
+static void print(struct buf *b, struct value v, const struct print_style *style, unsigned depth);
 
-static void json_list(struct buf *b, const struct list *l, const struct json_style *style,
-                      unsigned depth)
+static void print_list(struct buf *b, struct value v, const struct print_style *style,
+                       unsigned depth)
 {
-    buf_literal(b, "[");
+    const struct list *l = v.list;
+    bool tuple = v.kind == VALUE_TUPLE && !style->json;
+    buf_literal(b, tuple ? "(" : "[");
     for (size_t i = 0; i < l->n; i++) {
         if (i)
             buf_string(b, style->item);
         new_line(b, style, depth + 1);
-        json(b, l->items[i], style, depth + 1);
+        print(b, l->items[i], style, depth + 1);
     }
     if (l->n)
         new_line(b, style, depth);
-    buf_literal(b, "]");
+    buf_literal(b, !tuple ? "]" : l->n == 1 ? ",)" : ")");
 }
 
-static void json_dict(struct buf *b, const struct dict *d, const struct json_style *style,
-                      unsigned depth)
+static void print_dict(struct buf *b, const struct dict *d, const struct print_style *style,
+                       unsigned depth)
 {
     struct entry *entries = d->entries;
     if (style->sorted && d->n) {
@@ -239,62 +152,97 @@ static void json_dict(struct buf *b, const struct dict *d, const struct json_sty
     }
     buf_literal(b, "{");
     for (size_t i = 0; i < d->n; i++) {
-        struct value key = entries[i].key;
+        bool quoted = style->json && entries[i].key.kind != VALUE_STRING;
         if (i)
             buf_string(b, style->item);
         new_line(b, style, depth + 1);
-        if (key.kind == VALUE_STRING) {
-            json_string_to(b, key, style->ascii);
-        } else {
-            buf_literal(b, "\"");
-            json(b, key, style, depth + 1);
-            buf_literal(b, "\"");
-        }
+        buf_literal(b, quoted ? "\"" : "");
+        print(b, entries[i].key, style, depth + 1);
+        buf_literal(b, quoted ? "\"" : "");
         buf_string(b, style->key);
-        json(b, entries[i].value, style, depth + 1);
+        print(b, entries[i].value, style, depth + 1);
     }
     if (d->n)
         new_line(b, style, depth);
     buf_literal(b, "}");
 }
 
-static void json(struct buf *b, struct value v, const struct json_style *style, unsigned depth)
+static void print_other(struct buf *b, struct value v, const struct print_style *style)
 {
-    check_depth(b, depth);
+    if (style->json)
+        value_need(b->heap, v);
+    if (style->json)
+        heap_fault(b->heap, -EINVAL, "an object of type %s has no JSON", value_type(v));
+    bool missing = v.kind == VALUE_ABSENT || v.kind == VALUE_UNDEFINED;
+    buf_literal(b, missing ? "" : "<");
+    buf_literal(b, value_type(v));
+    buf_literal(b, missing ? "" : ">");
+}
+
+static void print(struct buf *b, struct value v, const struct print_style *style, unsigned depth)
+{
+    bool json = style->json;
+    heap_charge(b->heap, 1);
+    if (depth >= MOST_DEPTH)
+        heap_fault(b->heap, -E2BIG, "a value that is nested too deeply is printed");
     switch (v.kind) {
     case VALUE_NONE:
-        buf_literal(b, "null");
+        buf_literal(b, json ? "null" : "None");
         break;
     case VALUE_BOOL:
-        buf_literal(b, v.truth ? "true" : "false");
+        buf_literal(b, v.truth ? json ? "true" : "True" : json ? "false" : "False");
         break;
     case VALUE_INTEGER:
         put_integer(b, v.integer);
         break;
     case VALUE_FLOAT:
-        if (isnan(v.number) || isinf(v.number))
-            buf_literal(b, isnan(v.number) ? "NaN" : v.number < 0 ? "-Infinity" : "Infinity");
-        else
-            put_float(b, v.number);
+        put_float(b, v.number, json);
         break;
     case VALUE_STRING:
-        json_string_to(b, v, style->ascii);
+        if (json)
+            json_string_to(b, v, style->ascii);
+        else
+            repr_string(b, v);
         break;
     case VALUE_LIST:
     case VALUE_TUPLE:
-        json_list(b, v.list, style, depth);
+        print_list(b, v, style, depth);
         break;
     case VALUE_DICT:
-        json_dict(b, v.dict, style, depth);
+        print_dict(b, v.dict, style, depth);
         break;
-    case VALUE_UNDEFINED:
-        value_undefined_fault(b->heap, v);
     default:
-        heap_fault(b->heap, -EINVAL, "an object of type %s has no JSON", value_type(v));
+        print_other(b, v, style);
     }
 }
 
-void print_json(struct buf *b, struct value v, const struct json_style *style)
+void print_styled(struct buf *b, struct value v, const struct print_style *style)
 {
-    json(b, v, style, 0);
+    print(b, v, style, 0);
+}
+
+void print_repr(struct buf *b, struct value v)
+{
+    static const struct print_style plain = {
+        .indent = -1,
+        .item = {.kind = VALUE_STRING, .text = ", ", .bytes = 2},
+        .key = {.kind = VALUE_STRING, .text = ": ", .bytes = 2}};
+    print(b, v, &plain, 0);
+}
+
+void print_value(struct buf *b, struct value v)
+{
+    if (v.kind == VALUE_STRING)
+        buf_string(b, v);
+    else if (v.kind != VALUE_UNDEFINED)
+        print_repr(b, v);
+}
+
+struct value print_string(struct eval *e, struct value v)
+{
+    struct buf b = {.heap = e->heap};
+    if (v.kind == VALUE_STRING)
+        return v;
+    print_value(&b, v);
+    return buf_value(&b);
 }
