@@ -87,6 +87,23 @@ struct value text_case(struct eval *e, struct value s, int how)
     return buf_value(&b);
 }
 
+bool text_is_case(struct eval *e, struct value s, int how)
+{
+    return value_equal(e->heap, s, text_case(e, s, how)) &&
+           !value_equal(e->heap, s, text_case(e, s, how == 'l' ? 'u' : 'l'));
+}
+
+bool text_is_index(const char *text, size_t bytes, int64_t *ret)
+{
+    bool digits = bytes > 0 && bytes < 10;
+    *ret = 0;
+    for (size_t i = 0; digits && i < bytes; i++) {
+        digits = text[i] >= '0' && text[i] <= '9';
+        *ret = *ret * 10 + (text[i] - '0');
+    }
+    return digits;
+}
+
 /* Is the character at text[at] one of `chars`, or a blank where these are none? */
 static bool strips(struct value s, size_t at, size_t bytes, struct value chars)
 {
@@ -181,8 +198,7 @@ struct value dict_pairs(struct eval *e, struct value d)
         heap_fault(e->heap, -EINVAL, "'%s' object has no items", value_type(d));
     heap_charge(e->heap, d.dict->n);
     for (size_t i = 0; i < d.dict->n; i++) {
-        struct value pair = value_list(e->heap);
-        pair.kind = VALUE_TUPLE;
+        struct value pair = value_tuple(e->heap);
         list_push(e->heap, pair.list, d.dict->entries[i].key);
         list_push(e->heap, pair.list, d.dict->entries[i].value);
         list_push(e->heap, all.list, pair);

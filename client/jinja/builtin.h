@@ -69,6 +69,9 @@ struct value self_string(struct eval *e, const struct call *c);
 
 /* Shared by filters and methods of the same name. */
 struct value text_case(struct eval *e, struct value s, int how); /* 'u' 'l' 't' 'w' 'c' 's' */
+bool text_is_case(struct eval *e, struct value s, int how); /* 'u', 'l': has letters, all of it */
+/* Is the text a whole number, of at most nine digits? */
+bool text_is_index(const char *text, size_t bytes, int64_t *ret);
 struct value text_strip(struct eval *e, struct value s, struct value chars, bool left, bool right);
 /* At least `width` characters: with `fill`, one character, after s ('l'), before it ('r') or on both
  * sides ('c'). */

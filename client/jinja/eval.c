@@ -91,8 +91,7 @@ struct args eval_args(struct eval *e, const struct node *positional, const struc
         bool spreads = positional->kind == NODE_SPREAD;
         struct value v = eval_node(e, spreads ? positional->a : positional);
         struct list *items = spreads ? value_items(e->heap, v) : NULL;
-        for (size_t i = 0; i < (spreads ? items->n : 1); i++)
-            list_push(e->heap, &all, spreads ? items->items[i] : v);
+        list_extend(e->heap, &all, spreads ? items->items : &v, spreads ? items->n : 1);
     }
     if (caller)
         add_keyword(e, &k, caller->name, caller->value);
@@ -244,9 +243,7 @@ static struct value eval_test(struct eval *e, const struct node *n)
 
 static struct value eval_list(struct eval *e, const struct node *n)
 {
-    struct value v = value_list(e->heap);
-    if (n->kind == NODE_TUPLE)
-        v.kind = VALUE_TUPLE;
+    struct value v = n->kind == NODE_TUPLE ? value_tuple(e->heap) : value_list(e->heap);
     for (const struct node *item = n->a; item; item = item->next)
         list_push(e->heap, v.list, eval_node(e, item));
     return v;

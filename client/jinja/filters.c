@@ -177,18 +177,14 @@ FILTER(truncate)
 
 FILTER(format)
 {
-    struct value all = value_list(e->heap);
-    all.kind = VALUE_TUPLE;
-    if (c->given->n_named) {
-        all = value_dict(e->heap);
-        for (size_t i = 0; i < c->given->n_named; i++) {
-            const struct name *name = c->given->named[i].name;
-            dict_set(e->heap, all.dict, value_text(name->text, name->bytes),
-                     c->given->named[i].value);
-        }
+    const struct args *given = c->given;
+    struct value all = given->n_named ? value_dict(e->heap) : value_tuple(e->heap);
+    for (size_t i = 0; i < given->n_named; i++) {
+        const struct name *name = given->named[i].name;
+        dict_set(e->heap, all.dict, value_text(name->text, name->bytes), given->named[i].value);
     }
-    for (size_t i = 0; all.kind == VALUE_TUPLE && i < c->given->n; i++)
-        list_push(e->heap, all.list, c->given->at[i]);
+    if (!given->n_named)
+        list_extend(e->heap, all.list, given->at, given->n);
     return text_format_percent(e, self_string(e, c), all);
 }
 

@@ -27,9 +27,7 @@ FILTER(list)
 {
     struct value all = value_list(e->heap);
     struct list *l = value_items(e->heap, c->self);
-    heap_charge(e->heap, l->n);
-    for (size_t i = 0; i < l->n; i++)
-        list_push(e->heap, all.list, l->items[i]);
+    list_extend(e->heap, all.list, l->items, l->n);
     return all;
 }
 
@@ -78,26 +76,28 @@ static struct entry *keyed(struct eval *e, const struct list *l, struct value at
     return entries;
 }
 
-FILTER(sort)
+static struct value sorted(struct eval *e, struct entry *entries, size_t n, bool reverse)
 {
-    struct list *l = value_items(e->heap, c->self);
-    struct entry *entries = keyed(e, l, c->a[2], arg_bool(c, 1, false));
     struct value all = value_list(e->heap);
-    entries_sort(e->heap, entries, l->n, arg_bool(c, 0, false));
-    for (size_t i = 0; i < l->n; i++)
+    entries_sort(e->heap, entries, n, reverse);
+    for (size_t i = 0; i < n; i++)
         list_push(e->heap, all.list, entries[i].value);
     return all;
 }
 
+FILTER(sort)
+{
+    struct list *l = value_items(e->heap, c->self);
+    struct entry *entries = keyed(e, l, c->a[2], arg_bool(c, 1, false));
+    return sorted(e, entries, l->n, arg_bool(c, 0, false));
+}
+
 FILTER(dictsort)
 {
-    struct value pairs = dict_pairs(e, c->self), all = value_list(e->heap);
+    struct value pairs = dict_pairs(e, c->self);
     bool by_value = value_is(arg_string(e, c, 1, "key"), "value");
     struct entry *entries = keyed(e, pairs.list, value_integer(by_value), arg_bool(c, 0, false));
-    entries_sort(e->heap, entries, pairs.list->n, arg_bool(c, 2, false));
-    for (size_t i = 0; i < pairs.list->n; i++)
-        list_push(e->heap, all.list, entries[i].value);
-    return all;
+    return sorted(e, entries, pairs.list->n, arg_bool(c, 2, false));
 }
 
 FILTER(unique)
@@ -247,8 +247,7 @@ FILTER(groupby)
     entries_sort(e->heap, entries, l->n, false);
     for (size_t i = 0; i < l->n; i++) {
         if (i == 0 || !value_equal(e->heap, entries[i].key, entries[i - 1].key)) {
-            struct value pair = value_list(e->heap);
-            pair.kind = VALUE_TUPLE;
+            struct value pair = value_tuple(e->heap);
             group = value_list(e->heap);
             list_push(e->heap, pair.list, entries[i].key);
             list_push(e->heap, pair.list, group);

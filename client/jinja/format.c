@@ -164,15 +164,11 @@ struct value text_format_percent(struct eval *e, struct value format, struct val
 static struct value braces_value(struct eval *e, struct value field, const struct args *args,
                                  size_t *next)
 {
-    size_t index = 0;
-    bool digits = field.bytes > 0 && field.bytes < 6;
-    for (size_t i = 0; digits && i < field.bytes; i++) {
-        digits = field.text[i] >= '0' && field.text[i] <= '9';
-        index = index * 10 + (size_t)(field.text[i] - '0');
-    }
+    int64_t index;
+    bool digits = text_is_index(field.text, field.bytes, &index);
     if (!field.bytes)
-        index = (*next)++;
-    if ((digits || !field.bytes) && index < args->n)
+        index = (int64_t)(*next)++;
+    if ((digits || !field.bytes) && (size_t)index < args->n)
         return args->at[index];
     for (size_t i = 0; i < args->n_named; i++)
         if (args->named[i].name->bytes == field.bytes &&

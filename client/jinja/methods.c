@@ -116,18 +116,8 @@ BUILTIN(text_isdigit, all_are(e, c, is_digit))
 BUILTIN(text_isalpha, all_are(e, c, text_is_letter))
 BUILTIN(text_isalnum, all_are(e, c, is_alnum))
 BUILTIN(text_isspace, all_are(e, c, text_is_space))
-
-METHOD(text_isupper)
-{
-    struct value low = text_case(e, c->self, 'l'), up = text_case(e, c->self, 'u');
-    return value_bool(value_equal(e->heap, up, c->self) && !value_equal(e->heap, low, up));
-}
-
-METHOD(text_islower)
-{
-    struct value low = text_case(e, c->self, 'l'), up = text_case(e, c->self, 'u');
-    return value_bool(value_equal(e->heap, low, c->self) && !value_equal(e->heap, low, up));
-}
+BUILTIN(text_isupper, value_bool(text_is_case(e, c->self, 'u')))
+BUILTIN(text_islower, value_bool(text_is_case(e, c->self, 'l')))
 
 /* ---- dicts, lists, loops --------------------------------------------------------------------- */
 
@@ -192,8 +182,7 @@ METHOD(loop_changed)
 {
     struct loop *l = c->self.loop;
     struct value now = value_list(e->heap);
-    for (size_t i = 0; i < c->given->n; i++)
-        list_push(e->heap, now.list, c->given->at[i]);
+    list_extend(e->heap, now.list, c->given->at, c->given->n);
     bool same = l->changed.kind != VALUE_ABSENT && value_equal(e->heap, l->changed, now);
     l->changed = now;
     return value_bool(!same);

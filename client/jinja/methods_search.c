@@ -171,10 +171,9 @@ METHOD(splitlines)
 
 static struct value partition_at(struct eval *e, const struct call *c, bool last)
 {
-    struct value s = c->self, by = arg_string(e, c, 0, ""), all = value_list(e->heap);
+    struct value s = c->self, by = arg_string(e, c, 0, ""), all = value_tuple(e->heap);
     size_t at = search(e, s, by, last);
     bool there = at != SIZE_MAX;
-    all.kind = VALUE_TUPLE;
     if (!there)
         at = last ? 0 : s.bytes;
     size_t used = there ? by.bytes : 0;

@@ -121,11 +121,8 @@ static struct value join_lists(struct eval *e, struct value a, struct value b)
 {
     struct value r = value_list(e->heap);
     r.kind = a.kind;
-    heap_charge(e->heap, a.list->n + b.list->n);
-    for (size_t i = 0; i < a.list->n; i++)
-        list_push(e->heap, r.list, a.list->items[i]);
-    for (size_t i = 0; i < b.list->n; i++)
-        list_push(e->heap, r.list, b.list->items[i]);
+    list_extend(e->heap, r.list, a.list->items, a.list->n);
+    list_extend(e->heap, r.list, b.list->items, b.list->n);
     return r;
 }
 
@@ -139,11 +136,8 @@ static struct value repeat(struct eval *e, struct value of, int64_t times)
     }
     struct value r = value_list(e->heap);
     r.kind = of.kind;
-    for (int64_t i = 0; of.list->n && i < times; i++) {
-        heap_charge(e->heap, of.list->n);
-        for (size_t k = 0; k < of.list->n; k++)
-            list_push(e->heap, r.list, of.list->items[k]);
-    }
+    for (int64_t i = 0; of.list->n && i < times; i++)
+        list_extend(e->heap, r.list, of.list->items, of.list->n);
     return r;
 }
 
@@ -306,12 +300,8 @@ struct value get_path(struct eval *e, struct value v, struct value path)
         const char *part = path.text + at;
         const char *dot = at < path.bytes ? memchr(part, '.', path.bytes - at) : NULL;
         size_t bytes = dot ? (size_t)(dot - part) : path.bytes - at;
-        int64_t index = 0;
-        bool digits = bytes > 0 && bytes < 10;
-        for (size_t i = 0; digits && i < bytes; i++) {
-            digits = part[i] >= '0' && part[i] <= '9';
-            index = index * 10 + (part[i] - '0');
-        }
+        int64_t index;
+        bool digits = text_is_index(part, bytes, &index);
         v = get_item(e, v, digits ? value_integer(index) : value_text(part, bytes));
         at += bytes + 1;
     }

@@ -26,20 +26,8 @@ BUILTIN(is_filter, value_bool(c->a[0].kind == VALUE_ABSENT && c->self.kind == VA
                               filters_find(c->self.text, c->self.bytes) != NULL))
 BUILTIN(is_test,
         value_bool(c->self.kind == VALUE_STRING && tests_find(c->self.text, c->self.bytes)))
-
-TEST(is_lower)
-{
-    struct value s = self_string(e, c), low = text_case(e, s, 'l');
-    return value_bool(value_equal(e->heap, s, low) &&
-                      !value_equal(e->heap, low, text_case(e, s, 'u')));
-}
-
-TEST(is_upper)
-{
-    struct value s = self_string(e, c), up = text_case(e, s, 'u');
-    return value_bool(value_equal(e->heap, s, up) &&
-                      !value_equal(e->heap, up, text_case(e, s, 'l')));
-}
+BUILTIN(is_lower, value_bool(text_is_case(e, self_string(e, c), 'l')))
+BUILTIN(is_upper, value_bool(text_is_case(e, self_string(e, c), 'u')))
 
 static int64_t remainder_of(struct eval *e, const struct call *c, int64_t by)
 {

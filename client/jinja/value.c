@@ -48,6 +48,11 @@ struct value value_list(struct heap *h)
     return (struct value){.kind = VALUE_LIST, .list = heap_take(h, sizeof(struct list))};
 }
 
+struct value value_tuple(struct heap *h)
+{
+    return (struct value){.kind = VALUE_TUPLE, .list = heap_take(h, sizeof(struct list))};
+}
+
 struct value value_dict(struct heap *h)
 {
     return (struct value){.kind = VALUE_DICT, .dict = heap_take(h, sizeof(struct dict))};
@@ -70,6 +75,13 @@ void list_push(struct heap *h, struct list *l, struct value v)
         l->room = room;
     }
     l->items[l->n++] = v;
+}
+
+void list_extend(struct heap *h, struct list *l, const struct value *items, size_t n)
+{
+    heap_charge(h, n);
+    for (size_t i = 0; i < n; i++)
+        list_push(h, l, items[i]);
 }
 
 struct value *dict_find(struct heap *h, const struct dict *d, struct value key)

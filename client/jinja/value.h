@@ -72,12 +72,14 @@ struct value value_text(const char *text, size_t bytes); /* the template's own; 
 struct value value_literal(const char *text);            /* the same, up to its 0 */
 struct value value_undefined(const char *name, size_t bytes);
 struct value value_list(struct heap *h);
+struct value value_tuple(struct heap *h);
 struct value value_dict(struct heap *h);
 
 /* A part of a string, with its origins. */
 struct value value_slice(struct value s, size_t at, size_t bytes);
 
 void list_push(struct heap *h, struct list *l, struct value v);
+void list_extend(struct heap *h, struct list *l, const struct value *items, size_t n);
 
 /* Sets a key, also one that is there already. */
 void dict_set(struct heap *h, struct dict *d, struct value key, struct value v);
