@@ -18,6 +18,15 @@ enum {
     SIGN = ANY & ~(LETTER | NUMBER | SPACE), /* [^\s\p{L}\p{N}] */
 };
 
+/* A matcher that is one expression. */
+#define MATCHER(name, expression)                                                                  \
+    size_t words_match_##name(const uint32_t *c, size_t begin, size_t at, size_t end)              \
+    {                                                                                              \
+        (void)begin;                                                                               \
+        (void)end;                                                                                 \
+        return expression;                                                                         \
+    }
+
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* Ascending, inclusive. */
@@ -163,29 +172,10 @@ static size_t match_llama(const uint32_t *c, size_t at, size_t end, size_t digit
     return stop > at ? stop : match_plain(c, at, end, digits, letters);
 }
 
-size_t words_match_llama3(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_llama(c, at, end, 3, LETTER);
-}
-
-size_t words_match_qwen2(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_llama(c, at, end, 1, LETTER);
-}
-
-size_t words_match_qwen35(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_llama(c, at, end, 1, LETTER | MARK);
-}
-
-size_t words_match_ufakzeka(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_plain(c, at, end, 1, LETTER);
-}
+MATCHER(llama3, match_llama(c, at, end, 3, LETTER))
+MATCHER(qwen2, match_llama(c, at, end, 1, LETTER))
+MATCHER(qwen35, match_llama(c, at, end, 1, LETTER | MARK))
+MATCHER(ufakzeka, match_plain(c, at, end, 1, LETTER))
 
 /* As Qwen 2, without newlines after signs. */
 size_t words_match_seed_coder(const uint32_t *c, size_t begin, size_t at, size_t end)
@@ -344,25 +334,11 @@ static size_t match_cased(const uint32_t *c, size_t at, size_t end, const struct
     return stop > at ? stop : lines_or_spaces(c, at, end);
 }
 
-size_t words_match_tekken(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_cased(c, at, end, &(struct casing){.digits = 1, .slash = true});
-}
-
-size_t words_match_gpt4o(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_cased(c, at, end,
-                       &(struct casing){.digits = 3, .contracted = true, .slash = true});
-}
-
-size_t words_match_youtu(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return match_cased(c, at, end,
-                       &(struct casing){.digits = 1, .contracted = true, .slash = true});
-}
+MATCHER(tekken, match_cased(c, at, end, &(struct casing){.digits = 1, .slash = true}))
+MATCHER(gpt4o,
+        match_cased(c, at, end, &(struct casing){.digits = 3, .contracted = true, .slash = true}))
+MATCHER(youtu,
+        match_cased(c, at, end, &(struct casing){.digits = 1, .contracted = true, .slash = true}))
 
 /* \p{Han}+|as GPT-4o without Han letters and without slashes after signs */
 size_t words_match_kimi_k2(const uint32_t *c, size_t begin, size_t at, size_t end)
@@ -428,31 +404,10 @@ size_t words_match_line(const uint32_t *c, size_t begin, size_t at, size_t end)
     return at;
 }
 
-size_t words_match_newline(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    (void)end;
-    return at + is_newline(c[at]);
-}
-
-size_t words_match_digit(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    (void)end;
-    return at + letter_in(c[at], NUMBER);
-}
-
-size_t words_match_digits(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return run(c, at, end, NUMBER);
-}
-
-size_t words_match_three_digits(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return run(c, at, end - at < 3 ? end : at + 3, NUMBER);
-}
+MATCHER(newline, at + is_newline(c[at]))
+MATCHER(digit, at + letter_in(c[at], NUMBER))
+MATCHER(digits, run(c, at, end, NUMBER))
+MATCHER(three_digits, run(c, at, end - at < 3 ? end : at + 3, NUMBER))
 
 /* The piece is digits alone or has none: a stage before cut it so. */
 size_t words_match_digit_groups(const uint32_t *c, size_t begin, size_t at, size_t end)
@@ -482,17 +437,8 @@ static size_t spaced_run(const uint32_t *c, size_t at, size_t end, uint32_t clas
     return stop > first ? stop : at;
 }
 
-size_t words_match_letters(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return spaced_run(c, at, end, LETTER);
-}
-
-size_t words_match_punctuation(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return spaced_run(c, at, end, PUNCTUATION);
-}
+MATCHER(letters, spaced_run(c, at, end, LETTER))
+MATCHER(punctuation, spaced_run(c, at, end, PUNCTUATION))
 
 static bool is_sign(uint32_t letter)
 {
@@ -589,35 +535,20 @@ static const struct range cased[] = {
     {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
 };
 
-size_t words_match_cased_letters(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    return spaced_run_ranges(c, at, end, cased, COUNT(cased));
-}
-
-size_t words_match_wide_punctuation(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    static const struct range ranges[] = {
-        {'!', '/'},       {':', '~'},       {0x2018, 0x201f},
-        {0x3000, 0x3002}, {0xff01, 0xff0f}, {0xff1a, 0xff5e},
-    };
-    return spaced_run_ranges(c, at, end, ranges, COUNT(ranges));
-}
-
-size_t words_match_cjk(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    static const struct range ranges[] = {{0x800, 0x9fa5}, {0xac00, 0xd7ff}};
-    return run_ranges(c, at, end, ranges, COUNT(ranges));
-}
-
-size_t words_match_kana(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    static const struct range ranges[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
-    return run_ranges(c, at, end, ranges, COUNT(ranges));
-}
+static const struct range wide_punctuation[] = {
+    {'!', '/'}, {':', '~'}, {0x2018, 0x201f}, {0x3000, 0x3002}, {0xff01, 0xff0f}, {0xff1a, 0xff5e},
+};
+static const struct range cjk[] = {{0x800, 0x9fa5}, {0xac00, 0xd7ff}};
+static const struct range kana[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
+static const struct range asian[] = {
+    {0x0e40, 0x0eff}, {0x1000, 0x109f}, {0x1100, 0x11ff}, {0x1780, 0x17ff}, {0x2f00, 0x2fdf},
+    {0x3040, 0x30ff}, {0x3400, 0x4dbf}, {0x4e00, 0xfaff}, {0xff65, 0xff9f},
+};
+MATCHER(cased_letters, spaced_run_ranges(c, at, end, cased, COUNT(cased)))
+MATCHER(wide_punctuation, spaced_run_ranges(c, at, end, wide_punctuation, COUNT(wide_punctuation)))
+MATCHER(cjk, run_ranges(c, at, end, cjk, COUNT(cjk)))
+MATCHER(kana, run_ranges(c, at, end, kana, COUNT(kana)))
+MATCHER(asian, run_ranges(c, at, end, asian, COUNT(asian)))
 
 /* [U+AC00-U+D7A3 U+3131-U+318E]+|[wide signs]+|[U+3105-U+312F]+|words_match_kana */
 size_t words_match_youtu_scripts(const uint32_t *c, size_t begin, size_t at, size_t end)
@@ -635,14 +566,4 @@ size_t words_match_youtu_scripts(const uint32_t *c, size_t begin, size_t at, siz
     if (stop == at)
         stop = run_ranges(c, at, end, bopomofo, COUNT(bopomofo));
     return stop > at ? stop : words_match_kana(c, begin, at, end);
-}
-
-size_t words_match_asian(const uint32_t *c, size_t begin, size_t at, size_t end)
-{
-    (void)begin;
-    static const struct range ranges[] = {
-        {0x0e40, 0x0eff}, {0x1000, 0x109f}, {0x1100, 0x11ff}, {0x1780, 0x17ff}, {0x2f00, 0x2fdf},
-        {0x3040, 0x30ff}, {0x3400, 0x4dbf}, {0x4e00, 0xfaff}, {0xff65, 0xff9f},
-    };
-    return run_ranges(c, at, end, ranges, COUNT(ranges));
 }
