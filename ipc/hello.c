@@ -236,12 +236,7 @@ static int connect_type(const char *path, int type, int timeout_ms, char *err, s
                     path, strerror(-r));
 }
 
-int hello_connect(const char *path, char *err, size_t err_bytes)
-{
-    return connect_type(path, 0, -1, err, err_bytes);
-}
-
-int hello_connect_within(const char *path, int timeout_ms, char *err, size_t err_bytes)
+int hello_connect(const char *path, int timeout_ms, char *err, size_t err_bytes)
 {
     return connect_type(path, 0, timeout_ms, err, err_bytes);
 }

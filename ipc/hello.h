@@ -22,7 +22,7 @@
  *       rc == 0 ? hello_prep_welcome(), hello_send(fd, &welcome, ..., fds, n_fds)
  *               : hello_send_refuse(fd, rc, line);
  * Client:
- *   fd = hello_connect(path, err...); hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
+ *   fd = hello_connect(path, timeout_ms, err...); hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
  *   hello_recv_answer(fd, &welcome, fds, timeout_ms, err...);
  */
 #ifndef HEARTH_IPC_HELLO_H
@@ -160,11 +160,9 @@ int hello_socket_path(char *ret_path, char *err, size_t err_bytes);
 #define HELLO_MACHINE_SOCKET "/run/hearth/hearth.sock"
 int hello_find_socket(const char *machine, char *ret_path, char *err, size_t err_bytes);
 
-/* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path. */
-int hello_connect(const char *path, char *err, size_t err_bytes);
-
-/* The same, but -ETIMEDOUT after timeout_ms (-1: without limit) where the backlog is full. */
-int hello_connect_within(const char *path, int timeout_ms, char *err, size_t err_bytes);
+/* Connects (blocking, CLOEXEC). Returns the socket, or -errno with one line that names the path:
+ * -ETIMEDOUT after timeout_ms (-1: without limit) where the backlog is full. */
+int hello_connect(const char *path, int timeout_ms, char *err, size_t err_bytes);
 
 /* The same without ever blocking (-EAGAIN from a daemon that does not accept); the socket is
  * non-blocking, too. */

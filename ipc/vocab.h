@@ -29,7 +29,7 @@ enum vocab_model {
 };
 
 /* How a byte-level BPE text is split into words before merging (tokenizer.ggml.pre). One value per
- * pattern; vocab_pre_find maps names to values. */
+ * pattern; vocab_names_find_pre maps names to values. */
 enum vocab_pre {
     VOCAB_PRE_NONE = 0, /* SPM: no pre-tokenizer */
     VOCAB_PRE_GPT2,
@@ -175,9 +175,7 @@ int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes,
  * -EBADMSG with one line. */
 int vocab_open(const void *block, size_t bytes, struct vocab *v, char *err, size_t err_bytes);
 
-/* Maps a tokenizer.ggml.pre name to its pre-tokenizer. 0, or -ENOENT with a line that has the
- * name. */
-int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes);
+/* A pre-tokenizer's name in tokenizer.ggml.pre. */
 const char *vocab_pre_name(enum vocab_pre pre);
 
 /* Fills *ret for token id; false where there is no such token. */

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Model families share a pre-tokenizer; the file names the family. */
+/* Model families share a pre-tokenizer; the file names the family. The first of them is also the
+ * pre-tokenizer's own name. */
 static const struct {
     const char *name;
     enum vocab_pre pre;
@@ -93,38 +94,12 @@ static const struct {
     {"kimi-k2", VOCAB_PRE_KIMI_K2, 0},
 };
 
-static const char *const pre_names[VOCAB_PRE_COUNT] = {
-    [VOCAB_PRE_NONE] = "none",
-    [VOCAB_PRE_DEFAULT] = "default",
-    [VOCAB_PRE_GPT2] = "gpt-2",
-    [VOCAB_PRE_LLAMA3] = "llama-bpe",
-    [VOCAB_PRE_QWEN2] = "qwen2",
-    [VOCAB_PRE_QWEN35] = "qwen35",
-    [VOCAB_PRE_STARCODER] = "starcoder",
-    [VOCAB_PRE_MELLUM2] = "mellum2",
-    [VOCAB_PRE_DEEPSEEK_LLM] = "deepseek-llm",
-    [VOCAB_PRE_DEEPSEEK_CODER] = "deepseek-coder",
-    [VOCAB_PRE_DEEPSEEK_V3] = "deepseek-v3",
-    [VOCAB_PRE_FALCON] = "falcon",
-    [VOCAB_PRE_TEKKEN] = "tekken",
-    [VOCAB_PRE_GPT4O] = "gpt-4o",
-    [VOCAB_PRE_SEED_CODER] = "seed-coder",
-    [VOCAB_PRE_LAGUNA] = "laguna",
-    [VOCAB_PRE_MINICPM5] = "minicpm5",
-    [VOCAB_PRE_UFAKZEKA] = "ufakzeka",
-    [VOCAB_PRE_JAIS2] = "jais-2",
-    [VOCAB_PRE_EXAONE_MOE] = "exaone-moe",
-    [VOCAB_PRE_BLOOM] = "bloom",
-    [VOCAB_PRE_VIKING] = "viking",
-    [VOCAB_PRE_YOUTU] = "youtu",
-    [VOCAB_PRE_SPARK] = "spark2_5",
-    [VOCAB_PRE_AFMOE] = "afmoe",
-    [VOCAB_PRE_KIMI_K2] = "kimi-k2",
-};
-
 const char *vocab_pre_name(enum vocab_pre pre)
 {
-    return (unsigned)pre < VOCAB_PRE_COUNT ? pre_names[pre] : "unknown";
+    for (size_t i = 0; i < sizeof(pres) / sizeof(pres[0]); i++)
+        if (pres[i].pre == pre)
+            return pres[i].name;
+    return "unknown";
 }
 
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
@@ -142,12 +117,6 @@ int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint
     int shown = name.bytes < 64 ? (int)name.bytes : 64;
     snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth", shown, name.data);
     return -ENOENT;
-}
-
-int vocab_pre_find(struct vocab_string name, enum vocab_pre *ret_pre, char *err, size_t err_bytes)
-{
-    uint32_t flags;
-    return vocab_names_find_pre(name, ret_pre, &flags, err, err_bytes);
 }
 
 /* DeepSeek's names contain U+FF5C and U+2581, CodeLlama's U+2581. */

@@ -5,7 +5,8 @@
 
 #include "ipc/vocab.h"
 
-/* As vocab_pre_find, and the flags that a vocabulary with this pre-tokenizer has by default. */
+/* Maps a tokenizer.ggml.pre name to its pre-tokenizer, and to the flags that a vocabulary with it has
+ * by default. 0, or -ENOENT with a line that has the name. */
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
                          char *err, size_t err_bytes);
 

@@ -32,45 +32,18 @@ static int tokenize_file(const struct cli_options *o, const struct buffer *text,
     return code;
 }
 
-static int detokenize_ids(const struct vocab *v, const struct cli_options *o,
-                          const struct cli_ids *ids, struct buffer *out)
-{
-    struct detokenizer d;
-    char *piece = NULL;
-    size_t room = 0;
-    int code = 0;
-    detokenizer_init(&d, v, DETOKENIZE_RAW | (o->special ? 0u : DETOKENIZE_SKIP_CONTROL));
-    for (uint32_t i = 0; i < ids->n && !code; i++) {
-        size_t n = 0;
-        int rc = detokenizer_push(&d, ids->items[i], piece, room, &n);
-        if (rc == -ENOBUFS) {
-            char *more = realloc(piece, n);
-            if (!more) {
-                code = cli_no_memory();
-                break;
-            }
-            piece = more;
-            room = n;
-            rc = detokenizer_push(&d, ids->items[i], piece, room, &n);
-        }
-        if (rc)
-            code = cli_fail(CLI_BAD_INPUT, "token %u is not in the vocabulary: ids go from 0 to %u",
-                            ids->items[i], v->n_tokens - 1);
-        else
-            buffer_add(out, piece, n);
-    }
-    free(piece);
-    return code;
-}
-
 static int detokenize_file(const struct cli_options *o, const struct cli_ids *ids,
                            struct buffer *out)
 {
     struct vocab v;
     void *block;
     int code = cli_vocab_open(o->model, &v, &block);
-    if (!code)
-        code = detokenize_ids(&v, o, ids, out);
+    if (code)
+        return code;
+    size_t n = detokenize(&v, ids->items, ids->n, o->special, out);
+    if (n < ids->n)
+        code = cli_fail(CLI_BAD_INPUT, "token %u is not in the vocabulary: ids go from 0 to %u",
+                        ids->items[n], v.n_tokens - 1);
     free(block);
     return code;
 }

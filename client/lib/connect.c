@@ -34,7 +34,7 @@ static struct hearth *handle_open(void)
 static int connect_socket(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
     int fd = h->never_wait ? hello_connect_now(h->path, err, err_bytes)
-                           : hello_connect_within(h->path, timeout_ms, err, err_bytes);
+                           : hello_connect(h->path, timeout_ms, err, err_bytes);
     if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -ENOTDIR)
         snprintf(err, err_bytes, "no daemon at %s: start one with hearthd --model FILE", h->path);
     else if (fd == -EACCES || fd == -EPERM)

@@ -3,7 +3,6 @@
 #include "client/tokenizer/detokenizer.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags)
@@ -43,34 +42,16 @@ int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint3
     int rc = handle_check(h);
     if (rc)
         return rc;
-    struct detokenizer d;
-    size_t bytes = 0, room = 0, n_done = 0;
-    char *piece = NULL;
-    detokenizer_init(&d, &h->vocab,
-                     DETOKENIZE_RAW | (flags & HEARTH_SPECIAL ? 0u : DETOKENIZE_SKIP_CONTROL));
-    for (size_t i = 0; i < n && !rc; i++) {
-        size_t piece_bytes = 0;
-        rc = detokenizer_push(&d, ids[i], piece, room, &piece_bytes);
-        if (rc == -ENOBUFS) {
-            char *more = realloc(piece, piece_bytes);
-            if (!more)
-                break;
-            piece = more;
-            room = piece_bytes;
-            rc = detokenizer_push(&d, ids[i], piece, room, &piece_bytes);
-        }
-        if (rc)
-            break;
-        size_t fits = bytes < max ? max - bytes : 0;
-        if (fits && piece && piece_bytes)
-            memcpy(text + bytes, piece, piece_bytes < fits ? piece_bytes : fits);
-        bytes += piece_bytes;
-        n_done = i + 1;
-    }
-    free(piece);
-    if (rc == -ENOBUFS)
+    struct buffer all = {0};
+    size_t n_done = detokenize(&h->vocab, ids, n, flags & HEARTH_SPECIAL, &all);
+    size_t bytes = all.bytes, fits = bytes < max ? bytes : max;
+    bool failed = all.failed;
+    if (fits)
+        memcpy(text, all.data, fits);
+    buffer_fini(&all);
+    if (failed)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
-    if (rc)
+    if (n_done < n)
         return handle_fail(h, -ERANGE, "token %u is not in the vocabulary: ids go from 0 to %u",
                            ids[n_done], h->welcome.n_vocab - 1);
     return (int64_t)bytes;

@@ -118,7 +118,7 @@ static void raw_open(struct raw *raw)
     struct hello_welcome welcome;
     char err[256];
 
-    raw->socket_fd = hello_connect(served_socket(), err, sizeof(err));
+    raw->socket_fd = hello_connect(served_socket(), -1, err, sizeof(err));
     if (raw->socket_fd < 0 || hello_prep_hello(&hello, 1, 0, NULL) < 0 ||
         hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) < 0 ||
         hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 10000, err, sizeof(err)) < 0 ||

@@ -80,7 +80,7 @@ void served_start(const char *model, const char *const *more)
     int fd = -1;
     for (int i = 0; i < 50000 && fd < 0; i++) {
         usleep(200);
-        fd = hello_connect(socket_path, err, sizeof(err));
+        fd = hello_connect(socket_path, -1, err, sizeof(err));
     }
     if (fd < 0)
         served_fail("hearthd did not come up");
@@ -154,7 +154,7 @@ const struct ctl *served_ctl(void)
 
     if (ctl)
         return ctl;
-    int fd = hello_connect(socket_path, err, sizeof(err));
+    int fd = hello_connect(socket_path, -1, err, sizeof(err));
     if (fd < 0 || hello_prep_hello(&hello, 0, 0, NULL) < 0 ||
         hello_send(fd, &hello, sizeof(hello), NULL, 0) < 0 ||
         hello_recv_answer(fd, &welcome, fds, 10000, err, sizeof(err)) < 0 ||

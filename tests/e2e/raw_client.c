@@ -21,7 +21,7 @@ static int open_with(struct raw_client *raw, const char *socket_path, uint32_t s
 
     for (int i = 0; i < HELLO_FDS; i++)
         raw->fds[i] = -1;
-    raw->socket_fd = hello_connect(socket_path, err, sizeof(err));
+    raw->socket_fd = hello_connect(socket_path, -1, err, sizeof(err));
     if (raw->socket_fd >= 0 && hello_prep_hello(&hello, slots, flags, NULL) == 0 &&
         hello_send(raw->socket_fd, &hello, sizeof(hello), NULL, 0) == 0 &&
         hello_recv_answer(raw->socket_fd, &welcome, raw->fds, 60000, err, sizeof(err)) == 0 &&

@@ -20,7 +20,7 @@ static const char *const loops[] = {"epoll", "io_uring"};
 static int connect_silently(const struct harness *d)
 {
     char err[256];
-    int fd = hello_connect(d->socket, err, sizeof(err));
+    int fd = hello_connect(d->socket, -1, err, sizeof(err));
 
     ck_assert_msg(fd >= 0, "%s", err);
     harness_counter(d, "clients"); /* replied to after our connection was accepted */

@@ -89,7 +89,7 @@ static int pass(int socket_fd, const void *message, size_t bytes, int *ret_reade
 static int connect_raw(void)
 {
     char err[256];
-    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+    int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
 
     ck_assert_msg(fd >= 0, "%s", err);
     return fd;
@@ -209,7 +209,7 @@ static bool other_user_gets_in(void)
         char err[256];
         if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
             _exit(2);
-        int fd = hello_connect(daemon_.socket, err, sizeof(err));
+        int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
         _exit(fd < 0 || greet(fd, fds) != 0);
     }
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;

@@ -158,7 +158,7 @@ START_TEST(garbage_handshakes_are_refused_and_leak_nothing)
     fds = harness_counter(&daemon_, "fds_open");
     for (int i = 0; i < 300; i++) {
         char err[256];
-        int fd = hello_connect(daemon_.socket, err, sizeof(err));
+        int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
         ck_assert_int_ge(fd, 0);
         size_t n = 1 + next_random(&state) % (sizeof(message) - 1);
         for (size_t k = 0; k < n; k++)
@@ -191,7 +191,7 @@ static void silent_process(uint32_t room, int ready)
     if (setgid(OTHER_USER) < 0 || setuid(OTHER_USER) < 0)
         _exit(2);
     for (uint32_t i = 0; i < room + 1; i++)
-        fd = hello_connect(daemon_.socket, err, sizeof(err));
+        fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
     if (recv(fd, &byte, 1, 0) == 1 &&
         write(ready, &byte, 1) == 1) /* the last one was refused: all places are taken */
         pause();
@@ -282,7 +282,7 @@ START_TEST(messages_sent_right_after_a_hello_are_answered)
 
     harness_start(&daemon_, harness_tiny_model(), NULL);
     ck_assert_int_eq(kill(daemon_.pid, SIGSTOP), 0);
-    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+    int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(hello_prep_hello(&hello, 1, 0, NULL), 0);
     ck_assert_int_eq(hello_send(fd, &hello, sizeof(hello), NULL, 0), 0);
@@ -417,7 +417,7 @@ static void connect_and_leave(int told)
 {
     struct hello hello;
     char err[256];
-    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+    int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
 
     if (fd < 0 || hello_prep_hello(&hello, 1, 0, NULL) < 0 ||
         hello_send(fd, &hello, sizeof(hello), NULL, 0) < 0)
@@ -458,7 +458,7 @@ static int connect_once(void)
     struct hello hello;
     int fds[HELLO_FDS];
     char err[256];
-    int fd = hello_connect(daemon_.socket, err, sizeof(err));
+    int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
 
     if (fd < 0)
         return fd;

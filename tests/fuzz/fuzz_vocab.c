@@ -91,22 +91,6 @@ static void change_block(char *block, size_t bytes, struct input *in)
     }
 }
 
-/* Detokenizes ids into out; returns the length. */
-static size_t detokenize(const struct vocab *v, const struct token_list *l, unsigned flags,
-                         char *out, size_t capacity)
-{
-    struct detokenizer d;
-    size_t n = 0, piece;
-    detokenizer_init(&d, v, flags);
-    for (size_t i = 0; i < l->n; i++) {
-        if (detokenizer_push(&d, l->ids[i], out + n, capacity - n, &piece) == 0)
-            n += piece;
-    }
-    if (detokenizer_finish(&d, out + n, capacity - n, &piece) == 0)
-        n += piece;
-    return n;
-}
-
 /* SPM reads U+2581 as a space, and <unk> stands for no text. */
 static bool reversible(const struct vocab *v, const struct input *text)
 {
@@ -116,7 +100,7 @@ static bool reversible(const struct vocab *v, const struct input *text)
 
 static void use_vocab(const struct vocab *v, const struct input *text, unsigned flags, bool good)
 {
-    static char out[1 << 20];
+    struct buffer out = {0};
     char err[256];
     struct token_list l;
     token_list_init(&l);
@@ -127,12 +111,15 @@ static void use_vocab(const struct vocab *v, const struct input *text, unsigned 
     int rc = tokenize(v, bytes, text->size, f, &l, err, sizeof(err));
     if (good && rc != 0)
         abort();
-    detokenize(v, &l, flags >> 3 & 7u, out, sizeof(out));
+    if (detokenize(v, l.ids, l.n, flags >> 3 & 1u, &out) != l.n)
+        abort();
     if (good && reversible(v, text)) {
-        size_t n = detokenize(v, &l, DETOKENIZE_RAW, out, sizeof(out));
-        if (n != text->size || (n > 0 && memcmp(out, bytes, n) != 0))
+        out.bytes = 0;
+        detokenize(v, l.ids, l.n, true, &out);
+        if (out.bytes != text->size || (out.bytes > 0 && memcmp(out.data, bytes, out.bytes) != 0))
             abort();
     }
+    buffer_fini(&out);
     token_list_fini(&l);
 }
 

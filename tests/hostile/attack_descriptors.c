@@ -66,7 +66,7 @@ static int descriptor_of(uint32_t kind, const struct attack_state *a, int *ret_o
     case 4:
         return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     case 5:
-        return hello_connect(a->socket, NULL, 0); /* another connection to the daemon itself */
+        return hello_connect(a->socket, -1, NULL, 0); /* another connection to the daemon itself */
     case 6:
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
             return -1;
@@ -118,7 +118,7 @@ void attack_passed(struct attack_state *a)
     if (attached) {
         sent = attack_send_fds(raw.fds[HELLO_FD_NOTIFY], "x", 1, fd, n);
     } else {
-        to = hello_connect(a->socket, NULL, 0);
+        to = hello_connect(a->socket, -1, NULL, 0);
         if (way == 1)
             hello.head = (struct hello_head){.magic = HELLO_MAGIC,
                                              .version = IPC_VERSION,

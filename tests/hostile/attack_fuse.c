@@ -120,7 +120,8 @@ void attack_fuse(struct attack_state *a)
     struct hello hello;
 
     for (int i = 0; i < FILES; i++) {
-        int file = openat(root, "file", O_RDWR | O_CLOEXEC), to = hello_connect(a->socket, NULL, 0);
+        int file = openat(root, "file", O_RDWR | O_CLOEXEC),
+            to = hello_connect(a->socket, -1, NULL, 0);
         if (file < 0)
             _exit(5);
         hello_prep_hello(&hello, 1, 0, NULL);

@@ -14,7 +14,7 @@ enum { FLOOD = 100, SILENT = 40, MESSAGE = 600, HAUNT = 120000 };
 
 static int connect_raw(const struct attack_state *a)
 {
-    return hello_connect(a->socket, NULL, 0);
+    return hello_connect(a->socket, -1, NULL, 0);
 }
 
 static size_t prep_message(uint32_t *random, uint8_t *message)

@@ -43,17 +43,11 @@ static void check_text(const struct vocab *v, const char *text, size_t bytes, ch
         ck_assert_msg(n < l.n && l.ids[n] == strtoul(id, NULL, 10), "'%.*s': id %zu is not %s",
                       (int)bytes, text, n, id);
     ck_assert_msg(n == l.n, "'%.*s': %zu ids, not %zu", (int)bytes, text, l.n, n);
-    struct detokenizer d;
-    detokenizer_init(&d, v, 0);
-    char *back = malloc(4 * bytes + 4096);
-    size_t n_back = 0, n_piece;
-    for (size_t i = 0; i < l.n; i++) {
-        ck_assert_int_eq(detokenizer_push(&d, l.ids[i], back + n_back, 4096, &n_piece), 0);
-        n_back += n_piece;
-    }
-    ck_assert_msg(n_back == bytes && memcmp(back, text, bytes) == 0, "'%.*s' came back as '%.*s'",
-                  (int)bytes, text, (int)n_back, back);
-    free(back);
+    struct buffer back = {0};
+    ck_assert_uint_eq(detokenize(v, l.ids, l.n, true, &back), l.n);
+    ck_assert_msg(back.bytes == bytes && (!bytes || memcmp(back.data, text, bytes) == 0),
+                  "'%.*s' came back as '%.*s'", (int)bytes, text, (int)back.bytes, back.data);
+    buffer_fini(&back);
     token_list_fini(&l);
 }
 

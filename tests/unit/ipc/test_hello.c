@@ -302,12 +302,12 @@ START_TEST(a_missing_daemon_is_one_line_with_the_path)
 {
     char longer[200];
 
-    ck_assert_int_eq(hello_connect("/nonexistent/x.sock", err, sizeof(err)), -ENOENT);
+    ck_assert_int_eq(hello_connect("/nonexistent/x.sock", -1, err, sizeof(err)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(err, "/nonexistent/x.sock"));
     ck_assert_ptr_nonnull(strstr(err, "hearthd"));
     memset(longer, 'p', sizeof(longer));
     longer[199] = 0;
-    ck_assert_int_eq(hello_connect(longer, err, sizeof(err)), -ENAMETOOLONG);
+    ck_assert_int_eq(hello_connect(longer, -1, err, sizeof(err)), -ENAMETOOLONG);
 }
 END_TEST
 
@@ -322,7 +322,7 @@ START_TEST(a_connection_carries_packets)
     memcpy(a.sun_path, path, strlen(path));
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
-    client = hello_connect(path, err, sizeof(err));
+    client = hello_connect(path, -1, err, sizeof(err));
     ck_assert_int_ge(client, 0);
     served = accept(listener, NULL, NULL);
     ck_assert_int_eq(hello_send(client, &h, sizeof(h), NULL, 0), 0);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/run_suite.h"
+#include "ipc/vocab_names.h"
 #include "tests/rig/tiny_vocab.h"
 
 static char err[512];
@@ -334,15 +335,17 @@ START_TEST(pre_tokenizers_are_found_by_name)
         {"hy_v4", VOCAB_PRE_DEEPSEEK_V3},
         {"poro-chat", VOCAB_PRE_BLOOM},
     };
+    uint32_t flags;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         enum vocab_pre pre = VOCAB_PRE_NONE;
-        ck_assert_int_eq(vocab_pre_find(string(cases[i].name), &pre, err, sizeof(err)), 0);
+        ck_assert_int_eq(
+            vocab_names_find_pre(string(cases[i].name), &pre, &flags, err, sizeof(err)), 0);
         ck_assert_msg(pre == cases[i].pre, "%s", cases[i].name);
     }
     for (int p = VOCAB_PRE_NONE + 1; p < VOCAB_PRE_COUNT; p++) { /* each is found by its own name */
         enum vocab_pre pre = VOCAB_PRE_NONE;
         struct vocab_string name = string(vocab_pre_name((enum vocab_pre)p));
-        ck_assert_int_eq(vocab_pre_find(name, &pre, err, sizeof(err)), 0);
+        ck_assert_int_eq(vocab_names_find_pre(name, &pre, &flags, err, sizeof(err)), 0);
         ck_assert_int_eq(pre, p);
     }
 }
