@@ -5,6 +5,7 @@
 #include "daemon/control/control.h"
 #include "daemon/control/signals.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/waker.h"
 #include "daemon/log.h"
 #include "daemon/model/loaded_model.h"
 #include "daemon/model/report.h"
@@ -188,6 +189,7 @@ static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
         .rescan = config->rescan == 0,
         .loop = (enum loop_backend)config->event_loop,
         .now_ns = bell_now_ns,
+        .cpu_ns = waker_cpu_ns,
     };
     return engine_open(&daemon->engine, &options, err, err_bytes);
 }

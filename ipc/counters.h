@@ -55,7 +55,8 @@
     X(WINDOW_ROW_NS, window_row_ns, GAUGE, "time that each row of a draft window adds to it, ns")  \
     X(DRAFT_NS, draft_ns, GAUGE, "smoothed time of a pass of the drafting model, ns")              \
     X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")                              \
-    X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published without verification")
+    X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published without verification")          \
+    X(WAKES_APART, wakes_apart, COUNTER, "expensive wakes handed to a thread of their own")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \

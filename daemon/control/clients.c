@@ -2,6 +2,7 @@
 #include "daemon/control/clients.h"
 
 #include "daemon/control/closer.h"
+#include "daemon/engine/waker.h"
 #include "ipc/counters.h"
 
 #include <assert.h>
@@ -42,6 +43,7 @@ static void clients_unlink(struct control *control, struct client *client)
 void clients_free(struct control *control, struct client *client)
 {
     clients_unlink(control, client);
+    waker_forget(client);
     if (client->state == CLIENT_GREETING) {
         control->n_greeting--;
     } else if (client->n_slots > 0) {

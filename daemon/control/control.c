@@ -6,6 +6,7 @@
 #include "daemon/control/closer.h"
 #include "daemon/control/handshake.h"
 #include "daemon/control/status.h"
+#include "daemon/engine/waker.h"
 #include "daemon/log.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
@@ -141,8 +142,12 @@ static void control_read_on(struct control *control)
 
 static void control_wake(struct control *control, const struct mail *mail)
 {
-    for (uint32_t i = 0; i < mail->n_wakes; i++)
-        client_wake(mail->clients[i], (mail->ways >> i) & 1);
+    for (uint32_t i = 0; i < mail->n_wakes; i++) {
+        struct client *client = mail->clients[i];
+        uint64_t ns = waker_wake(client, (mail->ways >> i) & 1, waker_cpu_ns);
+        ns += atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);
+        atomic_store_explicit(&client->wakes_ns, ns, memory_order_relaxed);
+    }
     counters_add(control->options.ctl, COUNTER_WAKES_DELIVERED, mail->n_wakes);
 }
 

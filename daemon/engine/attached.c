@@ -4,6 +4,7 @@
 #include "daemon/engine/answer.h"
 #include "daemon/engine/gauges.h"
 #include "daemon/engine/state.h"
+#include "daemon/engine/waker.h"
 #include "ipc/counters.h"
 
 #include <assert.h>
@@ -11,6 +12,11 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What a wake takes beyond the usual is paid for by as much time 256 times over. A user may owe a
+ * second of that, as an interrupt, too, can make a wake long; with more its wakes are made elsewhere. */
+enum { WAKE_SHARE = 256 };
+static const uint64_t WAKE_CREDIT_NS = 1000000000;
 
 void attached_post(struct engine *engine, enum mail_kind kind, struct client *client, int error)
 {
@@ -202,10 +208,36 @@ uint32_t attached_mail(struct engine *engine)
 
 /* ---- waking ---------------------------------------------------------------------------------- */
 
+static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
+{
+    uint64_t debt_ns = user->paid_ns > now_ns ? user->paid_ns - now_ns : 0;
+
+    debt_ns += ns * WAKE_SHARE;
+    user->paid_ns = now_ns + (debt_ns < 2 * WAKE_CREDIT_NS ? debt_ns : 2 * WAKE_CREDIT_NS);
+}
+
 static void wake(struct engine *engine, const struct client_due *due)
 {
-    client_wake(due->client, due->way);
+    uint64_t ns = waker_wake(due->client, due->way, engine->options.cpu_ns);
+
+    if (ns)
+        charge(due->client->user, ns, engine->now_ns);
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
+}
+
+/* Does the client's user owe too much for its wakes? Then this one is not made by the engine thread or the
+ * control thread. */
+static bool wake_apart(struct engine *engine, struct client *client, int way)
+{
+    uint64_t wakes_ns = atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);
+
+    if (wakes_ns != client->charged_ns)
+        charge(client->user, wakes_ns - client->charged_ns, engine->now_ns);
+    client->charged_ns = wakes_ns;
+    if (client->user->paid_ns <= engine->now_ns + WAKE_CREDIT_NS || !waker_hand(client, way))
+        return false;
+    counters_add(engine->options.ctl, COUNTER_WAKES_APART, 1);
+    return true;
 }
 
 /* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide
@@ -237,7 +269,7 @@ void attached_wake(struct engine *engine)
     bell_fence();
     for (uint32_t i = 0; i < engine->clients.n; i++) {
         int way = bell_due(&engine->clients.all[i]->waker);
-        if (way != BELL_NONE)
+        if (way != BELL_NONE && !wake_apart(engine, engine->clients.all[i], way))
             engine->clients.due[n++] = (struct client_due){engine->clients.all[i], way};
     }
     if (n > 1 && engine->slots.n_active > engine->slots.n_paused) {

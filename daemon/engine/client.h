@@ -3,7 +3,8 @@
  *
  * The control thread makes it, and frees it when the engine thread has answered MAIL_DETACHED.
  * Between MAIL_ATTACH and MAIL_DETACHED the fields under "engine" are the engine thread's alone;
- * the others do not change. Only the control thread closes descriptors and unmaps.
+ * those under "waker" are under its lock, the others do not change. Only the control thread closes
+ * descriptors and unmaps.
  */
 #ifndef HEARTH_DAEMON_ENGINE_CLIENT_H
 #define HEARTH_DAEMON_ENGINE_CLIENT_H
@@ -36,6 +37,7 @@ struct client_user {
     uint64_t served;    /* number of the last cell that was taken from it */
     uint32_t cells;     /* in this step */
     uint64_t tokens;    /* that these cells announced */
+    uint64_t paid_ns;   /* when its wakes are paid for (attached.c) */
 };
 
 struct client {
@@ -47,10 +49,11 @@ struct client {
     struct hello
         hello; /* GREETING: what it asked for, while it waits for a client that is leaving */
     bool waiting;
-    bool unread;         /* more waits on its socket than one turn has time for */
-    struct client *next; /* in the control thread's list */
-    uint64_t number;     /* of all that connected since the start */
-    uint64_t told;       /* slots that have their row in the status that is being written */
+    bool unread;               /* more waits on its socket than one turn has time for */
+    struct client *next;       /* in the control thread's list */
+    uint64_t number;           /* of all that connected since the start */
+    uint64_t told;             /* slots that have their row in the status that is being written */
+    _Atomic uint64_t wakes_ns; /* that its wakes took beyond the usual: the engine charges them */
 
     /* constant after the handshake */
     pid_t pid;
@@ -73,7 +76,13 @@ struct client {
     uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
+    uint64_t charged_ns; /* of wakes_ns */
     int error; /* it broke the protocol (attached_fail): its rings are not looked at any more */
+
+    /* waker */
+    struct client *next_wake;
+    bool wake_handed;
+    int wake_way;
 };
 
 /* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
@@ -110,7 +119,7 @@ static inline struct ring_writer *client_events(struct slot *slot)
     return &slot->client->events[slot->ring];
 }
 
-/* Wakes a sleeper by the bell that bell_due() named (enum bell_way). Either thread. */
+/* Wakes a sleeper by the bell that bell_due() named (enum bell_way). Any thread. */
 static inline void client_wake(struct client *client, int way)
 {
     if (way == BELL_FUTEX)

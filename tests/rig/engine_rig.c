@@ -1,6 +1,7 @@
 /* The engine's surroundings, made small: what it stands on, and the control thread's part. */
 #include "tests/rig/engine_rig.h"
 
+#include "daemon/engine/waker.h"
 #include "kernels/kv.h"
 
 #include <stdio.h>
@@ -76,6 +77,7 @@ static void open_engine(struct rig *rig)
         .now_ns = rig->desc.now_ns     ? rig->desc.now_ns
                   : rig->desc.threaded ? bell_now_ns
                                        : rig_now,
+        .cpu_ns = rig->desc.cpu_ns ? rig->desc.cpu_ns : waker_cpu_ns,
     };
     int rc = engine_open(&rig->engine, &options, err, sizeof(err));
 
@@ -238,6 +240,7 @@ void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t ui
 
 void rig_strip(struct rig_client *c)
 {
+    waker_forget(c->client);
     segment_close(&c->client->segment);
     segment_close(&c->segment);
     if (c->threaded) {

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct rig rig;
 static struct rig_client good, bad;
@@ -477,6 +479,109 @@ START_TEST(wakes_never_fill_the_mailbox)
 }
 END_TEST
 
+/* ---- expensive wakes ------------------------------------------------------------------------- */
+
+enum { WAKE_MS = 3 };
+static int notify[2];
+static uint64_t wake_clock_ns, wakes_before; /* the step */
+static bool expensive;
+
+static uint64_t wake_clock(void)
+{
+    return wake_clock_ns += 1000;
+}
+
+/* A wake of the bad client by the engine thread, the second one of a step, takes WAKE_MS: the byte that
+ * it sends is seen when this clock is read next. */
+static uint64_t wake_cpu(void)
+{
+    static uint64_t cpu_ns;
+    char byte;
+
+    if (expensive && recv(notify[1], &byte, 1, MSG_DONTWAIT) == 1 &&
+        counters_get(rig.ctl, COUNTER_WAKES) == wakes_before + 1)
+        cpu_ns += WAKE_MS * 1000000;
+    return cpu_ns += 1000;
+}
+
+static void setup_wakes(void)
+{
+    static const struct rig_desc desc = {
+        .mail = 16, .clients = 4, .now_ns = wake_clock, .cpu_ns = wake_cpu};
+
+    rig_open(&rig, &desc);
+    rig_attach(&rig, &good, 1, 1000, "");
+    rig_attach(&rig, &bad, 1, 2000, "");
+    ck_assert_int_eq(bell_notify_open(notify), 0);
+    bad.client->notify_fd = bad.client->waker.notify_fd = notify[0];
+    expensive = false;
+}
+
+static void teardown_wakes(void)
+{
+    rig_detach(&rig, &bad);
+    rig_detach(&rig, &good);
+    close(notify[0]);
+    close(notify[1]);
+    rig_close(&rig);
+}
+
+/* Both clients wait, by a new ticket each, and are answered. */
+static void wake_both(uint32_t ticket)
+{
+    struct submit_cell cell = {.opcode = SUBMIT_NOP};
+    struct rig_client *both[] = {&good, &bad};
+
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&segment_up_head(&both[i]->segment)->waiting, ticket << 1 | (uint32_t)i);
+        rig_push(both[i], &cell);
+    }
+    wakes_before = counters_get(rig.ctl, COUNTER_WAKES);
+    engine_step(rig.engine);
+    rig_read_all(&good);
+    rig_read_all(&bad);
+}
+
+START_TEST(usual_wakes_are_made_by_the_engine)
+{
+    for (uint32_t i = 1; i <= 1000; i++)
+        wake_both(i);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES), 2000);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES_APART), 0);
+}
+END_TEST
+
+/* The engine makes one such wake in 256 times its length; the other client's are as before. */
+START_TEST(expensive_wakes_are_made_elsewhere)
+{
+    expensive = true;
+    for (uint32_t i = 1; i <= 1000; i++) {
+        wake_both(i);
+        wake_clock_ns += 10000000;
+    }
+    uint64_t apart = counters_get(rig.ctl, COUNTER_WAKES_APART);
+    uint64_t seconds = wake_clock_ns / 1000000000;
+    ck_assert_uint_ge(counters_get(rig.ctl, COUNTER_WAKES), 1000 + 2);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES) + apart, 2000);
+    ck_assert_uint_ge(apart, 1000 - 2 * seconds);
+}
+END_TEST
+
+/* What the control thread measured is charged, too, and ends. */
+START_TEST(wakes_that_were_expensive_elsewhere_are_charged)
+{
+    wake_both(1);
+    atomic_store(&bad.client->wakes_ns, 5000000);
+    for (uint32_t i = 2; i < 100; i++)
+        wake_both(i);
+    uint64_t apart = counters_get(rig.ctl, COUNTER_WAKES_APART);
+    ck_assert_uint_ge(apart, 90); /* one that cannot be handed over at this moment is not */
+    wake_clock_ns += 300000000;
+    wake_both(100);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES_APART), apart);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_hostile");
@@ -503,6 +608,12 @@ int main(void)
     tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
     tcase_add_loop_test(shut, garbage_everywhere_disturbs_no_other_client, 0, 5);
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
+    TCase *wakes = tcase_create("wakes");
+    tcase_add_checked_fixture(wakes, setup_wakes, teardown_wakes);
+    tcase_add_test(wakes, usual_wakes_are_made_by_the_engine);
+    tcase_add_test(wakes, expensive_wakes_are_made_elsewhere);
+    tcase_add_test(wakes, wakes_that_were_expensive_elsewhere_are_charged);
+    suite_add_tcase(suite, wakes);
     suite_add_tcase(suite, told);
     suite_add_tcase(suite, shut);
     return run_suite(suite);
