@@ -56,6 +56,14 @@ static int load_rope(struct backend *b)
         b->weight_bytes += floats * sizeof(float);
         rope_build(b->rope[i], m->rope_dim, b->limits.context, &m->ropes[i]);
     }
+    const uint32_t n = rope_query_factors_n(m, b->limits.context);
+    if (n == 0)
+        return 0;
+    b->query_factors = arena_alloc(b->arena, n * sizeof(float));
+    if (!b->query_factors)
+        return -ENOMEM;
+    b->weight_bytes += n * sizeof(float);
+    rope_query_factors(b->query_factors, m, b->limits.context);
     return 0;
 }
 

@@ -179,6 +179,7 @@ struct backend {
     size_t kv_reserved;
     struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
     const struct cpu_weights *use; /* of this pass */
+    float *query_factors;          /* rope_query_factors; NULL: none */
     float *rope[MODEL_MAX_ROPES];  /* tables of model.ropes, rope.h */
     struct cpu_buffers buffers;
     struct arena *arena; /* owns every buffer and every repacked weight */

@@ -150,7 +150,7 @@ static uint8_t *page_of(const struct backend *b, const struct row *row)
 }
 
 /* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias; and for
- * Q and K norm per head and rope. x [heads][dim]. Returns heads * dim. */
+ * Q and K norm per head and rope, for Q its factor. x [heads][dim]. Returns heads * dim. */
 static uint32_t finish_heads(const struct backend *b, const struct layer_op *op, uint32_t part,
                              uint32_t r, float *x)
 {
@@ -171,6 +171,9 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
         b->isa->rope[b->model->rope](x, heads, dim, n_rot, b->buffers.cs[g->rope] + at,
                                      b->buffers.sn[g->rope] + at);
     }
+    if (part == 0 && b->query_factors)
+        scale(x, heads * dim,
+              b->query_factors[b->pass->rows[r].position / b->model->temperature_period]);
     return heads * dim;
 }
 

@@ -179,3 +179,14 @@ void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum mod
         sn[second] = s;
     }
 }
+
+uint32_t rope_query_factors_n(const struct model *m, uint32_t context)
+{
+    return m->temperature_scale == 0 ? 0 : context / m->temperature_period + 1;
+}
+
+void rope_query_factors(float *factors, const struct model *m, uint32_t context)
+{
+    for (uint32_t i = 0; i < rope_query_factors_n(m, context); i++)
+        factors[i] = (float)fma((double)m->temperature_scale, ln(1.0 + (double)i), 1.0);
+}

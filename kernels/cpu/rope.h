@@ -22,4 +22,9 @@ void rope_build(float *table, uint32_t rope_dim, uint32_t context,
 void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum model_rope kind,
               float *cs, float *sn);
 
+/* Where q grows with its position (model.temperature_scale): the factor of position p is entry
+ * p / model.temperature_period. The number of entries for positions below context, else 0. */
+uint32_t rope_query_factors_n(const struct model *m, uint32_t context);
+void rope_query_factors(float *factors, const struct model *m, uint32_t context);
+
 #endif

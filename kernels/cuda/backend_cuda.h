@@ -63,6 +63,7 @@ struct cuda_layer {
 struct cuda_weights {
     struct cuda_layer *layers;          /* [n_layer + 1] the last: of no layer; host memory */
     const float *rope[MODEL_MAX_ROPES]; /* tables of model.ropes */
+    const float *query_factors;         /* kernels/cpu/rope.h; NULL: none */
 };
 
 /* Scratch of a pass. */

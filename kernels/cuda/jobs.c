@@ -136,6 +136,8 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
         .n_rot = b->model->rope_dim,
         .halves = b->model->rope == MODEL_ROPE_HALVES,
         .layer = op->layer,
+        .query_factors = b->weights.query_factors,
+        .query_period = b->model->temperature_period,
         .native = b->tensors,
         .eps = b->model->rms_eps,
     };

@@ -75,6 +75,9 @@ void cuda_place_weights(struct backend *b)
         of_none[MODEL_TOKEN_EMBD] = of_none[MODEL_OUTPUT];
     for (uint32_t i = 0; i < m->n_ropes; i++)
         w->rope[i] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
+    const uint32_t n = rope_query_factors_n(m, b->limits.context);
+    if (n > 0)
+        w->query_factors = cuda_take(&b->weight_memory, n * sizeof(float));
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -173,6 +176,10 @@ static int load_rope(struct loader *l)
         rope_build(table, m->rope_dim, b->limits.context, &m->ropes[i]);
         load_bytes(l, table, b->weights.rope[i], floats * sizeof(*table));
     }
+    const uint32_t n = rope_query_factors_n(m, b->limits.context); /* fewer than rope's */
+    rope_query_factors(table, m, b->limits.context);
+    if (n > 0)
+        load_bytes(l, table, b->weights.query_factors, n * sizeof(*table));
     free(table);
     return 0;
 }

@@ -83,12 +83,13 @@ struct sums_job {
 struct qkv_finish_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
-    float *values[3];     /* q, k, v: [rows][stride] */
-    const float *bias[3]; /* or NULL */
-    const float *norm[2]; /* [head_dim], of q and k, or NULL */
-    const float *rope;    /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
+    float *values[3];           /* q, k, v: [rows][stride] */
+    const float *bias[3];       /* or NULL */
+    const float *norm[2];       /* [head_dim], of q and k, or NULL */
+    const float *rope;          /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
+    const float *query_factors; /* of q, by position / query_period, or NULL */
     uint32_t stride[3];
-    uint32_t n_head, n_rot, halves, layer;
+    uint32_t n_head, n_rot, halves, layer, query_period;
     uint32_t native; /* queries have to fit f16 */
     float eps;
 };

@@ -40,8 +40,8 @@ enum {
 
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
-    MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama, granite, smollm3; the converter permuted the rows of
-                            Q and K for it */
+    MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama, granite, smollm3, mistral3; the converter permuted
+                            the rows of Q and K for it */
     MODEL_ROPE_HALVES,   /* (i, i + rope_dim / 2): qwen2, qwen3, gemma3, phi3 */
     MODEL_N_ROPE
 };
@@ -167,7 +167,9 @@ struct model {
     float logit_scale;    /* divisor of the logits; 1 without */
     float score_scale;    /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
                               the architecture, has another */
-    bool scales_given;    /* the file says these four: granite */
+    float temperature_scale;     /* 0, or: q after rope grows by 1 + this * ln(1 + p / period): */
+    uint32_t temperature_period; /* mistral3, p / period rounded down */
+    bool scales_given;           /* the file says these four: granite */
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */
@@ -254,6 +256,8 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   yarn_fast BITS
  *   yarn_slow BITS
  *   yarn_log_multiplier BITS
+ *   temperature_scale BITS    these two only where q grows with its position: mistral3
+ *   temperature_period N
  *   local_period N            these three only where layers are local
  *   local_window N
  *   local_rope_base BITS

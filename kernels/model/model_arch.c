@@ -24,8 +24,9 @@ static const struct model_arch ARCHS[] = {
     {.name = "granite", .rope = MODEL_ROPE_ADJACENT, .scales = true, .tensors = LLAMA_TENSORS},
     {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
     {.name = "phi3", .rope = MODEL_ROPE_HALVES, .fused = true, .tensors = LLAMA_TENSORS},
+    {.name = "mistral3", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
 };
-#define ARCH_NAMES "llama, qwen2, qwen3, gemma3, granite, smollm3, phi3"
+#define ARCH_NAMES "llama, qwen2, qwen3, gemma3, granite, smollm3, phi3, mistral3"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

@@ -57,6 +57,10 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);
     write_rope_scaling(out, m);
+    if (m->temperature_scale != 0) {
+        write_float(out, "temperature_scale", m->temperature_scale);
+        fprintf(out, "temperature_period %u\n", m->temperature_period);
+    }
     if (m->local_period > 0) {
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
                 m->local_sliding_window);

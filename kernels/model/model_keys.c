@@ -338,6 +338,18 @@ static int set_scales(struct model_loader *l)
     return l->arch->scales ? read_scales(l) : 0;
 }
 
+/* Queries far from the beginning are made larger, for attention to stay sharp (mistral3). */
+static int read_temperature(struct model_loader *l)
+{
+    struct model *m = l->model;
+    int rc = read_float(l, "attention.temperature_scale", &m->temperature_scale);
+    m->temperature_period = l->original_context;
+    if (!rc && !(m->temperature_scale >= 0 && m->temperature_scale <= 100))
+        return FAIL(l, -EBADMSG, "malformed: %s must be 0 to 100",
+                    key_of(l, "attention.temperature_scale").name);
+    return rc;
+}
+
 /* Up to the window's length attention in a window is attention to all, so that is the context. */
 static int read_window(struct model_loader *l)
 {
@@ -395,6 +407,8 @@ int model_read_keys(struct model_loader *l)
         rc = refuse_features(l);
     if (!rc)
         rc = read_rope(l);
+    if (!rc)
+        rc = read_temperature(l);
     if (!rc)
         rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
     m->rms_eps = NAN;

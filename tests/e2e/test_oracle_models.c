@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"llama", "llama3", "llama-linear", "mistral", "qwen2",
-                                    "qwen3", "gemma3", "granite",      "smollm3", "phi3"};
+static const char *const names[] = {"llama",    "llama3",     "llama-linear", "mistral", "qwen2",
+                                    "qwen3",    "gemma3",     "granite",      "smollm3", "phi3",
+                                    "mistral3", "llama-yarn", "phi3-long"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 static struct harness d;

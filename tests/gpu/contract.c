@@ -129,18 +129,19 @@ static void every_number_of_rows_gives_the_same_bits(void)
 static void every_architecture_gives_the_same_bits(void)
 {
     static const char *const archs[] = {"llama",   "qwen2",   "qwen3", "gemma3",
-                                        "granite", "smollm3", "phi3"};
+                                        "granite", "smollm3", "phi3",  "mistral3"};
+    enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
-    for (uint32_t i = 0; i < 14; i++) {
-        struct tiny_model shape = tiny_model_default(types[i / 7]);
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        struct tiny_model shape = tiny_model_default(types[i / N]);
         struct subject s;
-        shape.arch = archs[i % 7];
-        shape.n_layer = i % 7 == 5 ? 4 : 2; /* the fourth of smollm3 has no rope */
+        shape.arch = archs[i % N];
+        shape.n_layer = i % N == 5 ? 4 : 2; /* the fourth of smollm3 has no rope */
         shape.freqs = i % 3 == 0;
-        shape.head_dim = i < 7 ? 0 : 24;
+        shape.head_dim = i < N ? 0 : 24;
         shape.seed = 400 + i;
         subject_init(&s, &shape, 40);
-        if (i == 10) { /* as in the largest gemma3, too large for a test */
+        if (i == N + 3) { /* as in the largest gemma3, too large for a test */
             s.model->score_scale = 1.0f / sqrtf(20.0f);
             subject_expect(&s);
         }

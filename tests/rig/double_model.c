@@ -176,6 +176,11 @@ static void finish_heads(const struct double_model *d, const struct layer_op *op
         rmsnorm(d, norm, x + (size_t)h * dim, x + (size_t)h * dim);
     if (g->rope != MODEL_NO_ROPE)
         rope(d, &d->m->ropes[g->rope], x, heads, dim);
+    if (part != 0 || d->m->temperature_scale == 0)
+        return;
+    const double periods = floor((double)d->position / d->m->temperature_period);
+    for (uint32_t i = 0; i < heads * dim; i++)
+        x[i] *= 1 + (double)d->m->temperature_scale * log(1 + periods);
 }
 
 /* K (0) or V (1) at a position of a layer of MEMORY_PAGES. */

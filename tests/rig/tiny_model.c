@@ -220,6 +220,13 @@ static void keys(struct gw *w, const struct tiny_model *s)
         gw_key_f32(w, "granite.residual_scale", 0.6f);
         gw_key_f32(w, "granite.logit_scale", 1.7f);
     }
+    if (is_arch(s, "mistral3")) { /* q grows at every twelfth position */
+        gw_key_string(w, "mistral3.rope.scaling.type", "yarn");
+        gw_key_f32(w, "mistral3.rope.scaling.factor", 4);
+        gw_key_f32(w, "mistral3.rope.scaling.yarn_log_multiplier", 1);
+        gw_key_u32(w, "mistral3.rope.scaling.original_context_length", 12);
+        gw_key_f32(w, "mistral3.attention.temperature_scale", 0.25f);
+    }
     if (is_arch(s, "phi3")) /* rope leaves a head's last two dimensions as they are */
         arch_key(w, s, "rope.dimension_count",
                  (s->head_dim ? s->head_dim : s->n_embd / s->n_head) - 2);

@@ -20,7 +20,8 @@ enum { TINY_MIN_VOCAB = 259 };
 struct tiny_model {
     const char *arch; /* NULL: llama; qwen2 adds biases, qwen3 norms of heads, gemma3 all
                          that it has, with every second layer local, granite its factors, phi3 fused
-                         tensors and a rope that is narrower than the head */
+                         tensors and a rope that is narrower than the head, mistral3 YaRN and a
+                         query that grows */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim; /* 0: n_embd / n_head */
     uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */

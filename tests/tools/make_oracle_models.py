@@ -76,6 +76,12 @@ MODELS = {
                       rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
                                        "original_max_position_embeddings": 16, "short_factor": [1.0, 1.0, 1.0],
                                        "long_factor": [1.0, 1.5, 6.0]}),
+    # Queries grow from position 16, 32, 48 on.
+    "mistral3": dict(kind="ministral3", hidden_size=32, intermediate_size=38, num_hidden_layers=2, num_attention_heads=2,
+                     num_key_value_heads=1, head_dim=12, tie_word_embeddings=False, pad_token_id=0,
+                     rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 8.0, "beta_fast": 2.0, "beta_slow": 0.5,
+                                      "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
+                                      "llama_4_scaling_beta": 0.3}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
@@ -219,8 +225,8 @@ GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight"
 def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
-    arch = "gemma3" if gemma else "llama" if c.model_type == "mistral" else c.model_type
-    permuted = arch in ("llama", "granite", "smollm3")
+    arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3"}.get(c.model_type, c.model_type)
+    permuted = arch in ("llama", "granite", "smollm3", "mistral3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
@@ -245,6 +251,9 @@ def write(model, name, path):
         out.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         out.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
         out.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    if arch == "mistral3":
+        out.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        out.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     if rope["rope_type"] == "longrope":
         original = rope["original_max_position_embeddings"]
         out.add_rope_scaling_orig_ctx_len(original)

@@ -283,6 +283,11 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
         if (job.rope)
             rope_head(x, job, row.position);
     }
+    if (kind == 0 && job.query_factors) {
+        for (uint32_t k = lane; k < n; k += 32)
+            x[k] = __fmul_rn(x[k], job.query_factors[row.position / job.query_period]);
+        __syncwarp();
+    }
     bool good = true;
     for (uint32_t k = lane; k < n; k += 32)
         good = good &&

@@ -89,7 +89,7 @@ START_TEST(logits_are_close_to_double_precision)
         {"qwen2", QUANT_F32, 1e-4, 1},     {"qwen3", QUANT_F32, 1e-4, 1},
         {"gemma3", QUANT_F32, 1e-4, 1},    {"gemma3", QUANT_Q8_0, 1, 1},
         {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
-        {"phi3", QUANT_F32, 1e-4, 1},
+        {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
     };
     struct tiny_model shape = tiny_model_default(cases[_i].type);
     struct help_model m;

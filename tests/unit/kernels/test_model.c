@@ -165,7 +165,7 @@ START_TEST(other_kinds_of_files_are_refused_by_name)
     gw_key_string(&w, "general.architecture", "mamba");
     check_refused(&w, -ENOTSUP,
                   "architecture mamba is not supported yet; supported: llama, qwen2, qwen3, "
-                  "gemma3, granite, smollm3, phi3");
+                  "gemma3, granite, smollm3, phi3, mistral3");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
     gw_llama_tokens(&w, spec.n_vocab);
@@ -182,9 +182,9 @@ START_TEST(other_kinds_of_files_are_refused_by_name)
     check_refused(&w, -EBADMSG, "before its tensor data");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
-    gw_key_string(&w, "llama.rope.scaling.type", "yarn");
+    gw_key_string(&w, "llama.rope.scaling.type", "dynamic");
     gw_llama_tensors(&w, &spec);
-    check_refused(&w, -ENOTSUP, "rope scaling of type yarn (llama.rope.scaling.type)");
+    check_refused(&w, -ENOTSUP, "rope scaling of type dynamic (llama.rope.scaling.type)");
 }
 END_TEST
 
@@ -202,7 +202,8 @@ START_TEST(an_architecture_has_its_own_tensors)
                  {"gemma3", MODEL_ROPE_HALVES, false, true, true},
                  {"granite", MODEL_ROPE_ADJACENT, false, false, false},
                  {"smollm3", MODEL_ROPE_ADJACENT, false, false, false},
-                 {"phi3", MODEL_ROPE_HALVES, false, false, false}};
+                 {"phi3", MODEL_ROPE_HALVES, false, false, false},
+                 {"mistral3", MODEL_ROPE_ADJACENT, false, false, false}};
     for (size_t i = 0; i < sizeof(ARCHS) / sizeof(ARCHS[0]); i++) {
         struct opened o;
         size_t bytes;
@@ -230,6 +231,9 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert(o.model->logit_scale == (granite ? 1.7f : 1.0f));
         ck_assert(o.model->score_scale == (granite ? 0.3f : 1.0f / sqrtf(24)));
         ck_assert_uint_eq(o.model->rope_dim, strcmp(ARCHS[i].arch, "phi3") == 0 ? 22 : 24);
+        const bool mistral = strcmp(ARCHS[i].arch, "mistral3") == 0;
+        ck_assert(o.model->temperature_scale == (mistral ? 0.25f : 0.0f));
+        ck_assert_uint_eq(o.model->ropes[0].yarn.original, mistral ? 12 : 0);
         ck_assert_uint_eq(o.model->layers[0].geometry.sliding_window,
                           ARCHS[i].gemma ? 20 : MODEL_NO_WINDOW);
         ck_assert_uint_eq(o.model->layers[1].geometry.sliding_window, MODEL_NO_WINDOW);

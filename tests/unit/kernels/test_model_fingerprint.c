@@ -163,7 +163,7 @@ END_TEST
 
 START_TEST(fingerprints_change_with_every_relevant_byte)
 {
-    enum { CASES = 15 };
+    enum { CASES = 16 };
     char seen[CASES][MODEL_FINGERPRINT_TEXT];
     for (int i = 0; i < CASES; i++) {
         struct gw w;
@@ -184,7 +184,7 @@ START_TEST(fingerprints_change_with_every_relevant_byte)
             gw_key_bool(&w, "tokenizer.ggml.add_bos_token", 1);
         if (i == 9)
             gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
-        if (i >= 10) { /* each differs from the tenth in one thing */
+        if (i >= 10 && i < 15) { /* each differs from the tenth in one thing */
             gw_key_f32(&w, "llama.rope.scaling.factor", 4.0f);
             gw_key_string(&w, "llama.rope.scaling.type", "yarn");
             gw_key_u32(&w, "llama.rope.scaling.original_context_length", i == 11 ? 32 : 64);
@@ -192,6 +192,8 @@ START_TEST(fingerprints_change_with_every_relevant_byte)
             gw_key_f32(&w, "llama.rope.scaling.yarn_log_multiplier", i == 13 ? 1.0f : 0.0f);
             gw_key_f32(&w, "llama.rope.scaling.attn_factor", i == 14 ? 1.5f : 1.0f);
         }
+        if (i == 15)
+            gw_key_f32(&w, "llama.attention.temperature_scale", 0.1f);
         gw_llama_tensors(&w, &spec);
         if (i == 7)
             w.data.data[w.data.bytes - 1] ^= 1; /* the last bytes are data, not padding */

@@ -126,6 +126,7 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.rope.scaling.attn_factor", F(0), -EBADMSG, "attention scaled by 0"},
     {"llama.rope.scaling.attn_factor", F(NAN), -EBADMSG, "attention scaled by"},
     {"llama.rope.scaling.original_context_length", U(0), -EBADMSG, "must be 1 to"},
+    {"llama.attention.temperature_scale", F(-1), -EBADMSG, "temperature_scale must be 0 to 100"},
     {"llama.rope.scaling.type", U(1), -ENOTSUP, "rope scaling"},
     {"llama.attention.sliding_window", F(64), -ENOTSUP, "sliding window"},
     {"llama.attention.causal", GGUF_BOOL, {.u = 0}, -ENOTSUP, "not causal"},

@@ -158,7 +158,7 @@ static void copy_model(const char *from_path, const char *type, const char *path
 }
 
 static const char *const archs[] = {"llama",   "qwen2",   "qwen3", "gemma3",
-                                    "granite", "smollm3", "phi3"};
+                                    "granite", "smollm3", "phi3",  "mistral3"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
