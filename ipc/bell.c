@@ -160,12 +160,10 @@ static int sleeper_block(struct bell_sleeper *s, int (*ready)(const void *), con
         uint32_t seen = atomic_load_explicit(s->wake, memory_order_acquire); /* S1 */
         uint64_t slice = s->look_ns;
         int rc = 0;
-
         sleeper_announce(s, BELL_FUTEX);
         if (!ready(arg)) {
             if (until_ns != 0) {
                 uint64_t now = bell_now_ns();
-
                 slice = now >= until_ns ? 0 : until_ns - now;
                 slice = slice < s->look_ns ? slice : s->look_ns;
             }
@@ -204,7 +202,6 @@ int bell_wait(struct bell_sleeper *s, int (*ready)(const void *arg), const void 
               const struct bell_patience *p)
 {
     uint64_t now, spin_until;
-
     if (ready(arg))
         return 0;
     now = bell_now_ns();
@@ -214,7 +211,6 @@ int bell_wait(struct bell_sleeper *s, int (*ready)(const void *arg), const void 
         if (p->expect_ns > now + p->guard_ns) {
             uint64_t until = sooner(p->expect_ns - p->guard_ns, p->deadline_ns);
             int rc = sleeper_block(s, ready, arg, until);
-
             if (rc != -ETIMEDOUT)
                 return rc;
             now = bell_now_ns();

@@ -24,7 +24,6 @@ int counters_json(const struct ctl *ctl, char *ret_text, size_t text_bytes)
     for (unsigned c = 0; c < COUNTERS_N; c++) {
         int n = snprintf(ret_text + used, text_bytes - used, "%s\"%s\":%" PRIu64, c ? "," : "",
                          counters_table[c].name, counters_get(ctl, (enum counter)c));
-
         if (n < 0 || (size_t)n >= text_bytes - used)
             return -ENOSPC;
         used += (size_t)n;

@@ -106,7 +106,6 @@ static inline void counters_set(struct ctl *ctl, enum counter c, uint64_t value)
 static inline void counters_add(struct ctl *ctl, enum counter c, uint64_t n)
 {
     _Atomic uint64_t *word = counters_word(ctl, c);
-
     atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }

@@ -80,7 +80,6 @@ int event_put_many(struct ring_writer *w, uint32_t generation, uint32_t position
     while (n > 0) {
         uint32_t here = n < EVENT_TOKENS_MAX ? n : EVENT_TOKENS_MAX;
         uint32_t bytes = here * (uint32_t)sizeof(*tokens);
-
         memcpy(event_prep(w, generation, position, EVENT_TOKENS, 0, bytes), tokens, bytes);
         ring_publish(w);
         tokens += here;
@@ -108,7 +107,6 @@ static int event_put_run(struct ring_writer *w, struct event_place place, const 
     for (uint32_t i = 0; i < cells; i++) {
         size_t here = bytes < EVENT_BYTES ? bytes : EVENT_BYTES;
         uint32_t flags = i + 1 < cells ? EVENT_MORE : 0;
-
         memcpy(event_prep(w, place.generation, place.position, place.kind, flags, (uint32_t)here),
                from, here);
         ring_publish(w);
@@ -159,7 +157,6 @@ int event_next(const struct ring_reader *r, struct event_run *run)
     uint32_t ahead = 0;
     do {
         int n = ahead == 0 ? ring_peek(r, &cell) : ring_peek_ahead(r, ahead, &cell);
-
         if (n <= 0)
             return n;
         if (ahead == 0) {

@@ -209,7 +209,6 @@ static int connect_type(const char *path, int type, int timeout_ms, char *err, s
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint64_t start = bell_now_ns();
     int fd, r, left = timeout_ms;
-
     if (strlen(path) >= sizeof(a.sun_path))
         return ipc_fail(err, err_bytes, -ENAMETOOLONG, "the socket path is too long: %s", path);
     memcpy(a.sun_path, path, strlen(path));
@@ -255,7 +254,6 @@ int hello_send(int socket_fd, const void *message, size_t bytes, const int *fds,
     struct iovec iov = {.iov_base = (void *)message, .iov_len = bytes};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
     ssize_t n;
-
     assert(n_fds <= HELLO_FDS);
     if (n_fds > 0) {
         m.msg_control = control.bytes;
@@ -301,7 +299,6 @@ static uint32_t take_fds(struct msghdr *m, int *ret_fds, uint32_t max_fds)
             continue;
         for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
             int fd;
-
             memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
             if (seen < max_fds)
                 ret_fds[seen] = fd;
@@ -341,7 +338,6 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
                        .msg_controllen = sizeof(control.bytes)};
     uint32_t n_fds;
     ssize_t n;
-
     if (max_fds == 0)
         return recv_plain(socket_fd, buffer, bytes, flags);
     do
@@ -371,7 +367,6 @@ static int wait_readable(int socket_fd, int timeout_ms)
     int left = timeout_ms;
     for (;;) {
         int n = poll(&p, 1, left);
-
         if (n > 0)
             return 0;
         if (n < 0 && errno != EINTR)
@@ -439,7 +434,6 @@ static int recv_status(int socket_fd, uint32_t number, char *ret_text, size_t te
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
     /* Without a control buffer the kernel drops any descriptors that come along. */
     ssize_t n = recvmsg(socket_fd, &m, 0);
-
     if (n < 0)
         return -errno;
     if (n == 0)

@@ -32,7 +32,6 @@ static int check_floats(const struct params *p, char *err, size_t err_bytes)
         {"frequency_penalty", p->frequency_penalty, -100.0f, 100.0f},
         {"presence_penalty", p->presence_penalty, -100.0f, 100.0f},
     };
-
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) /* written so that NaN fails, too */
         if (!(rows[i].value >= rows[i].least && rows[i].value <= rows[i].most))
             return ipc_fail(err, err_bytes, -EINVAL, "%s %g is outside %g..%g", rows[i].name,
@@ -54,7 +53,6 @@ static int check_counts(const struct params *p, char *err, size_t err_bytes)
         {"number of guessed tokens", p->n_guess, PARAMS_GUESS_MAX},
         {"grammar size", p->grammar_bytes, LIMIT_PARAMS_MAX},
     };
-
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].value > rows[i].most)
             return ipc_fail(err, err_bytes, -EINVAL, "%s %u is greater than %u", rows[i].name,
@@ -68,7 +66,6 @@ static int check_order(const struct params *p, char *err, size_t err_bytes)
     int ended = 0;
     for (uint32_t i = 0; i < PARAMS_ORDER_BYTES; i++) {
         uint8_t stage = p->order[i];
-
         if (stage >= PARAMS_STAGES)
             return ipc_fail(err, err_bytes, -EINVAL, "unknown sampler stage %u", stage);
         if (stage != PARAMS_STAGE_END && (ended || (seen >> stage & 1u) != 0))
@@ -102,7 +99,6 @@ static int check_bias(const struct params *p, uint32_t n_vocab, char *err, size_
 {
     for (uint32_t i = 0; i < p->n_bias; i++) {
         float v = p->bias[i].value;
-
         if (check_token("logit bias:", p->bias[i].token, n_vocab, err, err_bytes) < 0)
             return -EINVAL;
         if (!(v >= -PARAMS_BIAS_VALUE_MAX && v <= PARAMS_BIAS_VALUE_MAX))
@@ -117,7 +113,6 @@ static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < p->n_stop_texts; i++) {
         uint32_t n = p->stop_text_lengths[i];
-
         if (n < 1 || n > PARAMS_STOP_TEXT_BYTES_MAX)
             return ipc_fail(err, err_bytes, -EINVAL, "a stop text of %u bytes is outside 1..%u", n,
                             PARAMS_STOP_TEXT_BYTES_MAX);

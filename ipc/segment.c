@@ -130,7 +130,6 @@ out_close:
 static uint32_t next_shift(void)
 {
     static _Atomic uint32_t opened;
-
     return atomic_fetch_add(&opened, 1) * IPC_STRIDE % IPC_PAGE;
 }
 
@@ -141,7 +140,6 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
     uint8_t *up = NULL, *down = NULL;
     int up_fd, down_fd;
     int rc = segment_plan(limits, shift, &plan, err, err_bytes);
-
     if (rc < 0)
         return rc;
     up_fd = memfd_share("hearth-up", plan.up_bytes, PROT_READ, SEALS_SIZE, &up);
@@ -219,7 +217,6 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
     size_t done = 0;
     while (fd >= 0 && done < size) {
         ssize_t n = pwrite(fd, (const uint8_t *)bytes + done, size - done, (off_t)done);
-
         if (n < 0) {
             n = -errno;
             close(fd);
@@ -230,7 +227,6 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
     }
     if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS_READ_ONLY) < 0) {
         int rc = -errno;
-
         close(fd);
         fd = rc;
     }
@@ -255,7 +251,6 @@ static void copy_words(void *to, const void *from, size_t bytes)
 #ifdef COPY_ATOMIC
     _Atomic uint32_t *t = to;
     const _Atomic uint32_t *f = from;
-
     for (size_t i = 0; i < bytes / 4; i++)
         atomic_store_explicit(&t[i], atomic_load_explicit(&f[i], memory_order_relaxed),
                               memory_order_relaxed);

@@ -31,7 +31,6 @@ static struct guard_range *guard_find(uintptr_t address)
     uint32_t used = atomic_load(&guard_used);
     for (uint32_t i = 0; i < used; i++) {
         uintptr_t base = atomic_load(&guard_ranges[i].base);
-
         if (base != 0 && address - base < atomic_load(&guard_ranges[i].bytes))
             return &guard_ranges[i];
     }
@@ -79,7 +78,6 @@ int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken)
     pthread_mutex_lock(&guard_lock);
     for (uint32_t i = 0; i < GUARD_RANGES; i++) {
         struct guard_range *g = &guard_ranges[i];
-
         if (atomic_load(&g->base) != 0)
             continue;
         atomic_store(&g->bytes, bytes);

@@ -52,7 +52,6 @@ static int closer_peek(int fd)
                        .msg_control = control.bytes,
                        .msg_controllen = sizeof(control.bytes)};
     ssize_t n = recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
     getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes);
     if (n < 0 || (n == 0 && (type == SOCK_STREAM || m.msg_controllen == 0)))
         return 0;
@@ -73,7 +72,6 @@ static void closer_drop(int fd)
 static void *closer_thread(void *arg)
 {
     struct held **link, *held;
-
     (void)arg;
     pthread_mutex_lock(&closer_lock);
     for (;;) {
@@ -113,7 +111,6 @@ void closer_close(int socket_fd, uid_t uid)
 {
     struct held *held, **end = &closer_held;
     int on = 1, found = 1;
-
     shutdown(socket_fd, SHUT_RDWR); /* from here on nothing more gets in */
     setsockopt(socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
     for (int i = 0; i < DRAIN_MOST && (found = closer_peek(socket_fd)) == 1; i++)

@@ -17,7 +17,6 @@ static uint64_t count_fds(void)
 {
     DIR *directory = opendir("/proc/self/fd");
     uint64_t n = 0;
-
     if (!directory)
         return 0;
     while (readdir(directory))
@@ -30,7 +29,6 @@ static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long long size, pages = 0;
-
     if (!file)
         return 0;
     if (fscanf(file, "%llu %llu", &size, &pages) != 2)

@@ -60,7 +60,6 @@ static uint64_t line(const struct curve *curve, int a, int b, uint32_t rows)
 {
     double x0 = a < 0 ? 0 : (double)(1u << a), y0 = a < 0 ? 0 : (double)curve->ns[a];
     double x1 = (double)(1u << b), y1 = (double)curve->ns[b];
-
     return (uint64_t)(y0 + (y1 - y0) * ((double)rows - x0) / (x1 - x0) + 0.5);
 }
 
