@@ -6,11 +6,11 @@
 #include "client/cli/fim.h"
 #include "client/cli/record.h"
 #include "client/cli/show.h"
+#include "ipc/bell.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct run {
@@ -68,15 +68,12 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
 static void cancel(struct run *r, int report)
 {
     const struct hearth_event *e;
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    uint64_t start_ns = bell_now_ns();
     if (hearth_cancel(r->hearth, 0))
         return;
     for (long left = SHOW_FAREWELL_MS; left > 0;) {
         int rc = hearth_next(r->hearth, 0, &e, (int)left);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        left = SHOW_FAREWELL_MS - (now.tv_sec - start.tv_sec) * 1000 -
-               (now.tv_nsec - start.tv_nsec) / 1000000;
+        left = SHOW_FAREWELL_MS - (long)((bell_now_ns() - start_ns) / 1000000);
         if (rc == -EINTR)
             continue;
         if (rc <= 0)

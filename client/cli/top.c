@@ -1,6 +1,7 @@
 /* top: `hearth top`: asks the daemon every interval, draws, and gives the terminal back as it
  * was, however it ends. See top.h. */
 #include "client/cli/top_frame.h"
+#include "ipc/bell.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -134,13 +135,6 @@ static int wait_key(uint64_t now_ns, uint64_t due_ns)
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void clean(char *text)
 {
     for (; *text; text++)
@@ -199,8 +193,8 @@ static int ask(struct top *t)
         forget(t);
         return (int)n;
     }
-    rc = top_sample_read(json, (size_t)n < sizeof(json) ? (size_t)n : sizeof(json) - 1, now_ns(),
-                         &next);
+    rc = top_sample_read(json, (size_t)n < sizeof(json) ? (size_t)n : sizeof(json) - 1,
+                         bell_now_ns(), &next);
     if (rc) {
         top_sample_fini(&next);
         snprintf(t->trouble, sizeof(t->trouble), "%s",
@@ -272,12 +266,12 @@ static int live(struct top *t, uint64_t interval_ns)
             measure(&screen);
         resized = 0;
         rc = draw(t, &screen);
-        key = rc ? 0 : wait_key(now_ns(), due);
-        if (now_ns() < due)
+        key = rc ? 0 : wait_key(bell_now_ns(), due);
+        if (bell_now_ns() < due)
             continue; /* a key, or another size: the same again */
         if (ask(t) == -ENOMEM)
             rc = -ENOMEM;
-        due = now_ns() + interval_ns;
+        due = bell_now_ns() + interval_ns;
     }
     leave_terminal();
     return cli_exit_output(rc);

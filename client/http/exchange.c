@@ -2,6 +2,7 @@
 #include "client/http/exchange.h"
 
 #include "client/http/state.h"
+#include "ipc/bell.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -155,22 +156,6 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     c->x->server->count.decode_ns += end->decode_ns;
 }
 
-static void add_ids(struct choice *c, const struct hearth_event *e)
-{
-    size_t n = c->n_ids + e->n_tokens;
-    if (n > c->ids_room) {
-        uint32_t *more = realloc(c->ids, 2 * n * sizeof(*more));
-        if (!more) {
-            c->text.failed = true;
-            return;
-        }
-        c->ids = more;
-        c->ids_room = 2 * n;
-    }
-    memcpy(c->ids + c->n_ids, e->tokens, e->n_tokens * sizeof(*c->ids));
-    c->n_ids = n;
-}
-
 static void add_probs(struct choice *c, const struct hearth_event *e)
 {
     if (!c->probs)
@@ -184,7 +169,7 @@ static void add_probs(struct choice *c, const struct hearth_event *e)
 static bool is_late(const struct choice *c)
 {
     int64_t ms = c->x->params.t_max_predict_ms;
-    return ms > 0 && c->has_newline && reactor_now_ns() - c->first_ns > (uint64_t)ms * 1000000u;
+    return ms > 0 && c->has_newline && bell_now_ns() - c->first_ns > (uint64_t)ms * 1000000u;
 }
 
 static void on_tokens(struct choice *c, const struct hearth_event *e)
@@ -193,9 +178,9 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
     if (c->is_cut)
         return;
     if (!c->first_ns)
-        c->first_ns = reactor_now_ns();
+        c->first_ns = bell_now_ns();
     c->n_tokens += e->n_tokens;
-    add_ids(c, e);
+    c->text.failed |= token_list_append(&c->ids, e->tokens, e->n_tokens) != 0;
     if (e->logprobs && x->reply->probs)
         add_probs(c, e);
     c->is_cut = indent_filter(&c->indent, e->text, e->text_bytes, &c->text);
@@ -209,7 +194,7 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
 static void clear_pending(struct choice *c)
 {
     c->text.bytes = 0;
-    c->n_ids = 0;
+    c->ids.n = 0;
     json_decref(c->probs);
     c->probs = NULL;
 }
@@ -277,7 +262,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
         on_done(c, e->result);
     } else if (e->kind == HEARTH_TOKENS) {
         on_tokens(c, e);
-        if (x->params.stream && (c->text.bytes || c->n_ids)) {
+        if (x->params.stream && (c->text.bytes || c->ids.n)) {
             start_stream(x);
             x->reply->chunk(x, c);
             clear_pending(c);
@@ -324,7 +309,7 @@ void exchange_run(struct exchange *x, const struct reply *reply)
         c->job.on_event = on_event;
         c->job.on_lost = on_lost;
         c->job.at = JOB_NOWHERE;
-        c->submit_ns = reactor_now_ns();
+        c->submit_ns = bell_now_ns();
         gen_params_request(&x->params, i, &c->job.request);
     }
     for (uint32_t i = 0; i < n && !f.status && !x->is_ready && !x->is_finished; i++)
@@ -343,7 +328,7 @@ void exchange_close(struct exchange *x)
         struct choice *c = &x->choices[i];
         buffer_fini(&c->text);
         indent_fini(&c->indent);
-        free(c->ids);
+        token_list_fini(&c->ids);
         json_decref(c->probs);
     }
     free(x->choices);

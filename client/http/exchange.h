@@ -13,6 +13,7 @@
 #include "client/http/gen_params.h"
 #include "client/http/indent.h"
 #include "client/http/state.h"
+#include "client/tokenizer/token_list.h"
 
 #include <microhttpd.h>
 
@@ -33,9 +34,8 @@ struct choice {
     struct job job; /* first: the pool knows it by this */
     struct exchange *x;
     uint32_t index;
-    struct buffer text; /* all of it, or in a stream what the next chunk takes */
-    uint32_t *ids;      /* [n_ids] of these */
-    size_t n_ids, ids_room;
+    struct buffer text;    /* all of it, or in a stream what the next chunk takes */
+    struct token_list ids; /* of these */
     json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
     struct characters emitted; /* of the tokens in probs and before: text_offset */
     struct indent indent;

@@ -22,36 +22,36 @@ const char *field_type(const json_t *value)
     }
 }
 
-static json_t *find(const json_t *o, const char *name)
+/* The member into *ret: its type is one of `types`, bits 1 << json_type, which are called `wanted`. */
+static int find(const json_t *o, const char *name, unsigned types, const char *wanted, json_t **ret,
+                struct fail *f)
 {
     json_t *v = json_object_get(o, name);
-    return v && !json_is_null(v) ? v : NULL;
-}
-
-static int wrong(struct fail *f, const char *name, const char *wanted, const json_t *v)
-{
-    return fail_set(f, 400, FAIL_INVALID, "'%s' must be %s, not %s", name, wanted, field_type(v));
+    if (!v || json_is_null(v))
+        return 0;
+    if (!(types >> json_typeof(v) & 1u))
+        return fail_set(f, 400, FAIL_INVALID, "'%s' must be %s, not %s", name, wanted,
+                        field_type(v));
+    *ret = v;
+    return 1;
 }
 
 int field_bool(const json_t *o, const char *name, bool *ret, struct fail *f)
 {
-    const json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_boolean(v))
-        return wrong(f, name, "true or false", v);
-    *ret = json_is_true(v);
-    return 1;
+    json_t *v = NULL;
+    int rc = find(o, name, 1u << JSON_TRUE | 1u << JSON_FALSE, "true or false", &v, f);
+    if (rc > 0)
+        *ret = json_is_true(v);
+    return rc;
 }
 
 int field_int(const json_t *o, const char *name, int64_t least, int64_t most, int64_t *ret,
               struct fail *f)
 {
-    const json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_number(v))
-        return wrong(f, name, "a whole number", v);
+    json_t *v = NULL;
+    int rc = find(o, name, 1u << JSON_INTEGER | 1u << JSON_REAL, "a whole number", &v, f);
+    if (rc <= 0)
+        return rc;
     double real = json_number_value(v);
     if (json_is_real(v) && (real != floor(real) || fabs(real) > 9e15))
         return fail_set(f, 400, FAIL_INVALID, "'%s' must be a whole number, not %g", name, real);
@@ -67,11 +67,10 @@ int field_int(const json_t *o, const char *name, int64_t least, int64_t most, in
 int field_float(const json_t *o, const char *name, double least, double most, float *ret,
                 struct fail *f)
 {
-    const json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_number(v))
-        return wrong(f, name, "a number", v);
+    json_t *v = NULL;
+    int rc = find(o, name, 1u << JSON_INTEGER | 1u << JSON_REAL, "a number", &v, f);
+    if (rc <= 0)
+        return rc;
     double value = json_number_value(v);
     if (!(value >= least && value <= most))
         return fail_set(f, 400, FAIL_INVALID,
@@ -84,11 +83,10 @@ int field_float(const json_t *o, const char *name, double least, double most, fl
 int field_text(const json_t *o, const char *name, const char **ret, size_t *ret_bytes,
                struct fail *f)
 {
-    const json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_string(v))
-        return wrong(f, name, "a string", v);
+    json_t *v = NULL;
+    int rc = find(o, name, 1u << JSON_STRING, "a string", &v, f);
+    if (rc <= 0)
+        return rc;
     *ret = json_string_value(v);
     if (ret_bytes)
         *ret_bytes = json_string_length(v);
@@ -97,22 +95,10 @@ int field_text(const json_t *o, const char *name, const char **ret, size_t *ret_
 
 int field_array(const json_t *o, const char *name, json_t **ret, struct fail *f)
 {
-    json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_array(v))
-        return wrong(f, name, "an array", v);
-    *ret = v;
-    return 1;
+    return find(o, name, 1u << JSON_ARRAY, "an array", ret, f);
 }
 
 int field_object(const json_t *o, const char *name, json_t **ret, struct fail *f)
 {
-    json_t *v = find(o, name);
-    if (!v)
-        return 0;
-    if (!json_is_object(v))
-        return wrong(f, name, "an object", v);
-    *ret = v;
-    return 1;
+    return find(o, name, 1u << JSON_OBJECT, "an object", ret, f);
 }

@@ -1,42 +1,30 @@
 /* gen_params_prompt: a request's prompt as tokens: text, ids, both, or several of these. */
 #include "client/http/fields.h"
 #include "client/http/gen_params.h"
+#include "client/tokenizer/token_list.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 enum { PROMPTS_MAX = 64, PART_BYTES = 8 /* a token, in texts that people write, and more */ };
 
-struct ids {
-    uint32_t *at; /* [n] */
-    size_t n, room;
-};
-
-static int ids_room(struct ids *l, size_t more, struct fail *f)
+static int no_memory(struct fail *f)
 {
-    if (l->n + more <= l->room)
-        return 0;
-    size_t room = (l->n + more) * 2;
-    uint32_t *at = realloc(l->at, room * sizeof(*at));
-    if (!at)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    l->at = at;
-    l->room = room;
-    return 0;
+    return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
 }
 
-static int add_text(struct hearth *h, struct ids *l, const json_t *v, uint32_t flags,
+static int add_text(struct hearth *h, struct token_list *l, const json_t *v, uint32_t flags,
                     struct fail *f)
 {
     const char *text = json_string_value(v);
     size_t bytes = json_string_length(v);
-    if (ids_room(l, bytes / 4 + 16, f) < 0)
-        return -1;
-    int64_t n = hearth_tokenize(h, text, bytes, flags, l->at + l->n, l->room - l->n);
-    if (n > (int64_t)(l->room - l->n)) {
-        if (ids_room(l, (size_t)n, f) < 0)
-            return -1;
-        n = hearth_tokenize(h, text, bytes, flags, l->at + l->n, l->room - l->n);
+    if (token_list_reserve(l, bytes / 4 + 16))
+        return no_memory(f);
+    int64_t n = hearth_tokenize(h, text, bytes, flags, l->ids + l->n, l->capacity - l->n);
+    if (n > (int64_t)(l->capacity - l->n)) {
+        if (token_list_reserve(l, (size_t)n))
+            return no_memory(f);
+        n = hearth_tokenize(h, text, bytes, flags, l->ids + l->n, l->capacity - l->n);
     }
     if (n < 0)
         return fail_library(f, (int)n, hearth_error(h));
@@ -44,24 +32,21 @@ static int add_text(struct hearth *h, struct ids *l, const json_t *v, uint32_t f
     return 0;
 }
 
-static int add_id(struct ids *l, const json_t *v, uint32_t n_vocab, const char *name,
+static int add_id(struct token_list *l, const json_t *v, uint32_t n_vocab, const char *name,
                   struct fail *f)
 {
     json_int_t id = json_integer_value(v);
     if (id < 0 || id >= (json_int_t)n_vocab)
         return fail_set(f, 400, FAIL_INVALID, "'%s': %lld is not a token id: they go from 0 to %u",
                         name, (long long)id, n_vocab - 1);
-    if (ids_room(l, 1, f) < 0 || !l->at)
-        return -1;
-    l->at[l->n++] = (uint32_t)id;
-    return 0;
+    return token_list_push(l, (uint32_t)id) ? no_memory(f) : 0;
 }
 
 int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, bool add_bos,
                       bool special, uint32_t **ret_ids, uint32_t *ret_n, struct fail *f)
 {
     struct hearth_info info = {.size = sizeof(info)};
-    struct ids l = {0};
+    struct token_list l = {0};
     uint32_t flags = special ? HEARTH_SPECIAL : 0;
     int rc = hearth_info(h, &info) < 0 ? fail_library(f, -EPERM, hearth_error(h)) : 0;
     if (json_is_string(value) && !rc)
@@ -79,10 +64,10 @@ int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, b
     if (!rc && l.n > UINT32_MAX / 2)
         rc = fail_set(f, 400, FAIL_CONTEXT, "'%s' has too many tokens", name);
     if (rc) {
-        free(l.at);
+        token_list_fini(&l);
         return -1;
     }
-    *ret_ids = l.at;
+    *ret_ids = l.ids;
     *ret_n = (uint32_t)l.n;
     return 0;
 }
@@ -158,7 +143,7 @@ int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *
                         PROMPTS_MAX);
     a->prompts = calloc(n, sizeof(*a->prompts));
     if (!a->prompts)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+        return no_memory(f);
     for (size_t i = 0; i < n && !rc; i++)
         rc = add_prompt(a, h, several ? json_array_get(v, i) : v, f);
     a->is_list = n * a->n > 1 || (several && json_array_size(v) > 1);

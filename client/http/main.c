@@ -2,6 +2,7 @@
 #include "client/http/config.h"
 #include "client/http/loopback.h"
 #include "client/http/server.h"
+#include "ipc/bell.h"
 #include "ipc/listen.h"
 #include "ipc/service.h"
 
@@ -114,7 +115,7 @@ static void on_signal(struct watch *w, uint32_t events)
         g->end_ns = 1;
         return;
     }
-    g->end_ns = reactor_now_ns() + g->config.grace * 1000000000ull;
+    g->end_ns = bell_now_ns() + g->config.grace * 1000000000ull;
     (void)service_notify("STOPPING=1");
     server_drain(&g->server);
 }
@@ -147,7 +148,7 @@ static int serve(struct gateway *g, char *err, size_t err_bytes)
         return rc;
     say_where(g);
     (void)service_notify("READY=1");
-    while (!g->end_ns || (server_is_busy(&g->server) && reactor_now_ns() < g->end_ns))
+    while (!g->end_ns || (server_is_busy(&g->server) && bell_now_ns() < g->end_ns))
         server_turn(&g->server, g->end_ns ? 100 : -1);
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "client/http/metrics.h"
 
 #include "client/http/state.h"
+#include "ipc/bell.h"
 #include "ipc/counters.h"
 
 #include <stdio.h>
@@ -60,7 +61,7 @@ void metrics_own(const struct server *s, struct buffer *out)
                   "hearth_http_request_seconds_sum %.9g\nhearth_http_request_seconds_count %llu\n",
                   (double)c->seconds_ns / 1e9, (unsigned long long)c->n_seconds);
     line(out, "hearth_http_uptime_seconds", "counter", "Since the gateway started.",
-         (double)(reactor_now_ns() - s->start_ns) / 1e9);
+         (double)(bell_now_ns() - s->start_ns) / 1e9);
     llama_names(s, out);
 }
 

@@ -1,6 +1,8 @@
 /* pool: see pool.h. */
 #include "client/http/pool.h"
 
+#include "ipc/bell.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +101,7 @@ static void kick(struct pool *p)
     }
     p->kicking = false;
     if (p->first && pool_connected(p) < p->n_handles &&
-        (!pool_connected(p) || reactor_now_ns() - p->full_ns > FULL_AGAIN_NS))
+        (!pool_connected(p) || bell_now_ns() - p->full_ns > FULL_AGAIN_NS))
         join(p);
 }
 
@@ -166,7 +168,7 @@ static void joined(struct pool *p, struct hearth *h, int rc, const char *err)
     }
     bool scarce = is_scarce(rc);
     if (scarce)
-        p->full_ns = reactor_now_ns();
+        p->full_ns = bell_now_ns();
     fail_library(&f, rc, err);
     f.status = 503;
     f.type = FAIL_UNAVAILABLE;
@@ -275,7 +277,7 @@ void pool_cancel(struct pool *p, struct job *job)
         if (job->paused)
             reactor_change(p->loop, &s->watch, EPOLLIN);
         s->job = NULL;
-        s->used_ns = reactor_now_ns();
+        s->used_ns = bell_now_ns();
         (void)hearth_cancel(s->h, 0);
         pool_handle_drain(s);
         kick(p);
@@ -330,7 +332,7 @@ void pool_fini(struct pool *p)
         struct pool_handle *s = &p->handles[i];
         s->job = NULL;
         pool_handle_close(s);
-        free(s->tokens);
+        token_list_fini(&s->tokens);
     }
 }
 

@@ -1,9 +1,9 @@
 /* pool_handle: see pool_handle.h. */
 #include "client/http/pool_handle.h"
 
+#include "ipc/bell.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void lose_job(struct pool_handle *s, const struct fail *why)
 {
@@ -24,7 +24,7 @@ void pool_handle_close(struct pool_handle *s)
     reactor_unwatch(s->loop, &s->watch);
     hearth_close(s->h);
     s->h = NULL;
-    s->n_tokens = 0;
+    s->tokens.n = 0;
     s->n_lost++;
     lose_job(s, &f);
 }
@@ -49,30 +49,16 @@ int pool_handle_open(struct pool_handle *s, struct hearth *h,
 
 /* ---- what it remembers ----------------------------------------------------------------------- */
 
-static void append(struct pool_handle *s, const uint32_t *ids, uint32_t n_ids)
-{
-    size_t n = (size_t)s->n_tokens + n_ids;
-    if (n > s->room) {
-        uint32_t *more = realloc(s->tokens, n * sizeof(*more));
-        if (!more)
-            return;
-        s->tokens = more;
-        s->room = (uint32_t)n;
-    }
-    memcpy(s->tokens + s->n_tokens, ids, n_ids * sizeof(*s->tokens));
-    s->n_tokens = (uint32_t)n;
-}
-
 void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *r)
 {
-    s->n_tokens = 0;
-    append(s, r->tokens, r->n_tokens);
+    s->tokens.n = 0;
+    (void)token_list_append(&s->tokens, r->tokens, r->n_tokens); /* or it remembers none */
 }
 
 uint32_t pool_handle_common(const struct pool_handle *s, const struct hearth_request *r)
 {
-    uint32_t n = 0, most = s->n_tokens < r->n_tokens ? s->n_tokens : r->n_tokens;
-    while (n < most && s->tokens[n] == r->tokens[n])
+    uint32_t n = 0;
+    while (n < s->tokens.n && n < r->n_tokens && s->tokens.ids[n] == r->tokens[n])
         n++;
     return n;
 }
@@ -85,10 +71,10 @@ static void deliver(struct pool_handle *s, const struct hearth_event *e)
     if (!job || e->cookie != job->id)
         return; /* the end of one that was cancelled */
     if (e->kind == HEARTH_DONE) {
-        if (s->n_tokens && e->result->n_ids) /* so the next turn of a chat finds this handle */
-            append(s, e->result->ids, e->result->n_ids);
+        if (s->tokens.n) /* so the next turn of a chat finds this handle */
+            (void)token_list_append(&s->tokens, e->result->ids, e->result->n_ids);
         s->job = NULL;
-        s->used_ns = reactor_now_ns();
+        s->used_ns = bell_now_ns();
         job->at = JOB_NOWHERE;
     }
     job->on_event(job, e);

@@ -8,6 +8,7 @@
 #include "client/hearth.h"
 #include "client/http/fail.h"
 #include "client/http/reactor.h"
+#include "client/tokenizer/token_list.h"
 
 #include <stdbool.h>
 
@@ -36,8 +37,7 @@ struct pool_handle {
     struct job *job;
     bool draining;
     uint64_t used_ns;
-    uint32_t *tokens; /* [n_tokens] prompt and answer of the last request */
-    uint32_t n_tokens, room;
+    struct token_list tokens;    /* prompt and answer of the last request */
     uint64_t n_requests, n_lost; /* n_lost: connections that ended */
 };
 

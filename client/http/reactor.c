@@ -2,7 +2,6 @@
 #include "client/http/reactor.h"
 
 #include <errno.h>
-#include <time.h>
 #include <unistd.h>
 
 int reactor_open(struct reactor *l)
@@ -50,11 +49,4 @@ void reactor_turn(struct reactor *l, int timeout_ms)
             w->on(w, e->events);
     }
     l->n = l->at = 0;
-}
-
-uint64_t reactor_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }

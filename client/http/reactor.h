@@ -33,7 +33,4 @@ void reactor_unwatch(struct reactor *l, struct watch *w);
 /* Waits at most timeout_ms (-1: without limit) and calls handlers. */
 void reactor_turn(struct reactor *l, int timeout_ms);
 
-/* CLOCK_MONOTONIC. */
-uint64_t reactor_now_ns(void);
-
 #endif

@@ -2,6 +2,7 @@
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
+#include "ipc/bell.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +181,7 @@ static json_t *body(struct exchange *x, struct choice *c, bool is_end, bool with
 {
     json_t *o = json_pack("{s:I, s:o, s:o, s:b}", "index", (json_int_t)c->index, "content",
                           json_stringn(c->text.data ? c->text.data : "", c->text.bytes), "tokens",
-                          json_of_ids(c->ids, with_tokens ? c->n_ids : 0), "stop", (int)is_end);
+                          json_of_ids(c->ids.ids, with_tokens ? c->ids.n : 0), "stop", (int)is_end);
     if (c->probs)
         json_object_set(o, "completion_probabilities", c->probs);
     if (is_end)
@@ -195,7 +196,7 @@ static void native_chunk(struct exchange *x, struct choice *c)
     json_object_set_new(o, "tokens_predicted", json_integer(c->n_tokens));
     json_object_set_new(o, "tokens_evaluated", json_integer(c->job.request.n_tokens));
     if (x->params.timings_per_token) {
-        uint64_t now = reactor_now_ns();
+        uint64_t now = bell_now_ns();
         struct finish e = {.prompt = c->job.request.n_tokens,
                            .output = c->n_tokens,
                            .prefill_ns = c->first_ns - c->submit_ns,
@@ -207,7 +208,7 @@ static void native_chunk(struct exchange *x, struct choice *c)
 
 static void native_progress(struct exchange *x, struct choice *c, const struct hearth_event *e)
 {
-    double ms = (double)(reactor_now_ns() - c->submit_ns) / 1e6;
+    double ms = (double)(bell_now_ns() - c->submit_ns) / 1e6;
     json_t *o = body(x, c, false, true);
     json_object_set_new(o, "prompt_progress",
                         json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)e->total, "cache",

@@ -2,6 +2,7 @@
 #include "client/http/request.h"
 
 #include "client/http/routes.h"
+#include "ipc/bell.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -253,7 +254,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 static void start(struct exchange *x)
 {
     x->is_started = true;
-    x->start_ns = reactor_now_ns();
+    x->start_ns = bell_now_ns();
     if (x->fail.status)
         exchange_fail(x, &x->fail);
     else if (x->status == 204) {
@@ -300,12 +301,12 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     struct conn *c = conn_of(mhd);
     if (c) {
         c->x = NULL;
-        c->since_ns = reactor_now_ns();
+        c->since_ns = bell_now_ns();
     }
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         exchange_hang_up(x);
     if (x->start_ns) {
-        s->count.seconds_ns += reactor_now_ns() - x->start_ns;
+        s->count.seconds_ns += bell_now_ns() - x->start_ns;
         s->count.n_seconds++;
     }
     s->body_bytes -= x->body_counted;

@@ -115,7 +115,7 @@ static void slots(struct exchange *x)
             "{s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:I, s:{s:I}}", "id", (json_int_t)i, "id_task",
             (json_int_t)(c ? (json_int_t)s->job->id : -1), "n_ctx", (json_int_t)p->model.context,
             "speculative", 1, "is_processing", (int)(c != NULL), "is_open", (int)(s->h != NULL),
-            "n_requests", (json_int_t)s->n_requests, "n_tokens", (json_int_t)s->n_tokens,
+            "n_requests", (json_int_t)s->n_requests, "n_tokens", (json_int_t)s->tokens.n,
             "next_token", "n_decoded", (json_int_t)(c ? c->n_tokens : 0));
         json_array_append_new(list, o);
     }

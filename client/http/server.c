@@ -3,6 +3,7 @@
 
 #include "client/http/request.h"
 #include "client/http/routes.h"
+#include "ipc/bell.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -62,7 +63,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         c->mhd = mhd;
         c->watch = (struct watch){.fd = fd->connect_fd, .on = on_hang_up};
         c->is_tcp = from->client_addr->sa_family != AF_UNIX;
-        c->since_ns = reactor_now_ns();
+        c->since_ns = bell_now_ns();
         c->next = s->conns;
         c->link = &s->conns;
         if (c->next)
@@ -131,7 +132,7 @@ static int make_room(struct server *s)
             oldest = c;
     if (!oldest)
         return -1;
-    uint64_t ms = (reactor_now_ns() - oldest->since_ns) / 1000000;
+    uint64_t ms = (bell_now_ns() - oldest->since_ns) / 1000000;
     if (ms < GIVES_WAY_MS)
         return (int)(GIVES_WAY_MS - ms);
     shutdown(oldest->watch.fd, SHUT_RDWR); /* on_hang_up */
@@ -199,7 +200,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
                 char *err, size_t err_bytes)
 {
     s->config = config;
-    s->start_ns = reactor_now_ns();
+    s->start_ns = bell_now_ns();
     if (getrandom(&s->id_base, sizeof(s->id_base), 0) < 0)
         s->id_base = s->start_ns;
     for (size_t i = 0; i < config->api_keys.n; i++)

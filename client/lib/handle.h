@@ -129,6 +129,9 @@ int handle_check_slot(struct hearth *h, uint32_t slot);
 /* Turns `text` into h->scratch. Returns 0 or -errno with the line kept. */
 int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t flags);
 
+/* Copies at most `max` ids out of it. Returns how many it holds. */
+int64_t text_from_scratch(const struct hearth *h, uint32_t *ids, size_t max);
+
 /* Releases the runs at the head of the slot's ring that are void: of a superseded or
  * cancelled request, or of one whose end was delivered. Returns whether there were any (then ring
  * the bell), or -EPROTO. */

@@ -11,8 +11,7 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
     uint32_t bos = vocab_special(&h->vocab, VOCAB_BOS);
     h->scratch.n = 0;
     int rc = 0;
-    /* By hand: TOKENIZE_ADD_SPECIAL would also end a prompt with eos where the vocabulary says so.
-     */
+    /* A prompt goes on: where the vocabulary ends a text with eos, it does not. */
     if (flags & HEARTH_ADD_BOS && h->vocab.flags & VOCAB_ADD_BOS && bos != VOCAB_NONE)
         rc = token_list_push(&h->scratch, bos);
     if (rc)
@@ -22,18 +21,21 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
     return rc ? handle_fail(h, rc, "%s", err) : 0;
 }
 
+int64_t text_from_scratch(const struct hearth *h, uint32_t *ids, size_t max)
+{
+    size_t n = h->scratch.n < max ? h->scratch.n : max;
+    if (n)
+        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
+    return (int64_t)h->scratch.n;
+}
+
 int64_t hearth_tokenize(struct hearth *h, const char *text, size_t bytes, uint32_t flags,
                         uint32_t *ids, size_t max)
 {
     int rc = handle_check(h);
     if (!rc)
         rc = text_to_scratch(h, text, bytes, flags);
-    if (rc)
-        return rc;
-    size_t n = h->scratch.n < max ? h->scratch.n : max;
-    if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
-    return (int64_t)h->scratch.n;
+    return rc ? rc : text_from_scratch(h, ids, max);
 }
 
 int64_t hearth_detokenize(struct hearth *h, const uint32_t *ids, size_t n, uint32_t flags,

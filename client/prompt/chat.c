@@ -207,10 +207,5 @@ int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uin
     else if ((rc = begin_once(h)) != 0)
         (void)handle_fail(h, rc, "out of memory: free some and try again");
     jinja_output_fini(&o);
-    if (rc)
-        return rc;
-    size_t n = h->scratch.n < max ? h->scratch.n : max;
-    if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
-    return (int64_t)h->scratch.n;
+    return rc ? rc : text_from_scratch(h, ids, max);
 }

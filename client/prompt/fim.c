@@ -177,14 +177,6 @@ static void share(struct parts *p, size_t room, size_t step)
 
 /* ---- putting together ------------------------------------------------------------------------ */
 
-static int append(struct token_list *out, const struct token_list *l)
-{
-    int rc = 0;
-    for (size_t i = 0; i < l->n && !rc; i++)
-        rc = token_list_push(out, l->ids[i]);
-    return rc;
-}
-
 static int assemble(const struct parts *p, enum fim_form form, struct token_list *out)
 {
     uint32_t pre = vocab_special(p->v, VOCAB_FIM_PREFIX);
@@ -201,13 +193,14 @@ static int assemble(const struct parts *p, enum fim_form form, struct token_list
         [FIM_SPM_WITHOUT_MID] = {{suf, &p->suffix}, {pre, &p->prefix}, {VOCAB_NONE, &p->middle}},
         [FIM_PLAIN] = {{VOCAB_NONE, &p->prefix}, {VOCAB_NONE, &p->middle}, {VOCAB_NONE, &nothing}},
     };
-    int rc = append(out, &p->chunks);
+    int rc = token_list_append(out, p->chunks.ids, p->chunks.n);
     if (!rc && form == FIM_SPM_MID_BEFORE)
         rc = push(out, pre);
     for (int i = 0; i < 3 && !rc; i++) {
+        const struct token_list *text = order[form][i].text;
         rc = push(out, order[form][i].token);
         if (!rc)
-            rc = append(out, order[form][i].text);
+            rc = token_list_append(out, text->ids, text->n);
     }
     return rc;
 }
@@ -326,8 +319,5 @@ int64_t hearth_fim(struct hearth *h, const struct hearth_fim *fim, uint32_t *ids
                     sizeof(err));
     if (rc)
         return handle_fail(h, rc, "%s", err);
-    size_t n = h->scratch.n < max ? h->scratch.n : max;
-    if (n)
-        memcpy(ids, h->scratch.ids, n * sizeof(*ids));
-    return (int64_t)h->scratch.n;
+    return text_from_scratch(h, ids, max);
 }

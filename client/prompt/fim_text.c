@@ -156,14 +156,6 @@ static const struct block *recall(struct fim_text *t, uint64_t hash, const char 
     return b;
 }
 
-static int append(struct token_list *out, const uint32_t *ids, size_t n)
-{
-    int rc = 0;
-    for (size_t i = 0; i < n && !rc; i++)
-        rc = token_list_push(out, ids[i]);
-    return rc;
-}
-
 /* Without memory it is not remembered. */
 static void remember(struct fim_text *t, uint64_t hash, const char *text, size_t bytes,
                      unsigned flags, const uint32_t *ids, size_t n)
@@ -184,7 +176,7 @@ static int add_block(struct fim_text *t, const struct vocab *v, const char *text
     uint64_t hash = hash_of(text, bytes, flags);
     const struct block *b = recall(t, hash, text, bytes, flags);
     if (b) {
-        int rc = append(out, b->data, b->n);
+        int rc = token_list_append(out, b->data, b->n);
         if (rc)
             snprintf(err, err_bytes, "out of memory: free some and try again");
         return rc;

@@ -87,12 +87,6 @@ static int tokenize_pieces(struct merge *m, struct search *s, unsigned flags,
     return rc;
 }
 
-static int push_role(const struct vocab *v, enum vocab_role role, struct token_list *out)
-{
-    uint32_t id = vocab_special(v, role);
-    return id == VOCAB_NONE ? 0 : token_list_push(out, id);
-}
-
 int tokenize_plain(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
                    const struct token_spans *plain, struct token_list *out, char *err,
                    size_t err_bytes)
@@ -110,14 +104,7 @@ int tokenize_plain(const struct vocab *v, const char *text, size_t bytes, unsign
                        .plain = plain->at,
                        .n_plain = plain->n};
     size_t n_before = out->n, byte = 0;
-    bool specials = (flags & TOKENIZE_ADD_SPECIAL) != 0;
-    int rc = 0;
-    if (specials && (v->flags & VOCAB_ADD_BOS) != 0)
-        rc = push_role(v, VOCAB_BOS, out);
-    if (rc == 0)
-        rc = tokenize_pieces(&m, &s, flags, out, &byte);
-    if (rc == 0 && specials && (v->flags & VOCAB_ADD_EOS) != 0)
-        rc = push_role(v, VOCAB_EOS, out);
+    int rc = tokenize_pieces(&m, &s, flags, out, &byte);
     merge_fini(&m);
     if (rc != 0)
         out->n = n_before;

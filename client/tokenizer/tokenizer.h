@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 enum tokenize_flag {
-    TOKENIZE_ADD_SPECIAL = 1,   /* put bos before and eos after the text, as the vocabulary says */
     TOKENIZE_PARSE_SPECIAL = 2, /* texts of control tokens inside the text become these tokens; else
                                    plain text. User-defined tokens are found always. */
     TOKENIZE_CONTINUE =

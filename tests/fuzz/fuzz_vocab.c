@@ -104,7 +104,7 @@ static void use_vocab(const struct vocab *v, const struct input *text, unsigned 
     char err[256];
     struct token_list l;
     token_list_init(&l);
-    unsigned f = flags & (TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL | TOKENIZE_CONTINUE);
+    unsigned f = flags & (TOKENIZE_PARSE_SPECIAL | TOKENIZE_CONTINUE);
     if (good)
         f &= TOKENIZE_PARSE_SPECIAL;
     const char *bytes = (const char *)text->data;

@@ -85,7 +85,8 @@ START_TEST(a_whole_word_may_beat_its_merges)
     free(block);
     t.desc.pre = (struct vocab_string){"glm4", 4};
     v = tiny_open(&t, &block);
-    ASSERT_IDS(&v, " xyz", TOKENIZE_ADD_SPECIAL, word); /* and no bos */
+    ASSERT_IDS(&v, " xyz", 0, word);
+    ck_assert_uint_eq(v.flags & VOCAB_ADD_BOS, 0);
 }
 END_TEST
 
@@ -137,30 +138,6 @@ START_TEST(special_tokens_cut_the_text)
     ASSERT_IDS(&v, "<|end|>", 0, '<', '|', 'e', 'n', 'd', '|', '>');
     ASSERT_IDS(&v, "ab<think>ab", 0, ab, think, ab);
     ASSERT_IDS(&v, "     ab", 0, four, ' ', ab);
-}
-END_TEST
-
-START_TEST(bos_and_eos_as_the_vocabulary_says)
-{
-    struct tiny t;
-    tiny_init_bpe(&t, "gpt-2");
-    uint32_t ab = tiny_merge(&t, "a", "b");
-    uint32_t bos = tiny_add(&t, "<bos>", VOCAB_TYPE_CONTROL, 0);
-    uint32_t eos = tiny_add(&t, "<eos>", VOCAB_TYPE_CONTROL, 0);
-    t.desc.roles[VOCAB_BOS] = bos;
-    t.desc.roles[VOCAB_EOS] = eos;
-    struct vocab v = tiny_open(&t, &block);
-    ASSERT_IDS(&v, "ab", TOKENIZE_ADD_SPECIAL, ab);
-    free(block);
-    t.desc.add_bos = t.desc.add_eos = 1;
-    v = tiny_open(&t, &block);
-    ASSERT_IDS(&v, "ab", TOKENIZE_ADD_SPECIAL, bos, ab, eos);
-    ASSERT_IDS(&v, "", TOKENIZE_ADD_SPECIAL, bos, eos);
-    ASSERT_IDS(&v, "ab", 0, ab);
-    free(block);
-    t.desc.roles[VOCAB_BOS] = -1; /* wanted, but there is none */
-    v = tiny_open(&t, &block);
-    ASSERT_IDS(&v, "ab", TOKENIZE_ADD_SPECIAL, ab, eos);
 }
 END_TEST
 
@@ -233,7 +210,6 @@ int main(void)
     tcase_add_test(c, any_bytes_are_kept);
     tcase_add_test(c, a_byte_without_token_is_a_broken_character);
     tcase_add_test(c, special_tokens_cut_the_text);
-    tcase_add_test(c, bos_and_eos_as_the_vocabulary_says);
     tcase_add_test(c, a_list_grows_by_appending);
     tcase_add_test(c, too_long_a_text_is_refused);
     tcase_add_test(c, one_long_word_is_quick);

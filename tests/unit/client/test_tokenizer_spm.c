@@ -198,21 +198,6 @@ START_TEST(runs_of_blanks_are_tokens_in_gemmas_vocabulary)
 }
 END_TEST
 
-START_TEST(bos_and_eos_as_the_vocabulary_says)
-{
-    struct tiny t;
-    struct vocab v = open_hello(&t, 1);
-    ASSERT_IDS(&v, "o", TOKENIZE_ADD_SPECIAL, 1, space, o);
-    ASSERT_IDS(&v, "", TOKENIZE_ADD_SPECIAL, 1);
-    free(block);
-    t.desc.add_bos = 0;
-    t.desc.add_eos = 1;
-    v = tiny_open(&t, &block);
-    ASSERT_IDS(&v, "o", TOKENIZE_ADD_SPECIAL, space, o, 2);
-    ASSERT_IDS(&v, "o", 0, space, o);
-}
-END_TEST
-
 START_TEST(one_long_word_is_quick)
 {
     struct tiny t;
@@ -248,7 +233,6 @@ int main(void)
     tcase_add_test(c, a_space_stands_after_special_tokens);
     tcase_add_test(c, user_defined_tokens_are_always_found);
     tcase_add_test(c, runs_of_blanks_are_tokens_in_gemmas_vocabulary);
-    tcase_add_test(c, bos_and_eos_as_the_vocabulary_says);
     tcase_add_test(c, one_long_word_is_quick);
     suite_add_tcase(s, c);
     return run_suite(s);
