@@ -8,23 +8,35 @@ _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page 
 
 static const size_t value_bytes[] = {[KV_F16] = 2, [KV_F32] = 4, [KV_Q8_0] = 1};
 
-void kv_geometry_set(struct kv_geometry *kv, uint32_t n_layer, uint32_t n_head_kv,
-                     uint32_t head_dim, enum kv_type type)
+_Static_assert((int)KV_MAX_LAYERS == (int)MODEL_MAX_LAYERS, "a place for every layer");
+
+/* K or V of a head, of `blocks` blocks. Every part of a page begins at a multiple of 64 bytes. */
+static size_t head_bytes(enum kv_type type, uint32_t dim, uint32_t blocks)
 {
-    kv->n_layer = n_layer;
-    kv->n_head_kv = n_head_kv;
-    kv->head_dim = head_dim;
-    kv->type = type;
-    kv->n_block = (head_dim + KV_BLOCK - 1) / KV_BLOCK;
-    kv->head_bytes = (size_t)KV_PAGE_POSITIONS * head_dim * value_bytes[type];
-    if (type == KV_Q8_0)
-        kv->head_bytes += (size_t)KV_PAGE_POSITIONS * kv->n_block * sizeof(float);
-    kv->layer_bytes = 2 * (size_t)n_head_kv * kv->head_bytes;
-    kv->page_bytes = n_layer * kv->layer_bytes;
+    const size_t scales = type == KV_Q8_0 ? (size_t)blocks * sizeof(float) : 0;
+    return KV_PAGE_POSITIONS * (dim * value_bytes[type] + scales);
+}
+
+void kv_geometry_add(struct kv_geometry *kv, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim)
+{
+    struct kv_layer *layer = &kv->layer[kv->n_layer++];
+    *layer = (struct kv_layer){.type = kv->type,
+                               .n_head_kv = n_head_kv,
+                               .k_dim = k_dim,
+                               .v_dim = v_dim,
+                               .k_blocks = (k_dim + KV_BLOCK - 1) / KV_BLOCK,
+                               .v_blocks = (v_dim + KV_BLOCK - 1) / KV_BLOCK,
+                               .offset = kv->page_bytes};
+    layer->k_bytes = head_bytes(kv->type, k_dim, layer->k_blocks);
+    layer->v_bytes = head_bytes(kv->type, v_dim, layer->v_blocks);
+    kv->page_bytes += n_head_kv * (layer->k_bytes + layer->v_bytes);
 }
 
 void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8_0)
 {
-    enum kv_type own = model_kv_f32(model) ? KV_F32 : KV_F16;
-    kv_geometry_set(kv, model->n_layer, model->n_head_kv, model->head_dim, q8_0 ? KV_Q8_0 : own);
+    *kv = (struct kv_geometry){.type = q8_0 ? KV_Q8_0 : model_kv_f32(model) ? KV_F32 : KV_F16};
+    for (uint32_t i = 0; i < model->n_layer; i++) {
+        const struct layer_geometry *g = &model->layers[i].geometry;
+        kv_geometry_add(kv, g->n_head_kv, g->k_dim, g->v_dim);
+    }
 }

@@ -26,10 +26,10 @@ static bool find_item(struct backend *b, const struct layer_op *op, uint32_t ite
     uint32_t tile = item / g->n_head_kv, head_kv = item % g->n_head_kv, share = share_of(g);
     uint32_t row = u->tile[tile], n = (u->tile[tile + 1] - row) * share;
     *a = (struct cpu_attend){
-        .kv = &b->kv,
+        .kv = &b->kv.layer[op->read.index],
         .memory = b->kv_memory,
+        .page_bytes = b->kv.page_bytes,
         .pages = b->pass->sequences[b->pass->rows[row].sequence].pages,
-        .layer = op->read.index,
         .head_kv = head_kv,
         .scale = b->model->score_scale,
         .sliding_window = g->sliding_window,
@@ -60,7 +60,7 @@ static void attend_item(struct backend *b, const struct layer_op *op, uint32_t i
 /* Floats of the partial results of an item. */
 static size_t item_floats(const struct backend *b, const struct layer_op *op)
 {
-    return b->n_splits * share_of(op->geometry) * cpu_partial_floats(&b->kv);
+    return b->n_splits * share_of(op->geometry) * cpu_partial_floats(op->geometry->v_dim);
 }
 
 static void split_task(struct backend *b, const struct layer_op *op, uint32_t task, uint32_t worker)
@@ -71,7 +71,8 @@ static void split_task(struct backend *b, const struct layer_op *op, uint32_t ta
     uint32_t number = cpu_attend_from(&a, a.position[0]) / CPU_SPLIT + i;
     float *partials = b->buffers.partials + item * item_floats(b, op);
     if (number <= a.position[a.n - 1] / CPU_SPLIT)
-        b->isa->attend_split(&a, number, partials + i * a.n * cpu_partial_floats(&b->kv));
+        b->isa->attend_split(&a, number,
+                             partials + i * a.n * cpu_partial_floats(op->geometry->v_dim));
 }
 
 static void combine_item(struct backend *b, const struct layer_op *op, uint32_t item,
@@ -98,7 +99,7 @@ size_t attention_partial_floats(const struct backend *b)
         if (ops->op[i].kind != OP_ATTEND || g->n_head_kv % pool_threads(b->pool) == 0)
             continue; /* no attention, or its items are even */
         size_t rows = few_rows(b, g) < b->limits.rows ? few_rows(b, g) : b->limits.rows;
-        size_t floats = rows * g->n_head * splits * cpu_partial_floats(&b->kv);
+        size_t floats = rows * g->n_head * splits * cpu_partial_floats(g->v_dim);
         most = floats > most ? floats : most;
     }
     return most;

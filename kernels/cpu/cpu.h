@@ -59,16 +59,17 @@ struct cpu_matmul {
 
 /* Up to CPU_QUERIES queries of one sequence and one KV head. */
 struct cpu_attend {
-    const struct kv_geometry *kv;
+    const struct kv_layer *kv;
     const uint8_t *memory; /* page 0 */
+    size_t page_bytes;
     const uint32_t *pages; /* of the sequence */
-    uint32_t layer, head_kv;
+    uint32_t head_kv;
     float scale;
     uint32_t sliding_window; /* layer_geometry's */
     uint32_t n;
     uint32_t position[CPU_QUERIES]; /* ascending */
-    const float *q[CPU_QUERIES];    /* [head_dim] */
-    float *out[CPU_QUERIES];        /* [head_dim] */
+    const float *q[CPU_QUERIES];    /* [k_dim] */
+    float *out[CPU_QUERIES];        /* [v_dim] */
     float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
 };
 
@@ -78,11 +79,11 @@ static inline uint32_t cpu_attend_from(const struct cpu_attend *a, uint32_t posi
     return position < a->sliding_window ? 0 : position - a->sliding_window + 1;
 }
 
-/* What a split leaves of a query: o [head_dim, padded to 16], then m and l (NUMERICS.md). In
+/* What a split leaves of a query: o [v_dim, padded to 16], then m and l (NUMERICS.md). In
  * floats. */
-static inline size_t cpu_partial_floats(const struct kv_geometry *kv)
+static inline size_t cpu_partial_floats(uint32_t v_dim)
 {
-    return (size_t)(kv->head_dim + 15) / 16 * 16 + 16;
+    return (size_t)(v_dim + 15) / 16 * 16 + 16;
 }
 
 /* Every query, its scores of a split and two sums: enough for any instruction set. */
@@ -113,9 +114,10 @@ struct cpu_isa {
     bool (*finite)(const float *x, uint32_t n);
     bool (*fits_f16)(const float *x, uint32_t n);
 
-    /* Writes k and v [n_head_kv][head_dim] to position `in_page` (0..31) of a page's layer. */
-    void (*append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
-                   const float *k, const float *v);
+    /* Writes k [n_head_kv][k_dim] and v [n_head_kv][v_dim] to position `in_page` (0..31) of a
+     * page's layer. */
+    void (*append)(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                   const float *v);
 
     void (*attend)(const struct cpu_attend *attend);
 

@@ -194,8 +194,8 @@ static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_
     u->bad[r] = !(b->isa->finite(x[0], n[0]) && fits(x[1], n[1]) && fits(x[2], n[2]));
     const struct row *row = &b->pass->rows[r];
     if (!u->bad[r] && u->poisoned[r] == CPU_OK)
-        b->isa->append(&b->kv, page_of(b, row), op->append.index, row->position % KV_PAGE_POSITIONS,
-                       x[1], x[2]);
+        b->isa->append(&b->kv.layer[op->append.index], page_of(b, row),
+                       row->position % KV_PAGE_POSITIONS, x[1], x[2]);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */

@@ -17,8 +17,8 @@ void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot, 
                    const float *sn);
 bool ref_finite(const float *x, uint32_t n);
 bool ref_fits_f16(const float *x, uint32_t n);
-void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
-                const float *k, const float *v);
+void ref_append(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                const float *v);
 void ref_attend(const struct cpu_attend *a);
 void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *partials);
 void ref_attend_combine(const struct cpu_attend *a, const float *partials);

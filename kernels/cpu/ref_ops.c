@@ -109,23 +109,23 @@ bool ref_fits_f16(const float *x, uint32_t n)
 }
 
 /* Value i of K or V, rounded to the KV's type. */
-static void store(const struct kv_geometry *kv, uint8_t *values, uint32_t i, float x)
+static void store(enum kv_type type, uint8_t *values, uint32_t i, float x)
 {
-    if (kv->type == KV_F32)
+    if (type == KV_F32)
         ((float *)(void *)values)[i] = x;
     else
         ((uint16_t *)(void *)values)[i] = num_f16_from_f32(x);
 }
 
-/* x [head_dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
-static void store_blocks(const struct kv_geometry *kv, int8_t *q, uint32_t step, float *scales,
-                         uint32_t scale_step, const float *x)
+/* x [dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
+static void store_blocks(int8_t *q, uint32_t step, float *scales, uint32_t scale_step,
+                         const float *x, uint32_t dim)
 {
-    for (uint32_t b = 0; b < kv->n_block; b++) {
+    for (uint32_t b = 0; b * KV_BLOCK < dim; b++) {
         float block[KV_BLOCK] = {0};
         int8_t rounded[KV_BLOCK];
         int32_t sum;
-        uint32_t left = kv->head_dim - b * KV_BLOCK, n = left < KV_BLOCK ? left : KV_BLOCK;
+        uint32_t left = dim - b * KV_BLOCK, n = left < KV_BLOCK ? left : KV_BLOCK;
         memcpy(block, x + b * KV_BLOCK, n * sizeof(float));
         ref_quantize(block, KV_BLOCK, rounded, &scales[(size_t)b * scale_step], &sum);
         for (uint32_t i = 0; i < n; i++)
@@ -133,30 +133,30 @@ static void store_blocks(const struct kv_geometry *kv, int8_t *q, uint32_t step,
     }
 }
 
-static void append_q8_0(const struct kv_geometry *kv, uint8_t *kh, uint8_t *vh, uint32_t in_page,
+static void append_q8_0(const struct kv_layer *kv, uint8_t *kh, uint8_t *vh, uint32_t in_page,
                         const float *k, const float *v)
 {
-    float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
-    float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
-    store_blocks(kv, (int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page,
-                 KV_PAGE_POSITIONS, k);
-    store_blocks(kv, (int8_t *)vh + (size_t)in_page * kv->head_dim, 1,
-                 v_scales + (size_t)in_page * kv->n_block, 1, v);
+    float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv->k_dim));
+    float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv->v_dim));
+    store_blocks((int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page, KV_PAGE_POSITIONS,
+                 k, kv->k_dim);
+    store_blocks((int8_t *)vh + (size_t)in_page * kv->v_dim, 1,
+                 v_scales + (size_t)in_page * kv->v_blocks, 1, v, kv->v_dim);
 }
 
-void ref_append(const struct kv_geometry *kv, uint8_t *page, uint32_t layer, uint32_t in_page,
-                const float *k, const float *v)
+void ref_append(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                const float *v)
 {
-    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->k_dim, v += kv->v_dim) {
+        uint8_t *kh = page + kv_k_offset(kv, h), *vh = page + kv_v_offset(kv, h);
         if (kv->type == KV_Q8_0) {
             append_q8_0(kv, kh, vh, in_page, k, v);
             continue;
         }
-        for (uint32_t d = 0; d < kv->head_dim; d++) {
-            store(kv, kh, d * KV_PAGE_POSITIONS + in_page, k[d]);
-            store(kv, vh, in_page * kv->head_dim + d, v[d]);
-        }
+        for (uint32_t d = 0; d < kv->k_dim; d++)
+            store(kv->type, kh, d * KV_PAGE_POSITIONS + in_page, k[d]);
+        for (uint32_t d = 0; d < kv->v_dim; d++)
+            store(kv->type, vh, in_page * kv->v_dim + d, v[d]);
     }
 }
 

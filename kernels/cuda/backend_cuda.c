@@ -97,19 +97,29 @@ _Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F3
                    (int)CUDA_KV_Q8_0 == (int)KV_Q8_0 && (int)CUDA_BLOCK == (int)KV_BLOCK,
                "the KV of kernels/kv.h");
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct cuda_most most_of(const struct model *m)
+{
+    struct cuda_most most = {0};
+    for (uint32_t i = 0; i < m->n_layer; i++) {
+        const struct layer_geometry *g = &m->layers[i].geometry;
+        const uint32_t share = g->n_head / g->n_head_kv;
+        most.n_head_kv = larger(most.n_head_kv, g->n_head_kv);
+        most.share = larger(most.share, share);
+        most.k_dim = larger(most.k_dim, g->k_dim);
+        most.head_dim = larger(most.head_dim, larger(g->k_dim, g->v_dim));
+        most.queries = larger(most.queries, share * g->k_dim);
+    }
+    return most;
+}
+
 static void place_kv(struct backend *b)
 {
-    const struct kv_geometry *g = &b->geometry;
-    b->kv = (struct cuda_kv){
-        .memory = cuda_take(&b->kv_memory, b->limits.pages * g->page_bytes),
-        .page_bytes = g->page_bytes,
-        .layer_bytes = g->layer_bytes,
-        .head_bytes = g->head_bytes,
-        .n_head_kv = g->n_head_kv,
-        .head_dim = g->head_dim,
-        .type = g->type,
-        .n_block = g->n_block,
-    };
+    b->kv = cuda_take(&b->kv_memory, b->limits.pages * b->geometry.page_bytes);
 }
 
 static void place_all(struct backend *b)
@@ -296,6 +306,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     b->model = model;
     b->limits = *limits;
     kv_geometry_init(&b->geometry, model, limits->kv_q8_0);
+    b->most = most_of(model);
     rc = open_parts(b, err, err_bytes);
     if (rc)
         cuda_close(b);

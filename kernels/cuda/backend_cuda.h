@@ -108,6 +108,14 @@ struct cuda_steps {
     bool off;                      /* not now: for the self-test */
 };
 
+/* Of the layer with the most. */
+struct cuda_most {
+    uint32_t n_head_kv;
+    uint32_t share;           /* heads of a KV head */
+    uint32_t k_dim, head_dim; /* of K; of K or V */
+    uint32_t queries;         /* values of the queries of a KV head */
+};
+
 struct backend {
     const struct model *model;
     struct backend_limits limits;
@@ -115,7 +123,8 @@ struct backend {
     struct cuda_buffers buffers;
     struct cuda_upload upload;
     struct kv_geometry geometry;
-    struct cuda_kv kv;
+    struct cuda_most most;
+    uint8_t *kv; /* [limits.pages][geometry.page_bytes], device memory */
     struct cuda_arena weight_memory, scratch_memory, kv_memory;
     struct cuda_queue queue;
     /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */

@@ -119,13 +119,14 @@ enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
 /* enum kv_type of kernels/kv.h. */
 enum cuda_kv_type { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_Q8_0 };
 
-/* Where a key or value lies: kernels/kv.h, in numbers that a kernel can take. */
+/* Where a key or value of a layer lies: struct kv_layer of kernels/kv.h, in numbers that a kernel can take. */
 struct cuda_kv {
     uint8_t *memory; /* [pages][page_bytes] */
-    uint64_t page_bytes, layer_bytes, head_bytes;
-    uint32_t n_head_kv, head_dim;
-    uint32_t type;    /* enum cuda_kv_type */
-    uint32_t n_block; /* CUDA_KV_Q8_0: scales of a position in K or V of a head */
+    uint64_t page_bytes, offset;
+    uint64_t k_bytes, v_bytes; /* of a head */
+    uint32_t n_head_kv, k_dim, v_dim;
+    uint32_t type;     /* enum cuda_kv_type */
+    uint32_t v_blocks; /* CUDA_KV_Q8_0: scales of a position in V of a head */
 };
 
 #endif

@@ -38,6 +38,24 @@ static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
     return forms;
 }
 
+/* Where the operation's keys and values lie. */
+static struct cuda_kv kv_of(const struct backend *b, struct op_memory memory)
+{
+    const struct kv_layer *g = &b->geometry.layer[memory.index];
+    return (struct cuda_kv){
+        .memory = b->kv,
+        .page_bytes = b->geometry.page_bytes,
+        .offset = g->offset,
+        .k_bytes = g->k_bytes,
+        .v_bytes = g->v_bytes,
+        .n_head_kv = g->n_head_kv,
+        .k_dim = g->k_dim,
+        .v_dim = g->v_dim,
+        .type = g->type,
+        .v_blocks = g->v_blocks,
+    };
+}
+
 struct embed_job cuda_embed_job(const struct backend *b)
 {
     const struct layer_op *op = &b->model->ops.op[0];
@@ -45,6 +63,7 @@ struct embed_job cuda_embed_job(const struct backend *b)
         .pass = b->upload.to,
         .embedding = layer_of(b, op)->matrix[op->tensor[0]],
         .kv = b->kv,
+        .page_bytes = b->geometry.page_bytes,
         .x = floats_of(b, op->to[0]),
         .stride = b->buffers.of[op->to[0]].stride,
         .scale = op->factor,
@@ -129,7 +148,7 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
     const struct cuda_layer *l = layer_of(b, op);
     struct qkv_finish_job job = {
         .pass = b->upload.to,
-        .kv = b->kv,
+        .kv = kv_of(b, op->append),
         .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
         .n_head = g->n_head,
@@ -154,9 +173,10 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
 {
     const struct layer_geometry *g = op->geometry;
     const struct cuda_buffers *u = &b->buffers;
+    const uint32_t values = g->n_head / g->n_head_kv * g->v_dim;
     return (struct attention_job){
         .attend = {.pass = b->upload.to,
-                   .kv = b->kv,
+                   .kv = kv_of(b, op->read),
                    .q = floats_of(b, op->from[0]),
                    .part_ml = u->part_ml,
                    .part_o = u->part_o,
@@ -164,7 +184,6 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
                    .local = g->sliding_window != MODEL_NO_WINDOW,
                    .stride = u->of[op->from[0]].stride,
                    .n_head = g->n_head,
-                   .layer = op->read.index,
                    .scale = b->model->score_scale,
                    .native = b->tensors},
         .combine = {.pass = b->upload.to,
@@ -173,8 +192,9 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
                     .out = u->of[op->to[0]],
                     .sliding_window = g->sliding_window,
                     .n_head = g->n_head,
-                    .head_dim = g->v_dim,
-                    .forms = forms_of(b, op)},
+                    .v_dim = g->v_dim,
+                    .forms = forms_of(b, op),
+                    .unit = values % CUDA_BLOCK == 0 ? 1 : g->n_head_kv},
     };
 }
 

@@ -15,7 +15,8 @@ enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 struct embed_job {
     struct cuda_pass pass;
     struct cuda_matrix embedding;
-    struct cuda_kv kv;
+    uint8_t *kv; /* [pages][page_bytes] */
+    uint64_t page_bytes;
     float *x; /* [rows][stride] */
     uint32_t stride;
     float scale;
@@ -85,7 +86,7 @@ struct qkv_finish_job {
     struct cuda_kv kv;
     float *values[3];           /* q, k, v: [rows][stride] */
     const float *bias[3];       /* or NULL */
-    const float *norm[2];       /* [head_dim], of q and k, or NULL */
+    const float *norm[2];       /* [k_dim], of q and k, or NULL */
     const float *rope;          /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
     const float *query_factors; /* of q, by position / query_period, or NULL */
     uint32_t stride[3];
@@ -101,7 +102,7 @@ LAYOUT_INLINE uint32_t seen_from(uint32_t end, uint32_t sliding_window)
 }
 
 /* Attention of rows over a run of splits, one KV head. Items: cuda_item, KV head. Partial results: part_ml [parts]
- * [n_head][2], part_o [parts][n_head][head_dim]. */
+ * [n_head][2], part_o [parts][n_head][v_dim]. */
 struct attend_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
@@ -109,7 +110,7 @@ struct attend_job {
     float *part_ml, *part_o;
     uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
     uint32_t local;          /* there is one: items are those that it leaves */
-    uint32_t stride, n_head, layer;
+    uint32_t stride, n_head;
     float scale;
     uint32_t native; /* by tensor cores */
 };
@@ -118,8 +119,9 @@ struct attend_job {
 struct combine_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;
-    struct cuda_input out; /* [rows][n_head * head_dim] */
-    uint32_t sliding_window, n_head, head_dim, forms;
+    struct cuda_input out; /* [rows][n_head * v_dim] */
+    uint32_t sliding_window, n_head, v_dim, forms;
+    uint32_t unit; /* KV heads whose values make whole blocks of activations: 1, or all */
 };
 
 /* One job of a layer: an operation of kernels/model/layer_ops.h, or several that are computed together. */

@@ -86,15 +86,15 @@ static uint32_t run_length(const struct backend *b, uint32_t r)
 
 static uint32_t large_queries(const struct backend *b)
 {
-    return b->tensors && b->model->head_dim <= CUDA_MAX_HEAD / 2 ? CUDA_NATIVE_QUERIES
-                                                                 : CUDA_LARGE_QUERIES;
+    return b->tensors && b->most.head_dim <= CUDA_MAX_HEAD / 2 ? CUDA_NATIVE_QUERIES
+                                                               : CUDA_LARGE_QUERIES;
 }
 
 /* The next item's rows, of a run of n rows, and how they are computed. A tile pays where its queries are more than two
  * rounds of a row's; large ones are for passes that fill the device with them. */
 static struct cuda_item next_tile(const struct backend *b, uint32_t r, uint32_t n)
 {
-    const uint32_t share = b->model->n_head / b->model->n_head_kv, queries = n * share;
+    const uint32_t share = b->most.share, queries = n * share;
     struct cuda_item item = {.kind = CUDA_ITEM_ROW, .row = r, .n_rows = 1};
     if (n == 1 || queries <= CUDA_TILE_QUERIES / 2)
         return item;
@@ -232,10 +232,9 @@ static void forget_scratch(const struct backend *b)
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         const struct cuda_row *row = &b->upload.from.rows[r];
         if (row->position % CUDA_PAGE == 0)
-            cuda_forget(b->kv.memory +
-                            b->upload.from.words[row->pages + row->position / CUDA_PAGE] *
-                                b->kv.page_bytes,
-                        b->kv.page_bytes);
+            cuda_forget(b->kv + b->upload.from.words[row->pages + row->position / CUDA_PAGE] *
+                                    b->geometry.page_bytes,
+                        b->geometry.page_bytes);
     }
 }
 

@@ -11,7 +11,7 @@
 
 void cuda_step_place(struct backend *b)
 {
-    const size_t splits_done = (size_t)STEP_ROWS * b->model->n_head_kv;
+    const size_t splits_done = (size_t)STEP_ROWS * b->most.n_head_kv;
     b->steps.layers =
         cuda_take(&b->scratch_memory, (b->model->n_layer + 1) * sizeof(*b->steps.layers));
     b->steps.splits_done =
@@ -46,7 +46,7 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
 {
     const struct model *m = b->model;
     struct step_job *job = &b->steps.job;
-    const uint32_t share = m->n_head / m->n_head_kv, values = share * m->head_dim;
+    const uint32_t own_queries = b->most.queries * (uint32_t)sizeof(float);
     uint32_t forms = 0;
     *job = (struct step_job){
         .embed = cuda_embed_job(b),
@@ -54,9 +54,9 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
         .layers = b->steps.layers,
         .splits_done = b->steps.splits_done,
         .n_layer = m->n_layer,
-        .share = share,
-        .combine_heads = values % CUDA_BLOCK == 0 ? 1 : m->n_head_kv,
-        .own_heads = values * sizeof(float) <= STEP_OWN_BYTES,
+        .k_dim = b->most.k_dim,
+        .own_queries = own_queries,
+        .own_heads = own_queries <= STEP_OWN_BYTES,
     };
     for (uint32_t layer = 0, i = 1; layer <= m->n_layer; layer++) {
         i = cuda_layer_jobs(b, i, &jobs[layer]);

@@ -35,10 +35,10 @@ struct step_job {
     const struct layer_jobs *layers; /* [n_layer + 1] the last: the head; device memory */
     uint32_t *splits_done; /* [STEP_ROWS][n_head_kv] splits done, device memory; 0 between layers */
     uint32_t n_layer;
-    uint32_t share;         /* heads of a KV head */
-    uint32_t combine_heads; /* KV heads whose values make whole blocks of activations: 1, or all */
-    uint32_t own_bytes;     /* of a row's norm in shared memory */
-    uint32_t own_floats;    /* of them before its floats */
+    uint32_t k_dim;       /* of the layer with the most */
+    uint32_t own_queries; /* bytes of a KV head's queries, of the layer with the most */
+    uint32_t own_bytes;   /* of a row's norm in shared memory */
+    uint32_t own_floats;  /* of them before its floats */
     uint32_t own_norm, own_heads;
 };
 

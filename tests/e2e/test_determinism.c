@@ -276,11 +276,12 @@ static void prepare(void)
     traffic.every = wanted_every();
     model = harness_tiny_model_of(wanted_arch(), wanted_type());
     struct tiny_model shape = tiny_model_default(wanted_type());
-    struct kv_geometry kv;
-    kv_geometry_set(&kv, shape.n_layer, shape.n_head_kv, shape.n_embd / shape.n_head,
-                    !strcmp(kv_type(), "q8_0") ? KV_Q8_0
-                    : shape.type == QUANT_F32  ? KV_F32
-                                               : KV_F16);
+    struct kv_geometry kv = {.type = !strcmp(kv_type(), "q8_0") ? KV_Q8_0
+                                     : shape.type == QUANT_F32  ? KV_F32
+                                                                : KV_F16};
+    for (uint32_t i = 0; i < shape.n_layer; i++)
+        kv_geometry_add(&kv, shape.n_head_kv, shape.n_embd / shape.n_head,
+                        shape.n_embd / shape.n_head);
     snprintf(few_pages, sizeof(few_pages), "%zu",
              2 * 2 * kv_pages(TRAFFIC_CONTEXT) * kv.page_bytes);
     traffic.n_proposers = strcmp(device(), "cuda") && accepts("--shadow", "yes")

@@ -18,7 +18,7 @@ enum {
 
 /* The scratch of one worker. */
 struct attention {
-    float q[CPU_QUERIES * CPU_MAX_HEAD];      /* [group][head_dim][queries of a group] */
+    float q[CPU_QUERIES * CPU_MAX_HEAD];      /* [group][k_dim][queries of a group] */
     float e[CPU_QUERIES][CPU_SPLIT + 16];     /* scores, then softmax weights, of the split; the
                                                   rows of a group map to different cache sets */
     float partial[CPU_QUERIES][CPU_MAX_HEAD]; /* o of the split (a partial of split-KV attention) */
@@ -40,7 +40,7 @@ struct split {
 
 static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
 {
-    return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->kv->page_bytes;
+    return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->page_bytes;
 }
 
 /* VEC values of K or V from value i on; int8 values are not scaled yet. */
@@ -55,7 +55,7 @@ ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
 ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, size_t in_page,
                         enum kv_type type)
 {
-    const float *scales = (const float *)(const void *)(k + kv_scales_offset(a->kv));
+    const float *scales = (const float *)(const void *)(k + kv_scales_offset(a->kv->k_dim));
     vf values = load_kv(k, d * KV_PAGE_POSITIONS + in_page, type);
     if (type != KV_Q8_0)
         return values;
@@ -66,11 +66,11 @@ ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, 
 ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, size_t d,
                         enum kv_type type)
 {
-    const float *scales = (const float *)(const void *)(v + kv_scales_offset(a->kv));
-    vf values = load_kv(v, t * a->kv->head_dim + d, type);
+    const float *scales = (const float *)(const void *)(v + kv_scales_offset(a->kv->v_dim));
+    vf values = load_kv(v, t * a->kv->v_dim + d, type);
     if (type != KV_Q8_0)
         return values;
-    return v_mul(values, v_set1(scales[t * a->kv->n_block + d / KV_BLOCK]));
+    return v_mul(values, v_set1(scales[t * a->kv->v_blocks + d / KV_BLOCK]));
 }
 
 /* Queries per group when n are divided evenly into groups of at most `most`. */
@@ -84,13 +84,13 @@ static uint32_t group_size(uint32_t n, uint32_t most)
 ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
                               uint32_t i, uint32_t in_page, int n, enum kv_type type)
 {
-    const float *q = s->q + (size_t)i * a->kv->head_dim;
+    const float *q = s->q + (size_t)i * a->kv->k_dim;
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
     for (int j = 0; j < n * PAGE_VECTORS; j++)
         acc[j] = v_zero();
-    uint32_t head_dim = a->kv->head_dim;
-    for (uint32_t d = 0; d < head_dim; d++) {
+    uint32_t k_dim = a->kv->k_dim;
+    for (uint32_t d = 0; d < k_dim; d++) {
         vf key[PAGE_VECTORS];
         UNROLL
         for (int j = 0; j < PAGE_VECTORS; j++)
@@ -143,7 +143,7 @@ ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const 
                          enum kv_type type)
 {
     for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
-        const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->layer, a->head_kv);
+        const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->head_kv);
         uint32_t i = split->first / split->group * split->group;
         for (; i < split->last; i += split->group)
             score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
@@ -156,7 +156,7 @@ static void gather_queries(const struct cpu_attend *a, struct attention *s, uint
     float *to = s->q;
     for (uint32_t i = 0; i < a->n; i += group) {
         uint32_t n = a->n - i < group ? a->n - i : group;
-        for (uint32_t d = 0; d < a->kv->head_dim; d++) {
+        for (uint32_t d = 0; d < a->kv->k_dim; d++) {
             for (uint32_t c = 0; c < n; c++)
                 *to++ = a->q[i + c][d];
         }
@@ -217,7 +217,7 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
     while (t < span.end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
         stop = stop < span.end ? stop : span.end;
-        const uint8_t *v = page_at(a, span.begin + t) + kv_v_offset(a->kv, a->layer, a->head_kv);
+        const uint8_t *v = page_at(a, span.begin + t) + kv_v_offset(a->kv, a->head_kv);
         for (; t < stop; t++) {
             vf value[SUM_VECTORS];
             UNROLL
@@ -242,12 +242,12 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s,
                                struct position_span span, int n, enum kv_type type)
 {
-    uint32_t d = 0, head_dim = a->kv->head_dim;
-    for (; d + 3 * VEC < head_dim; d += 4 * VEC)
+    uint32_t d = 0, v_dim = a->kv->v_dim;
+    for (; d + 3 * VEC < v_dim; d += 4 * VEC)
         sum_part(a, s, span, d, n, 4, type);
-    for (; d + VEC < head_dim; d += 2 * VEC)
+    for (; d + VEC < v_dim; d += 2 * VEC)
         sum_part(a, s, span, d, n, 2, type);
-    for (; d < head_dim; d += VEC)
+    for (; d < v_dim; d += VEC)
         sum_part(a, s, span, d, n, 1, type);
 }
 
@@ -309,13 +309,12 @@ static void split_factors(const struct attention *s, struct factors *j, uint32_t
 }
 
 /* Combines query i's split with those before (split-KV). */
-static void combine_query(struct attention *s, uint32_t i, const struct factors *j,
-                          uint32_t head_dim)
+static void combine_query(struct attention *s, uint32_t i, const struct factors *j, uint32_t v_dim)
 {
     float before = j->before[i], now = j->now[i];
     s->l[i] = __builtin_fmaf(s->l[i], before, j->l[i] * now);
     s->m[i] = s->m[i] > j->m[i] ? s->m[i] : j->m[i];
-    for (uint32_t d = 0; d < head_dim; d += VEC) {
+    for (uint32_t d = 0; d < v_dim; d += VEC) {
         vf part = v_mul(v_load(s->partial[i] + d), v_set1(now));
         v_store(s->total[i] + d, v_fma(v_load(s->total[i] + d), v_set1(before), part));
     }
@@ -343,7 +342,7 @@ static bool find_queries(const struct cpu_attend *a, struct split *split)
 ALWAYS_INLINE bool weigh(const struct cpu_attend *a, struct attention *s, struct split *split,
                          struct factors *j, enum kv_type type)
 {
-    uint32_t padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    uint32_t padded = (a->kv->v_dim + VEC - 1) / VEC * VEC;
     if (!find_queries(a, split))
         return false;
     score(a, s, split, type);
@@ -390,12 +389,12 @@ static struct split first_split(const struct cpu_attend *a, uint32_t group)
 static void combine(const struct cpu_attend *a, struct attention *s, const struct split *split,
                     struct factors *j)
 {
-    uint32_t begin = split->begin, padded = (a->kv->head_dim + VEC - 1) / VEC * VEC;
+    uint32_t begin = split->begin, padded = (a->kv->v_dim + VEC - 1) / VEC * VEC;
     if (begin > 0)
         split_factors(s, j, split->last);
     for (uint32_t i = split->first; i < split->last; i++) {
         if (cpu_attend_from(a, a->position[i]) < begin) {
-            combine_query(s, i, j, a->kv->head_dim);
+            combine_query(s, i, j, a->kv->v_dim);
         } else {
             s->m[i] = j->m[i];
             s->l[i] = j->l[i];
@@ -408,9 +407,9 @@ static void write_out(const struct cpu_attend *a, struct attention *s)
 {
     for (uint32_t i = 0; i < a->n; i++) {
         vf r = v_set1(1.0f / s->l[i]);
-        for (uint32_t d = 0; d < a->kv->head_dim; d += VEC)
+        for (uint32_t d = 0; d < a->kv->v_dim; d += VEC)
             v_store(s->total[i] + d, v_mul(v_load(s->total[i] + d), r));
-        memcpy(a->out[i], s->total[i], a->kv->head_dim * sizeof(float));
+        memcpy(a->out[i], s->total[i], a->kv->v_dim * sizeof(float));
     }
 }
 
@@ -430,7 +429,7 @@ void SIMD(simd_attend)(const struct cpu_attend *a)
 void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float *partials)
 {
     struct attention *s = (struct attention *)(void *)a->scratch;
-    size_t floats = cpu_partial_floats(a->kv), o = floats - 16;
+    size_t floats = cpu_partial_floats(a->kv->v_dim), o = floats - 16;
     struct split split = {.group = group_size(a->n, SCORE_QUERIES), .begin = number * CPU_SPLIT};
     struct factors j;
     gather_queries(a, s, split.group);
@@ -447,7 +446,7 @@ void SIMD(simd_attend_split)(const struct cpu_attend *a, uint32_t number, float 
 void SIMD(simd_attend_combine)(const struct cpu_attend *a, const float *partials)
 {
     struct attention *s = (struct attention *)(void *)a->scratch;
-    size_t floats = cpu_partial_floats(a->kv), o = floats - 16;
+    size_t floats = cpu_partial_floats(a->kv->v_dim), o = floats - 16;
     struct split split = first_split(a, 1);
     for (; split.begin <= a->position[a->n - 1]; split.begin += CPU_SPLIT) {
         struct factors j = {0};

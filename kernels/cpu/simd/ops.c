@@ -174,27 +174,27 @@ bool SIMD(simd_fits_f16)(const float *x, uint32_t n)
     return largest_magnitude(x, n) < 0x477ff000u; /* 65520 rounds to infinity */
 }
 
-static void append_f32(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
-                       uint32_t in_page, const float *k, const float *v)
+static void append_f32(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                       const float *v)
 {
-    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        float *kh = (float *)(void *)(page + kv_k_offset(kv, layer, h)) + in_page;
-        float *vh = (float *)(void *)(page + kv_v_offset(kv, layer, h)) + in_page * kv->head_dim;
-        for (uint32_t d = 0; d < kv->head_dim; d++)
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->k_dim, v += kv->v_dim) {
+        float *kh = (float *)(void *)(page + kv_k_offset(kv, h)) + in_page;
+        float *vh = (float *)(void *)(page + kv_v_offset(kv, h)) + in_page * kv->v_dim;
+        for (uint32_t d = 0; d < kv->k_dim; d++)
             kh[d * KV_PAGE_POSITIONS] = k[d];
-        memcpy(vh, v, kv->head_dim * sizeof(float));
+        memcpy(vh, v, kv->v_dim * sizeof(float));
     }
 }
 
-/* x [head_dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
-static void store_blocks(const struct kv_geometry *kv, int8_t *q, size_t step, float *scales,
-                         size_t scale_step, const float *x)
+/* x [dim] as blocks of int8: integer i at q[i * step], scale b at scales[b * scale_step]. */
+static void store_blocks(int8_t *q, size_t step, float *scales, size_t scale_step, const float *x,
+                         uint32_t dim)
 {
-    for (uint32_t d = 0; d < kv->head_dim; d += KV_BLOCK, scales += scale_step) {
+    for (uint32_t d = 0; d < dim; d += KV_BLOCK, scales += scale_step) {
         float block[KV_BLOCK] = {0};
         int8_t rounded[KV_BLOCK];
         int32_t sum;
-        uint32_t left = kv->head_dim - d, n = left < KV_BLOCK ? left : KV_BLOCK;
+        uint32_t left = dim - d, n = left < KV_BLOCK ? left : KV_BLOCK;
         memcpy(block, x + d, n * sizeof(float));
         SIMD(simd_quantize)(block, KV_BLOCK, rounded, scales, &sum);
         for (uint32_t i = 0; i < n; i++)
@@ -202,49 +202,51 @@ static void store_blocks(const struct kv_geometry *kv, int8_t *q, size_t step, f
     }
 }
 
-static void append_q8_0(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
-                        uint32_t in_page, const float *k, const float *v)
+static void append_q8_0(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                        const float *v)
 {
-    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        uint8_t *kh = page + kv_k_offset(kv, layer, h), *vh = page + kv_v_offset(kv, layer, h);
-        float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv));
-        float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv));
-        store_blocks(kv, (int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page,
-                     KV_PAGE_POSITIONS, k);
-        store_blocks(kv, (int8_t *)vh + (size_t)in_page * kv->head_dim, 1,
-                     v_scales + (size_t)in_page * kv->n_block, 1, v);
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->k_dim, v += kv->v_dim) {
+        uint8_t *kh = page + kv_k_offset(kv, h), *vh = page + kv_v_offset(kv, h);
+        float *k_scales = (float *)(void *)(kh + kv_scales_offset(kv->k_dim));
+        float *v_scales = (float *)(void *)(vh + kv_scales_offset(kv->v_dim));
+        store_blocks((int8_t *)kh + in_page, KV_PAGE_POSITIONS, k_scales + in_page,
+                     KV_PAGE_POSITIONS, k, kv->k_dim);
+        store_blocks((int8_t *)vh + (size_t)in_page * kv->v_dim, 1,
+                     v_scales + (size_t)in_page * kv->v_blocks, 1, v, kv->v_dim);
     }
 }
 
-void SIMD(simd_append)(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,
-                       uint32_t in_page, const float *k, const float *v)
+/* x [n] rounded to f16, value i at to[i * step]. */
+ALWAYS_INLINE void store_f16(uint16_t *to, size_t step, const float *x, uint32_t n)
+{
+    uint32_t d = 0;
+    for (; d + 8 <= n; d += 8) {
+        uint16_t half[8];
+        _mm_storeu_si128((__m128i *)(void *)half,
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + d), _MM_FROUND_TO_NEAREST_INT));
+        for (uint32_t i = 0; i < 8; i++)
+            to[(d + i) * step] = half[i];
+    }
+    for (; d < n; d++)
+        to[d * step] = num_f16_from_f32(x[d]);
+}
+
+void SIMD(simd_append)(const struct kv_layer *kv, uint8_t *page, uint32_t in_page, const float *k,
+                       const float *v)
 {
     if (kv->type == KV_F32) {
-        append_f32(kv, page, layer, in_page, k, v);
+        append_f32(kv, page, in_page, k, v);
         return;
     }
     if (kv->type == KV_Q8_0) {
-        append_q8_0(kv, page, layer, in_page, k, v);
+        append_q8_0(kv, page, in_page, k, v);
         return;
     }
-    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->head_dim, v += kv->head_dim) {
-        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, layer, h)) + in_page;
-        uint16_t *vh =
-            (uint16_t *)(void *)(page + kv_v_offset(kv, layer, h)) + in_page * kv->head_dim;
-        uint32_t d = 0;
-        for (; d + 8 <= kv->head_dim; d += 8) {
-            uint16_t half[8];
-            __m128i kq = _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT);
-            __m128i vq = _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT);
-            _mm_storeu_si128((__m128i *)(void *)half, kq);
-            _mm_storeu_si128((__m128i *)(void *)(vh + d), vq);
-            for (uint32_t i = 0; i < 8; i++)
-                kh[(d + i) * KV_PAGE_POSITIONS] = half[i];
-        }
-        for (; d < kv->head_dim; d++) {
-            kh[d * KV_PAGE_POSITIONS] = num_f16_from_f32(k[d]);
-            vh[d] = num_f16_from_f32(v[d]);
-        }
+    for (uint32_t h = 0; h < kv->n_head_kv; h++, k += kv->k_dim, v += kv->v_dim) {
+        uint16_t *kh = (uint16_t *)(void *)(page + kv_k_offset(kv, h));
+        uint16_t *vh = (uint16_t *)(void *)(page + kv_v_offset(kv, h));
+        store_f16(kh + in_page, KV_PAGE_POSITIONS, k, kv->k_dim);
+        store_f16(vh + in_page * kv->v_dim, 1, v, kv->v_dim);
     }
 }
 

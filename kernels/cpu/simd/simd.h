@@ -17,8 +17,8 @@
                               const float *cs, const float *sn);                                   \
     bool simd_finite_##isa(const float *x, uint32_t n);                                            \
     bool simd_fits_f16_##isa(const float *x, uint32_t n);                                          \
-    void simd_append_##isa(const struct kv_geometry *kv, uint8_t *page, uint32_t layer,            \
-                           uint32_t in_page, const float *k, const float *v);                      \
+    void simd_append_##isa(const struct kv_layer *kv, uint8_t *page, uint32_t in_page,             \
+                           const float *k, const float *v);                                        \
     void simd_attend_##isa(const struct cpu_attend *a);                                            \
     void simd_attend_split_##isa(const struct cpu_attend *a, uint32_t number, float *partials);    \
     void simd_attend_combine_##isa(const struct cpu_attend *a, const float *partials);             \

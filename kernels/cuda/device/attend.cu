@@ -5,7 +5,7 @@
  * 128 registers, so that an SM runs two blocks; large tiles of heads above 128 take more registers,
  * with one block per SM (registers.txt). Shared memory for heads of 64, 128, 256: 43, 48, 58 KB;
  * large tiles 64, 73, 91 KB. An item reads the KV of its run of splits once from memory or L2: K
- * and V of each position, head_dim values each.
+ * and V of each position.
  */
 #include <stddef.h>
 
@@ -48,7 +48,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
     });
 }
 
-/* Heads of up to 128 and 256 values; large tiles: of up to 64, 128 and 256. */
+/* Heads of V of up to 128 and 256 values; large tiles: of up to 64, 128 and 256. */
 enum { SMALL_SIZES = 2, LARGE_SIZES = 3, KV_TYPES = 3 };
 typedef void (*attend_function)(struct attend_job);
 #define OF_TYPES(kernel, dims)                                                                     \
@@ -61,10 +61,10 @@ static const attend_function large_kernels[LARGE_SIZES][KV_TYPES] = {
     OF_TYPES(attend_large_kernel, 1), OF_TYPES(attend_large_kernel, 2),
     OF_TYPES(attend_large_kernel, 4)};
 
-template <int GROUPS> static size_t tile_bytes(uint32_t head_dim)
+template <int GROUPS> static size_t tile_bytes(uint32_t k_dim)
 {
     return offsetof(attend_tile<GROUPS>, q) +
-           (size_t)head_dim * attend_tile<GROUPS>::PITCH * sizeof(float);
+           (size_t)k_dim * attend_tile<GROUPS>::PITCH * sizeof(float);
 }
 
 static_assert(sizeof(attend_tile<LARGE_GROUPS>) <= MOST_BYTES &&
@@ -90,15 +90,15 @@ int attend_init(void)
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
                        uint32_t blocks, uint32_t kinds)
 {
-    const uint32_t n = job->kv.head_dim, type = job->kv.type;
+    const uint32_t k = job->kv.k_dim, v = job->kv.v_dim, type = job->kv.type;
     const dim3 grid(blocks, job->kv.n_head_kv);
     int rc = 0;
     if (job->native)
         return attend_native_launch(queue, job, blocks, kinds);
     if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))
-        rc = launch(queue, small_kernels[n > 128][type], grid, tile_bytes<SMALL_GROUPS>(n), *job);
+        rc = launch(queue, small_kernels[v > 128][type], grid, tile_bytes<SMALL_GROUPS>(k), *job);
     if (kinds & 1u << CUDA_ITEM_LARGE && !rc)
-        rc = launch(queue, large_kernels[n > 128 ? 2 : n > 64][type], grid,
-                    tile_bytes<LARGE_GROUPS>(n), *job);
+        rc = launch(queue, large_kernels[v > 128 ? 2 : v > 64][type], grid,
+                    tile_bytes<LARGE_GROUPS>(k), *job);
     return rc;
 }

@@ -50,8 +50,8 @@ static __device__ __forceinline__ uint32_t positions_of(uint32_t end, const atte
     return last <= span.begin ? 0 : last - span.begin;
 }
 
-/* Stores in shared memory where each page of a span has K of the layer and head; V is n_head_kv *
- * head_bytes after it. Prefetches both into L2. */
+/* Stores in shared memory where each page of a span has K of the layer and head. Prefetches it and
+ * its V into L2. */
 static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
                                   uint32_t begin, uint32_t n, uint32_t head_kv,
                                   const uint8_t **ret_page)
@@ -60,13 +60,15 @@ static __device__ void find_pages(const struct attend_job &job, const struct cud
     if (tid < pages)
         ret_page[tid] = job.kv.memory +
                         job.pass.words[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
-                        job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+                        job.kv.offset + head_kv * job.kv.k_bytes;
     __syncthreads();
-    const uint32_t lines = (uint32_t)(job.kv.head_bytes / CUDA_LINE);
-    for (uint32_t i = tid; i < 2 * pages * lines; i += CUDA_THREADS) {
-        const uint8_t *k = ret_page[i / lines % pages];
-        prefetch_l2(k + (i < pages * lines ? 0 : job.kv.n_head_kv * job.kv.head_bytes) +
-                    i % lines * CUDA_LINE);
+    const uint32_t of_k = (uint32_t)(job.kv.k_bytes / CUDA_LINE),
+                   lines = of_k + (uint32_t)(job.kv.v_bytes / CUDA_LINE);
+    const uint64_t v_at = v_after_k(job.kv, head_kv);
+    for (uint32_t i = tid; i < pages * lines; i += CUDA_THREADS) {
+        const uint32_t line = i % lines;
+        prefetch_l2(ret_page[i / lines] +
+                    (line < of_k ? line * CUDA_LINE : v_at + (line - of_k) * CUDA_LINE));
     }
 }
 
@@ -90,15 +92,15 @@ template <uint32_t KV>
 static __device__ void attend_scores(const struct attend_job &job, uint32_t low, uint32_t n,
                                      attend_shared &shared)
 {
-    const uint32_t t = threadIdx.x, head_dim = job.kv.head_dim;
+    const uint32_t t = threadIdx.x, k_dim = job.kv.k_dim;
     const bool seen = t >= low && t < n;
     float acc[ATTEND_QUERIES] = {};
     if (seen) {
         const uint8_t *k = shared.page[t / CUDA_PAGE];
-        const float *scales = (const float *)(k + head_dim * CUDA_PAGE) + t % CUDA_PAGE;
-        const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : head_dim;
-        for (uint32_t begin = 0; begin < head_dim; begin += step) {
-            const uint32_t end = head_dim - begin < step ? head_dim : begin + step;
+        const float *scales = (const float *)(k + k_dim * CUDA_PAGE) + t % CUDA_PAGE;
+        const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : k_dim;
+        for (uint32_t begin = 0; begin < k_dim; begin += step) {
+            const uint32_t end = k_dim - begin < step ? k_dim : begin + step;
             const float scale = KV == CUDA_KV_Q8_0 ? scales[begin] : 0.0f;
 #pragma unroll 16
             for (uint32_t d = begin; d < end; d++) {
@@ -169,11 +171,11 @@ static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, con
                                                    const float4 *e, uint32_t low, uint32_t n,
                                                    uint32_t d, int pair, float o[2])
 {
-    const float *scales = (const float *)(v + kv.head_dim * CUDA_PAGE) + d / CUDA_BLOCK;
+    const float *scales = (const float *)(v + kv.v_dim * CUDA_PAGE) + d / CUDA_BLOCK;
 #pragma unroll(KV == CUDA_KV_Q8_0 ? 8 : CUDA_PAGE)
     for (uint32_t t = low; t < n; t++) {
-        const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.n_block] : 0.0f;
-        const float value = kv_value<KV>(v, t * kv.head_dim + d, scale);
+        const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.v_blocks] : 0.0f;
+        const float value = kv_value<KV>(v, t * kv.v_dim + d, scale);
         const float2 w = *(const float2 *)(&e[t].x + pair);
         o[0] = __fmaf_rn(w.x, value, o[0]);
         o[1] = __fmaf_rn(w.y, value, o[1]);
@@ -182,14 +184,14 @@ static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, con
 
 /* The weighted sum of V, two queries per thread, combined with the splits before. */
 template <uint32_t KV>
-static __device__ void attend_values(const struct attend_job &job, uint32_t low, uint32_t n,
-                                     bool first, attend_shared &shared)
+static __device__ void attend_values(const struct attend_job &job, uint32_t head_kv, uint32_t low,
+                                     uint32_t n, bool first, attend_shared &shared)
 {
-    const uint32_t head_dim = job.kv.head_dim;
-    const uint64_t v_at = job.kv.n_head_kv * job.kv.head_bytes;
-    for (uint32_t work = threadIdx.x; work < 2 * head_dim; work += CUDA_THREADS) {
-        const uint32_t d = work % head_dim;
-        const int pair = (int)(work / head_dim) * 2;
+    const uint32_t v_dim = job.kv.v_dim;
+    const uint64_t v_at = v_after_k(job.kv, head_kv);
+    for (uint32_t work = threadIdx.x; work < 2 * v_dim; work += CUDA_THREADS) {
+        const uint32_t d = work % v_dim;
+        const int pair = (int)(work / v_dim) * 2;
         float sum[2] = {0.0f, 0.0f};
         for (uint32_t at = 0; at < n; at += CUDA_PAGE) {
             const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
@@ -207,17 +209,17 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t low,
     }
 }
 
-/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][head_dim]. */
+/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][k_dim]. */
 template <uint32_t KV>
 static __device__ void attend_queries(const struct attend_job &job, const struct cuda_item &item,
                                       const float *q, uint32_t head_kv, uint32_t head,
                                       uint32_t n_queries, attend_shared &shared)
 {
     const struct cuda_row row = job.pass.rows[item.row];
-    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x,
+    const uint32_t k_dim = job.kv.k_dim, v_dim = job.kv.v_dim, tid = threadIdx.x,
                    from = seen_from(row.position + 1, job.sliding_window);
-    for (uint32_t i = tid; i < ATTEND_QUERIES * head_dim; i += CUDA_THREADS)
-        (&shared.q[i % head_dim].x)[i / head_dim] = i / head_dim < n_queries ? q[i] : 0.0f;
+    for (uint32_t i = tid; i < ATTEND_QUERIES * k_dim; i += CUDA_THREADS)
+        (&shared.q[i % k_dim].x)[i / k_dim] = i / k_dim < n_queries ? q[i] : 0.0f;
     __syncthreads();
     for (uint32_t split = item.split0; split < item.split1; split++) {
         const attend_span span = span_of(split, from);
@@ -227,7 +229,7 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
         attend_scores<KV>(job, low, n, shared);
         attend_weights(low, n, first, shared);
         __syncthreads();
-        attend_values<KV>(job, low, n, first, shared);
+        attend_values<KV>(job, head_kv, low, n, first, shared);
         __syncthreads();
     }
     const uint64_t at = (uint64_t)(row.part + item.part) * job.n_head + head;
@@ -235,8 +237,8 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
         job.part_ml[(at + tid) * 2] = shared.m[tid];
         job.part_ml[(at + tid) * 2 + 1] = shared.l[tid];
     }
-    for (uint32_t i = tid; i < n_queries * head_dim; i += CUDA_THREADS)
-        job.part_o[at * head_dim + i] = (&shared.o[i % head_dim].x)[i / head_dim];
+    for (uint32_t i = tid; i < n_queries * v_dim; i += CUDA_THREADS)
+        job.part_o[at * v_dim + i] = (&shared.o[i % v_dim].x)[i / v_dim];
     __syncthreads();
 }
 
@@ -248,7 +250,7 @@ static __device__ void attend_item(const struct attend_job &job, const struct cu
     const uint32_t share = job.n_head / job.kv.n_head_kv;
     for (uint32_t head = 0; head < share; head += ATTEND_QUERIES) {
         const uint32_t n = share - head < ATTEND_QUERIES ? share - head : ATTEND_QUERIES;
-        attend_queries<KV>(job, item, q + (uint64_t)head * job.kv.head_dim, head_kv,
+        attend_queries<KV>(job, item, q + (uint64_t)head * job.kv.k_dim, head_kv,
                            head_kv * share + head, n, shared);
     }
 }
@@ -258,7 +260,7 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
                                                           uint32_t head_kv)
 {
     return job.q + (uint64_t)r * job.stride +
-           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.head_dim;
+           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.k_dim;
 }
 
 /* Value i of a row's attention output, one per thread: combines the partials of its head. Values
@@ -266,10 +268,10 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
 static __device__ void combine_value(const struct combine_job &job, uint32_t r, uint32_t i,
                                      uint32_t end)
 {
-    const uint32_t n = job.n_head * job.head_dim;
+    const uint32_t n = job.n_head * job.v_dim;
     float y = 0.0f;
     if (i < end) {
-        const uint32_t last = job.pass.rows[r + 1].part, head = i / job.head_dim;
+        const uint32_t last = job.pass.rows[r + 1].part, head = i / job.v_dim;
         uint32_t first = job.pass.rows[r].part;
         if (last - first > 1) /* one for each split */
             first += seen_from(job.pass.rows[r].position + 1, job.sliding_window) / CUDA_SPLIT;
@@ -292,7 +294,7 @@ static __device__ void combine_value(const struct combine_job &job, uint32_t r, 
 /* Item: 256 values of a row's attention output. */
 static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t share)
 {
-    combine_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.head_dim);
+    combine_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.v_dim);
 }
 
 #endif

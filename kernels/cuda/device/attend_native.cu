@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     });
 }
 
-/* Heads of up to 128 and 256 values; KV in f16 and q8_0. */
+/* Heads of K and V of up to 128 and 256 values; KV in f16 and q8_0. */
 enum { SIZES = 2, KV_TYPES = 2, WIDE_TILES = 2, NARROW_TILES = 4 };
 static_assert(NATIVE_TILE * NARROW_TILES == CUDA_NATIVE_QUERIES &&
                   NATIVE_TILE * WIDE_TILES == CUDA_LARGE_QUERIES &&
@@ -50,9 +50,9 @@ static const attend_function large_kernels[SIZES][KV_TYPES] = {
     {native_large_kernel<CUDA_KV_F16, WIDE_TILES, 4>,
      native_large_kernel<CUDA_KV_Q8_0, WIDE_TILES, 4>}};
 
-template <int MTILES> static size_t tile_bytes(uint32_t head_dim)
+template <int MTILES> static size_t tile_bytes(uint32_t k_dim)
 {
-    const size_t pitch = (head_dim + NATIVE_TILE - 1) / NATIVE_TILE * NATIVE_TILE + 8;
+    const size_t pitch = (k_dim + NATIVE_TILE - 1) / NATIVE_TILE * NATIVE_TILE + 8;
     return offsetof(attend_native<MTILES>, q) +
            attend_native<MTILES>::QUERIES * pitch * sizeof(unsigned short);
 }
@@ -79,13 +79,14 @@ int attend_native_init(void)
 int attend_native_launch(const struct cuda_queue *queue, const struct attend_job *job,
                          uint32_t blocks, uint32_t kinds)
 {
-    const uint32_t n = job->kv.head_dim, type = job->kv.type == CUDA_KV_Q8_0, size = n > 128;
+    const uint32_t k = job->kv.k_dim, type = job->kv.type == CUDA_KV_Q8_0,
+                   size = (k > job->kv.v_dim ? k : job->kv.v_dim) > CUDA_MAX_HEAD / 2;
     const dim3 grid(blocks, job->kv.n_head_kv);
     int rc = 0;
     if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))
-        rc = launch(queue, small_kernels[size][type], grid, tile_bytes<1>(n), *job);
+        rc = launch(queue, small_kernels[size][type], grid, tile_bytes<1>(k), *job);
     if (kinds & 1u << CUDA_ITEM_LARGE && !rc)
         rc = launch(queue, large_kernels[size][type], grid,
-                    size ? tile_bytes<WIDE_TILES>(n) : tile_bytes<NARROW_TILES>(n), *job);
+                    size ? tile_bytes<WIDE_TILES>(k) : tile_bytes<NARROW_TILES>(k), *job);
     return rc;
 }

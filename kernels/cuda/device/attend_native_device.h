@@ -282,15 +282,14 @@ template <int MTILES>
 static __device__ void native_begin(const struct attend_job &job, const native_item &x,
                                     attend_native<MTILES> &shared)
 {
-    const uint32_t head_dim = job.kv.head_dim, pitch = native_pitch(head_dim),
-                   dims = native_dims(head_dim);
+    const uint32_t k_dim = job.kv.k_dim, pitch = native_pitch(k_dim), dims = native_dims(k_dim);
     unsigned short *to = (unsigned short *)shared.q;
     for (uint32_t q = threadIdx.x / 32; q < attend_native<MTILES>::QUERIES; q += CUDA_WARPS) {
         const float *from = job.q + (uint64_t)(x.row + q / x.n_heads) * job.stride +
-                            (uint64_t)(x.head + q % x.n_heads) * head_dim;
+                            (uint64_t)(x.head + q % x.n_heads) * k_dim;
         for (uint32_t d = threadIdx.x % 32; d < dims; d += 32)
             to[q * pitch + d] =
-                q < x.count && d < head_dim ? f16_from_f32(from[d]) : (unsigned short)0;
+                q < x.count && d < k_dim ? f16_from_f32(from[d]) : (unsigned short)0;
     }
     __syncthreads();
 }
@@ -302,7 +301,7 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
                                   const native_item &x, uint32_t first, uint32_t part,
                                   uint32_t warps, const native_fold<PAIRS> &fold)
 {
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, head_dim = job.kv.head_dim;
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, v_dim = job.kv.v_dim;
 #pragma unroll
     for (uint32_t r = 0; r < 2; r++) {
         const uint32_t q = first + g + 8 * r, row = q / x.n_heads;
@@ -314,8 +313,8 @@ static __device__ void native_end(const struct attend_job &job, const struct cud
 #pragma unroll
         for (uint32_t j = 0; j < 2 * PAIRS; j++) {
             const uint32_t d = (part + warps * (j / 2)) * NATIVE_TILE + j % 2 * 8 + 2 * t;
-            if (d < head_dim) /* which is even */
-                *(float2 *)(job.part_o + at * head_dim + d) =
+            if (d < v_dim) /* which is even */
+                *(float2 *)(job.part_o + at * v_dim + d) =
                     make_float2(fold.o[j][2 * r], fold.o[j][2 * r + 1]);
         }
         if (part == 0 && t == 0) {
@@ -340,18 +339,19 @@ static __device__ void native_queries(const struct attend_job &job, const struct
                                       const native_item &x, attend_native<MTILES> &shared)
 {
     constexpr uint32_t WARPS = attend_native<MTILES>::WARPS, PAGES = attend_native<MTILES>::PAGES;
-    const uint32_t head_dim = job.kv.head_dim, dims = native_dims(head_dim),
-                   pitch = native_pitch(head_dim), warp = threadIdx.x / 32, part = warp % WARPS,
-                   first = warp / WARPS * NATIVE_TILE, g = threadIdx.x % 32 / 4;
-    const uint32_t of_keys = (head_dim + NATIVE_KEYS - 1) / NATIVE_KEYS,
-                   of_values = native_values(head_dim),
-                   pairs = dims / NATIVE_TILE > part
-                               ? (dims / NATIVE_TILE - part + WARPS - 1) / WARPS
+    const uint32_t k_dims = native_dims(job.kv.k_dim), v_dims = native_dims(job.kv.v_dim),
+                   q_pitch = native_pitch(job.kv.k_dim), v_pitch = native_pitch(job.kv.v_dim),
+                   warp = threadIdx.x / 32, part = warp % WARPS, first = warp / WARPS * NATIVE_TILE,
+                   g = threadIdx.x % 32 / 4;
+    const uint32_t of_keys = (job.kv.k_dim + NATIVE_KEYS - 1) / NATIVE_KEYS,
+                   of_values = native_values(job.kv.v_dim),
+                   pairs = v_dims / NATIVE_TILE > part
+                               ? (v_dims / NATIVE_TILE - part + WARPS - 1) / WARPS
                                : 0;
     const uint32_t last_query =
         x.count < first + NATIVE_TILE ? x.count - 1 : first + NATIVE_TILE - 1;
     const bool active = first < x.count;
-    const unsigned short *q = (const unsigned short *)shared.q + first * pitch;
+    const unsigned short *q = (const unsigned short *)shared.q + first * q_pitch;
     native_fold<PAIRS> fold = {};
     native_begin<MTILES>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
@@ -383,13 +383,13 @@ static __device__ void native_queries(const struct attend_job &job, const struct
                                 shared.stage[(i + 1) % 2]);
             copy_commit();
             if (active && i < of_keys)
-                native_scores<PAGES, WARPS>(stage, q + i * NATIVE_KEYS, pitch,
-                                            dims - i * NATIVE_KEYS, part, pages, s);
+                native_scores<PAGES, WARPS>(stage, q + i * NATIVE_KEYS, q_pitch,
+                                            k_dims - i * NATIVE_KEYS, part, pages, s);
             if (i + 1 == of_keys)
                 native_weights<MTILES>(job.scale, first, part, pages, active, seen, shared, s, m);
             if (active && i >= of_keys)
                 native_stage_values<PAIRS>((const unsigned short *)shared.e[first],
-                                           stage + part * NATIVE_TILE, pitch, WARPS * NATIVE_TILE,
+                                           stage + part * NATIVE_TILE, v_pitch, WARPS * NATIVE_TILE,
                                            pairs, job.sliding_window, (i - of_keys) * of_values,
                                            of_values, top, last, seen, sums);
         }
@@ -409,7 +409,7 @@ static __device__ void attend_native_item(const struct attend_job &job,
 {
     const uint32_t most = attend_native<MTILES>::QUERIES, share = job.n_head / job.kv.n_head_kv;
     const struct cuda_row row = job.pass.rows[item.row];
-    const uint64_t k_at = job.layer * job.kv.layer_bytes + head_kv * job.kv.head_bytes;
+    const uint64_t k_at = job.kv.offset + head_kv * job.kv.k_bytes;
     for (uint32_t head = 0; head < share; head += most) {
         const uint32_t n = share - head < most ? share - head : most;
         const native_item x = {item.row,
@@ -420,7 +420,7 @@ static __device__ void attend_native_item(const struct attend_job &job,
                                row.position,
                                row.position + item.n_rows - 1,
                                k_at,
-                               k_at + job.kv.n_head_kv * job.kv.head_bytes};
+                               k_at + v_after_k(job.kv, head_kv)};
         native_queries<KV, MTILES, PAIRS>(job, item, x, shared);
         __syncthreads();
     }

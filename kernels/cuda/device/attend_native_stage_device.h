@@ -75,18 +75,18 @@ static __device__ __forceinline__ void stage_keys(const struct attend_job &job,
                                                   uint32_t pages, uint32_t first, uint4 *stage)
 {
     constexpr uint32_t PIECES = CUDA_PAGE / 8, OF_PAGE = NATIVE_KEYS * PIECES;
-    const uint32_t head_dim = job.kv.head_dim;
+    const uint32_t k_dim = job.kv.k_dim;
     for (uint32_t i = threadIdx.x; i < pages * OF_PAGE; i += CUDA_THREADS) {
         const uint32_t d = i % OF_PAGE / PIECES, at = first + d, piece = i % PIECES;
         const uint8_t *k = native_page(job, x, page + i / OF_PAGE) + x.k_at;
         uint4 *to = stage + ((i / OF_PAGE * NATIVE_KEYS + d) * NATIVE_KEY_PITCH + piece * 8) / 8;
-        const bool there = at < head_dim;
+        const bool there = at < k_dim;
         if constexpr (KV == CUDA_KV_F16) {
             copy_async(to, k + (there ? (at * CUDA_PAGE + piece * 8) * 2 : 0), there ? 16 : 0);
         } else {
             const uint8_t *q = k + at * CUDA_PAGE + piece * 8;
             const float *scales =
-                (const float *)(k + head_dim * CUDA_PAGE) + at / CUDA_BLOCK * CUDA_PAGE + piece * 8;
+                (const float *)(k + k_dim * CUDA_PAGE) + at / CUDA_BLOCK * CUDA_PAGE + piece * 8;
             *to = there ? halves_of(*(const uint2 *)q, [&](int e) { return scales[e]; })
                         : make_uint4(0, 0, 0, 0);
         }
@@ -99,16 +99,16 @@ static __device__ __forceinline__ void stage_values(const struct attend_job &job
                                                     const native_item &x, uint32_t page, uint32_t n,
                                                     uint4 *stage)
 {
-    const uint32_t head_dim = job.kv.head_dim, pieces = native_dims(head_dim) / 8,
-                   pitch = native_pitch(head_dim) / 8;
+    const uint32_t v_dim = job.kv.v_dim, pieces = native_dims(v_dim) / 8,
+                   pitch = native_pitch(v_dim) / 8;
     for (uint32_t i = threadIdx.x; i < n * pieces; i += CUDA_THREADS) {
-        const uint32_t t = i / pieces, d = i % pieces * 8, in = t % CUDA_PAGE * head_dim + d;
+        const uint32_t t = i / pieces, d = i % pieces * 8, in = t % CUDA_PAGE * v_dim + d;
         const uint8_t *v = native_page(job, x, page + t / CUDA_PAGE) + x.v_at;
-        const float *scales = (const float *)(v + head_dim * CUDA_PAGE) +
-                              t % CUDA_PAGE * job.kv.n_block + d / CUDA_BLOCK;
+        const float *scales = (const float *)(v + v_dim * CUDA_PAGE) +
+                              t % CUDA_PAGE * job.kv.v_blocks + d / CUDA_BLOCK;
         uint4 *to = stage + t * pitch + d / 8;
-        if (head_dim % 8 == 0) {
-            const bool there = d < head_dim;
+        if (v_dim % 8 == 0) {
+            const bool there = d < v_dim;
             if constexpr (KV == CUDA_KV_F16)
                 copy_async(to, v + (there ? in * 2 : 0), there ? 16 : 0);
             else
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void stage_values(const struct attend_job &job
         }
         for (uint32_t k = 0; k < 8; k++)
             ((unsigned short *)to)[k] =
-                d + k < head_dim
+                d + k < v_dim
                     ? half_of_kv(kv_value<KV>(v, in + k, KV == CUDA_KV_Q8_0 ? *scales : 0.0f))
                     : (unsigned short)0;
     }
@@ -132,8 +132,8 @@ static __device__ __forceinline__ void stage_split(const struct attend_job &job,
                                                    uint32_t s, uint4 *stage)
 {
     const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE,
-                   of_keys = (job.kv.head_dim + NATIVE_KEYS - 1) / NATIVE_KEYS,
-                   of_values = native_values(job.kv.head_dim) / CUDA_PAGE;
+                   of_keys = (job.kv.k_dim + NATIVE_KEYS - 1) / NATIVE_KEYS,
+                   of_values = native_values(job.kv.v_dim) / CUDA_PAGE;
     if (s < of_keys) {
         stage_keys<KV>(job, x, page, pages, s * NATIVE_KEYS, stage);
     } else {

@@ -41,7 +41,7 @@ template <int GROUPS> struct attend_tile {
     /* the query sees the positions of the span from the low-th to the n-th */
     uint32_t low[QUERIES], n[QUERIES];
     float
-        /* [dimension][PITCH]; the launch allocates as many as head_dim needs */
+        /* [dimension][PITCH]; the launch allocates as many as k_dim needs */
         q[CUDA_MAX_HEAD * PITCH];
 };
 
@@ -103,13 +103,13 @@ template <uint32_t KV> struct kv_share {
         for (uint32_t i = 0; i < QUADS; i++) {
             const uint32_t at = threadIdx.x + CUDA_THREADS * i, in = at % OF_PAGE,
                            d = first + in / (CUDA_PAGE / 4);
-            if (at / OF_PAGE >= pages || d >= kv.head_dim)
+            if (at / OF_PAGE >= pages || d >= kv.k_dim)
                 continue;
             const uint8_t *k = page[at / OF_PAGE];
             const uint32_t t = in % (CUDA_PAGE / 4) * 4;
             quad[i].load(k, d * CUDA_PAGE + t);
             if constexpr (KV == CUDA_KV_Q8_0)
-                quad[i].scale = *(const float4 *)(k + kv.head_dim * CUDA_PAGE +
+                quad[i].scale = *(const float4 *)(k + kv.k_dim * CUDA_PAGE +
                                                   (d / CUDA_BLOCK * CUDA_PAGE + t) * 4);
         }
     }
@@ -122,12 +122,12 @@ template <uint32_t KV> struct kv_share {
         for (uint32_t i = 0; i < QUADS; i++) {
             const uint32_t at = threadIdx.x + CUDA_THREADS * i,
                            d = first + at % OF_PAGE / (CUDA_PAGE / 4);
-            if (at / OF_PAGE < pages && d < kv.head_dim)
+            if (at / OF_PAGE < pages && d < kv.k_dim)
                 ((float4 *)stage)[at] = quad[i].values();
         }
     }
 
-    /* Values: stage [position][head_dim], `count` of them from value `first` of a page on. */
+    /* Values: stage [position][v_dim], `count` of them from value `first` of a page on. */
     __device__ __forceinline__ void load_values(const struct cuda_kv &kv, const uint8_t *v,
                                                 uint32_t first, uint32_t count)
     {
@@ -139,7 +139,7 @@ template <uint32_t KV> struct kv_share {
             quad[i].load(v, first + at);
             if constexpr (KV == CUDA_KV_Q8_0)
                 quad[i].scale =
-                    scales_of(kv, (const float *)(v + kv.head_dim * CUDA_PAGE), first + at);
+                    scales_of(kv, (const float *)(v + kv.v_dim * CUDA_PAGE), first + at);
         }
     }
 
@@ -150,8 +150,8 @@ template <uint32_t KV> struct kv_share {
         float4 scale;
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++) {
-            const uint32_t t = (at + k) / kv.head_dim, d = (at + k) % kv.head_dim;
-            lane4(scale, (int)k) = scales[t * kv.n_block + d / CUDA_BLOCK];
+            const uint32_t t = (at + k) / kv.v_dim, d = (at + k) % kv.v_dim;
+            lane4(scale, (int)k) = scales[t * kv.v_blocks + d / CUDA_BLOCK];
         }
         return scale;
     }
@@ -209,8 +209,8 @@ static __device__ __forceinline__ void tile_scores(const struct cuda_kv &kv, uin
         for (uint32_t i = 0; i < PAGES; i++)
             acc[k][i] = 0.0f;
     share.load_keys(kv, shared.page, pages, 0);
-    for (uint32_t first = 0; first < kv.head_dim; first += TILE_DIMENSIONS) {
-        const uint32_t left = kv.head_dim - first,
+    for (uint32_t first = 0; first < kv.k_dim; first += TILE_DIMENSIONS) {
+        const uint32_t left = kv.k_dim - first,
                        n = left < TILE_DIMENSIONS ? left : (uint32_t)TILE_DIMENSIONS;
         const float *q = shared.q + first * PITCH + warp / WARPS * TILE_EACH;
         share.store_keys(kv, pages, first, shared.stage);
@@ -326,9 +326,9 @@ static __device__ __forceinline__ void tile_fold(uint32_t window, uint32_t pages
 /* Adds positions [0, n) of a stage. e: [position][pitch], of the group; v: the lane's first
  * dimension; the lane has `mine` dimensions, `step` apart. masked: some weights may be MASKED. */
 template <int DIMS, int PITCH, bool masked>
-static __device__ __forceinline__ void add_positions(const float *v, uint32_t head_dim,
-                                                     uint32_t step, uint32_t mine, const float *e,
-                                                     uint32_t n, float sum[TILE_EACH][DIMS])
+static __device__ __forceinline__ void add_positions(const float *v, uint32_t v_dim, uint32_t step,
+                                                     uint32_t mine, const float *e, uint32_t n,
+                                                     float sum[TILE_EACH][DIMS])
 {
 #pragma unroll 4
     for (uint32_t t = 0; t < n; t++) {
@@ -338,7 +338,7 @@ static __device__ __forceinline__ void add_positions(const float *v, uint32_t he
                                          high.x, high.y, high.z, high.w};
 #pragma unroll
         for (uint32_t j = 0; j < DIMS; j++) {
-            const float value = j < mine ? v[t * head_dim + j * step] : 0.0f;
+            const float value = j < mine ? v[t * v_dim + j * step] : 0.0f;
 #pragma unroll
             for (int k = 0; k < TILE_EACH; k++) {
                 const float next = __fmaf_rn(weight[k], value, sum[k][j]);
@@ -348,41 +348,40 @@ static __device__ __forceinline__ void add_positions(const float *v, uint32_t he
     }
 }
 
-/* The split's weighted sum of V over n positions, of which every query sees at least [low, all). */
+/* The split's weighted sum of V, `v_at` after K of a page, over n positions, of which every query sees at least [low, all). */
 template <uint32_t KV, int GROUPS, int DIMS>
 static __device__ __forceinline__ void
-tile_values(const struct cuda_kv &kv, uint32_t n, uint32_t low, uint32_t all,
+tile_values(const struct cuda_kv &kv, uint64_t v_at, uint32_t n, uint32_t low, uint32_t all,
             attend_tile<GROUPS> &shared, bool active, float sum[TILE_EACH][DIMS])
 {
     constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS;
     constexpr int PITCH = attend_tile<GROUPS>::PITCH;
-    const uint32_t head_dim = kv.head_dim, warp = threadIdx.x / 32, group = warp / WARPS,
+    const uint32_t v_dim = kv.v_dim, warp = threadIdx.x / 32, group = warp / WARPS,
                    d = warp % WARPS * 32 + threadIdx.x % 32, step = 32 * WARPS;
-    const uint32_t mine = d < head_dim ? (head_dim - d + step - 1) / step : 0;
-    const uint32_t most = head_dim * CUDA_PAGE <= TILE_STAGE ? CUDA_PAGE : CUDA_PAGE / 2;
-    const uint64_t v_at = kv.n_head_kv * kv.head_bytes;
-    const bool work = active && warp % WARPS * 32 < head_dim;
+    const uint32_t mine = d < v_dim ? (v_dim - d + step - 1) / step : 0;
+    const uint32_t most = v_dim * CUDA_PAGE <= TILE_STAGE ? CUDA_PAGE : CUDA_PAGE / 2;
+    const bool work = active && warp % WARPS * 32 < v_dim;
     kv_share<KV> share;
     for (int k = 0; k < TILE_EACH; k++)
         for (int j = 0; j < DIMS; j++)
             sum[k][j] = 0.0f;
-    share.load_values(kv, shared.page[0] + v_at, 0, (n < most ? n : most) * head_dim);
+    share.load_values(kv, shared.page[0] + v_at, 0, (n < most ? n : most) * v_dim);
     for (uint32_t at = 0; at < n; at += most) {
         const uint32_t here = n - at < most ? n - at : most,
                        sure = all <= at || at < low ? 0
                               : all - at < here     ? all - at
                                                     : here,
                        next = at + most;
-        share.store_values(here * head_dim, shared.stage);
+        share.store_values(here * v_dim, shared.stage);
         __syncthreads();
         if (next < n)
-            share.load_values(kv, shared.page[next / CUDA_PAGE] + v_at, next % CUDA_PAGE * head_dim,
-                              (n - next < most ? n - next : most) * head_dim);
+            share.load_values(kv, shared.page[next / CUDA_PAGE] + v_at, next % CUDA_PAGE * v_dim,
+                              (n - next < most ? n - next : most) * v_dim);
         if (work) {
             const float *e = shared.e[at] + group * TILE_EACH;
-            add_positions<DIMS, PITCH, false>(shared.stage + d, head_dim, step, mine, e, sure, sum);
-            add_positions<DIMS, PITCH, true>(shared.stage + sure * head_dim + d, head_dim, step,
-                                             mine, e + sure * PITCH, here - sure, sum);
+            add_positions<DIMS, PITCH, false>(shared.stage + d, v_dim, step, mine, e, sure, sum);
+            add_positions<DIMS, PITCH, true>(shared.stage + sure * v_dim + d, v_dim, step, mine,
+                                             e + sure * PITCH, here - sure, sum);
         }
         __syncthreads();
     }
@@ -396,13 +395,13 @@ static __device__ void tile_begin(const struct attend_job &job, const tile_queri
                                   attend_tile<GROUPS> &shared)
 {
     constexpr uint32_t QUERIES = attend_tile<GROUPS>::QUERIES;
-    const uint32_t head_dim = job.kv.head_dim, tid = threadIdx.x;
+    const uint32_t k_dim = job.kv.k_dim, tid = threadIdx.x;
     if (tid < QUERIES)
         shared.end[tid] = tid < x.count ? job.pass.rows[x.row + tid / x.n_heads].position + 1 : 0;
     for (uint32_t q = tid / 32; q < QUERIES; q += CUDA_WARPS) {
         const float *from = job.q + (uint64_t)(x.row + q / x.n_heads) * job.stride +
-                            (uint64_t)(x.head + q % x.n_heads) * head_dim;
-        for (uint32_t d = tid % 32; d < head_dim; d += 32)
+                            (uint64_t)(x.head + q % x.n_heads) * k_dim;
+        for (uint32_t d = tid % 32; d < k_dim; d += 32)
             shared.q[d * attend_tile<GROUPS>::PITCH + q] = q < x.count ? from[d] : 0.0f;
     }
     __syncthreads();
@@ -416,7 +415,7 @@ static __device__ void tile_end(const struct attend_job &job, const tile_queries
                                 const float o[TILE_EACH][DIMS])
 {
     constexpr uint32_t WARPS = attend_tile<GROUPS>::WARPS;
-    const uint32_t head_dim = job.kv.head_dim, warp = threadIdx.x / 32, group = warp / WARPS,
+    const uint32_t v_dim = job.kv.v_dim, warp = threadIdx.x / 32, group = warp / WARPS,
                    d = warp % WARPS * 32 + threadIdx.x % 32;
 #pragma unroll
     for (uint32_t k = 0; k < TILE_EACH; k++) {
@@ -428,8 +427,8 @@ static __device__ void tile_end(const struct attend_job &job, const tile_queries
                        at = slot * job.n_head + x.head + q % x.n_heads;
 #pragma unroll
         for (uint32_t j = 0; j < DIMS; j++) {
-            if (d + j * 32 * WARPS < head_dim)
-                job.part_o[at * head_dim + d + j * 32 * WARPS] = o[k][j];
+            if (d + j * 32 * WARPS < v_dim)
+                job.part_o[at * v_dim + d + j * 32 * WARPS] = o[k][j];
         }
         if (d == 0) {
             job.part_ml[at * 2] = shared.m[q];
@@ -466,7 +465,8 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
         tile_weights<GROUPS>(job.scale, pages, shared, acc);
         tile_fold<GROUPS>(job.sliding_window, pages, split, split == item.split0, shared);
         tile_values<KV, GROUPS, DIMS>(
-            job.kv, n, positions_of(seen_from(last.position + 1, job.sliding_window), span),
+            job.kv, v_after_k(job.kv, head_kv), n,
+            positions_of(seen_from(last.position + 1, job.sliding_window), span),
             positions_of(top.position + 1, span), shared, active, sum);
 #pragma unroll
         for (int k = 0; k < TILE_EACH; k++) {

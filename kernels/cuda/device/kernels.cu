@@ -95,7 +95,7 @@ int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_fini
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
                         uint32_t rows)
 {
-    return launch(queue, combine_kernel, dim3(parts_of(job->n_head * job->head_dim), rows), 0,
+    return launch(queue, combine_kernel, dim3(parts_of(job->n_head * job->v_dim), rows), 0,
                   *job);
 }
 

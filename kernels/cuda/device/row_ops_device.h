@@ -58,10 +58,10 @@ static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint3
                                    : 0.0f;
     if (row.position % CUDA_PAGE != 0)
         return;
-    uint4 *page = (uint4 *)(job.kv.memory + job.pass.words[row.pages + row.position / CUDA_PAGE] *
-                                                job.kv.page_bytes);
+    uint4 *page =
+        (uint4 *)(job.kv + job.pass.words[row.pages + row.position / CUDA_PAGE] * job.page_bytes);
     const uint32_t parts = embed_parts(job);
-    for (uint64_t at = i; at < job.kv.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
+    for (uint64_t at = i; at < job.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
         page[at] = make_uint4(0, 0, 0, 0);
 }
 
@@ -229,35 +229,41 @@ static __device__ void rope_head(float *x, const struct qkv_finish_job &job, uin
     __syncwarp();
 }
 
-/* Appends a head of K or V, by one warp. Value k lies at `first` + k * `step` of `values`, and in q8_0 the scale of
+/* Bytes from K of a layer's head to its V. */
+static __device__ __forceinline__ uint64_t v_after_k(const struct cuda_kv &kv, uint32_t head_kv)
+{
+    return (kv.n_head_kv - head_kv) * kv.k_bytes + head_kv * kv.v_bytes;
+}
+
+/* Appends a head of K or V, x [dim], by one warp. Value k lies at `first` + k * `step` of `values`, and in q8_0 the scale of
  * block b at `first_scale` + b * `scale_step` after all values of the page. */
 struct kv_place {
     uint8_t *values;
     uint32_t first, step, first_scale, scale_step;
 };
 
-static __device__ void append_q8_0(const struct cuda_kv &kv, const kv_place &at, const float *x)
+static __device__ void append_q8_0(const kv_place &at, const float *x, uint32_t dim)
 {
     const uint32_t lane = threadIdx.x % 32;
-    float *scales = (float *)(at.values + kv.head_dim * CUDA_PAGE);
-    for (uint32_t b = 0; b < kv.n_block; b++) {
+    float *scales = (float *)(at.values + dim * CUDA_PAGE);
+    for (uint32_t b = 0; b * CUDA_BLOCK < dim; b++) {
         const uint32_t k = b * CUDA_BLOCK + lane;
         float d;
-        const int q = quantize_value(k < kv.head_dim ? x[k] : 0.0f, &d);
-        if (k < kv.head_dim)
+        const int q = quantize_value(k < dim ? x[k] : 0.0f, &d);
+        if (k < dim)
             ((signed char *)at.values)[at.first + k * at.step] = (signed char)q;
         if (lane == 0)
             scales[at.first_scale + b * at.scale_step] = d;
     }
 }
 
-static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at, const float *x)
+static __device__ void append_head(uint32_t type, const kv_place &at, const float *x, uint32_t dim)
 {
-    if (kv.type == CUDA_KV_Q8_0)
-        return append_q8_0(kv, at, x);
-    for (uint32_t k = threadIdx.x % 32; k < kv.head_dim; k += 32) {
+    if (type == CUDA_KV_Q8_0)
+        return append_q8_0(at, x, dim);
+    for (uint32_t k = threadIdx.x % 32; k < dim; k += 32) {
         const uint32_t i = at.first + k * at.step;
-        if (kv.type == CUDA_KV_F32)
+        if (type == CUDA_KV_F32)
             ((float *)at.values)[i] = x[k];
         else
             ((unsigned short *)at.values)[i] = f16_from_f32(x[k]);
@@ -269,8 +275,9 @@ static __device__ void append_head(const struct cuda_kv &kv, const kv_place &at,
 static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, uint32_t head,
                                 float *x, float *query)
 {
-    const uint32_t lane = threadIdx.x % 32, n = job.kv.head_dim, n_kv = job.kv.n_head_kv;
+    const uint32_t lane = threadIdx.x % 32, n_kv = job.kv.n_head_kv;
     const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
+    const uint32_t n = kind == 2 ? job.kv.v_dim : job.kv.k_dim;
     head -= kind == 0 ? 0 : kind == 1 ? job.n_head : job.n_head + n_kv;
     const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * n;
     for (uint32_t k = lane; k < n; k += 32)
@@ -306,12 +313,12 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
     const uint32_t slot = row.position % CUDA_PAGE;
     uint8_t *page = job.kv.memory +
                     job.pass.words[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
-                    job.layer * job.kv.layer_bytes;
-    page += (head + (kind == 2 ? n_kv : 0)) * job.kv.head_bytes;
+                    job.kv.offset + head * job.kv.k_bytes;
     if (kind == 1)
-        append_head(job.kv, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x);
+        append_head(job.kv.type, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x, n);
     else
-        append_head(job.kv, {page, slot * n, 1, slot * job.kv.n_block, 1}, x);
+        append_head(job.kv.type,
+                    {page + v_after_k(job.kv, head), slot * n, 1, slot * job.kv.v_blocks, 1}, x, n);
 }
 
 /* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * 256 floats. */
@@ -321,7 +328,7 @@ static __device__ void qkv_finish_item(const struct qkv_finish_job &job, uint32_
     const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
     if (head < job.n_head + 2 * job.kv.n_head_kv)
         row_head(job, r, head, shared + warp * CUDA_MAX_HEAD,
-                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.kv.head_dim);
+                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.kv.k_dim);
 }
 
 #endif

@@ -94,7 +94,7 @@ static __device__ __forceinline__ void step_own_heads(uint32_t at, uint32_t r, u
     for (uint32_t i = warp; i < n; i += CUDA_WARPS) {
         const uint32_t head =
             i < share ? head_kv * share + i : job.n_head + (i - share) * job.kv.n_head_kv + head_kv;
-        row_head(job, r, head, x, q + i * job.kv.head_dim);
+        row_head(job, r, head, x, q + i * job.kv.k_dim);
         __syncwarp(); /* x is overwritten for the next head */
     }
     __syncthreads();
@@ -112,7 +112,7 @@ static __device__ __noinline__ void step_attend(uint32_t at, const struct cuda_i
                         own ? (const float *)(scratch + STEP_QUERIES)
                             : queries_of(job, item.row, head_kv),
                         head_kv, *(struct attend_shared *)scratch);
-    else if (job.kv.head_dim > 128)
+    else if (job.kv.v_dim > 128)
         attend_tile_item<KV, STEP_TILE_GROUPS, 2>(job, item, head_kv,
                                                   *(attend_tile<STEP_TILE_GROUPS> *)scratch);
     else
@@ -128,13 +128,14 @@ static __device__ __forceinline__ void step_combine(const struct step_job &step,
 {
     SHARED_BYTES(memory);
     struct step_shared &shared = *(struct step_shared *)memory;
-    const struct combine_job &job = ((const struct attention_job *)(memory + at))->combine;
-    const uint32_t unit = head_kv / step.combine_heads, heads = step.combine_heads;
+    const struct attention_job &attention = *(const struct attention_job *)(memory + at);
+    const struct combine_job &job = attention.combine;
+    const uint32_t n_kv = attention.attend.kv.n_head_kv, heads = job.unit, unit = head_kv / heads;
     if (threadIdx.x == 0) {
         const uint32_t n = item.split1 - item.split0,
                        from = seen_from(job.pass.rows[item.row].position + 1, job.sliding_window),
                        splits = step_splits(job.pass, item.row + item.n_rows - 1);
-        uint32_t *word = step.splits_done + item.row * step.embed.kv.n_head_kv + unit;
+        uint32_t *word = step.splits_done + item.row * n_kv + unit;
         shared.last = add_acquire_release(word, n) + n == heads * (splits - from / CUDA_SPLIT);
         if (shared.last)
             *word = 0;
@@ -142,7 +143,7 @@ static __device__ __forceinline__ void step_combine(const struct step_job &step,
     __syncthreads();
     if (!shared.last)
         return;
-    const uint32_t size = heads * step.share * job.head_dim, begin = unit * size;
+    const uint32_t size = job.n_head / n_kv * heads * job.v_dim, begin = unit * size;
     for (uint32_t r = item.row; r < item.row + item.n_rows; r++)
         for (uint32_t i = threadIdx.x; i / 32 * 32 < size; i += CUDA_THREADS)
             combine_value(job, r, begin + i, begin + size);
@@ -154,16 +155,16 @@ static __device__ void step_attention(const struct step_job &job, uint32_t at, u
     SHARED_BYTES(memory);
     const struct attend_job &attend = ((const struct attention_job *)(memory + at))->attend;
     const struct cuda_pass &pass = job.embed.pass;
-    const uint32_t n_kv = job.embed.kv.n_head_kv, n = attend_count(attend) * n_kv;
+    const uint32_t n_kv = attend.kv.n_head_kv, n = attend_count(attend) * n_kv;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
         const struct cuda_item item = attend_items(attend)[i / n_kv];
         const uint32_t head_kv = i % n_kv;
         if (job.own_heads)
-            step_own_heads(heads_at, item.row, head_kv, job.share,
+            step_own_heads(heads_at, item.row, head_kv, attend.n_head / n_kv,
                            item.split1 == step_splits(pass, item.row));
-        if (job.embed.kv.type == CUDA_KV_F16)
+        if (attend.kv.type == CUDA_KV_F16)
             step_attend<CUDA_KV_F16>(at, item, head_kv, job.own_heads);
-        else if (job.embed.kv.type == CUDA_KV_F32)
+        else if (attend.kv.type == CUDA_KV_F32)
             step_attend<CUDA_KV_F32>(at, item, head_kv, job.own_heads);
         else
             step_attend<CUDA_KV_Q8_0>(at, item, head_kv, job.own_heads);

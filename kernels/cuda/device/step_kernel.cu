@@ -23,10 +23,9 @@ static constexpr size_t larger(size_t a, size_t b)
 /* Shared memory per block: that of the phase that needs most. */
 template <int TILES> static size_t step_bytes(const struct step_job &job)
 {
-    const size_t head = (size_t)job.embed.kv.head_dim * sizeof(float),
-                 tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
-                        head * attend_tile<STEP_TILE_GROUPS>::PITCH,
-                 row = STEP_QUERIES + (job.own_heads ? job.share * head : 0),
+    const size_t tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
+                        job.k_dim * sizeof(float) * attend_tile<STEP_TILE_GROUPS>::PITCH,
+                 row = STEP_QUERIES + (job.own_heads ? job.own_queries : 0),
                  matmul = STEP_MATMUL_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
     return STEP_SCRATCH + larger(larger(tile, row), larger(matmul, sizeof(struct sample_shared)));
 }

@@ -11,13 +11,18 @@
 
 struct cache {
     struct kv_geometry kv;
+    const struct kv_layer *layer; /* that is looked at; the one before it has other sizes */
     uint8_t *memory;
     uint32_t pages[64];
 };
 
-static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t head_dim, int type)
+static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim,
+                       int type)
 {
-    kv_geometry_set(&c->kv, 2, n_head_kv, head_dim, (enum kv_type)type);
+    c->kv = (struct kv_geometry){.type = (enum kv_type)type};
+    kv_geometry_add(&c->kv, 1, 6, 34);
+    kv_geometry_add(&c->kv, n_head_kv, k_dim, v_dim);
+    c->layer = &c->kv.layer[1];
     c->memory = help_memory(64 * c->kv.page_bytes + 64);
     for (uint32_t i = 0; i < 64; i++)
         c->pages[i] = (i * 37 + 5) % 64; /* any order */
@@ -31,16 +36,17 @@ START_TEST(append_equals_reference)
     {
         for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
             struct cache a, b;
-            cache_open(&a, 3, dims[s], _i);
-            cache_open(&b, 3, dims[s], _i);
+            const uint32_t v_dim = dims[(s + 3) % 8];
+            cache_open(&a, 3, dims[s], v_dim, _i);
+            cache_open(&b, 3, dims[s], v_dim, _i);
             float k[3 * 128], v[3 * 128];
             for (uint32_t slot = 0; slot < 32; slot++) {
                 help_fill(&seed, slot % 2 ? HELP_NORMAL : HELP_DENORMAL, k, 3 * dims[s]);
-                help_fill(&seed, HELP_SPIKE, v, 3 * dims[s]);
+                help_fill(&seed, HELP_SPIKE, v, 3 * v_dim);
                 for (uint32_t i = 0; i < 3 * dims[s]; i += 2)
                     k[i] = ldexpf(k[i], -(int)(help_random(&seed) % 30)); /* f16 denormals too */
-                ref_append(&a.kv, a.memory, 1, slot, k, v);
-                isa->append(&b.kv, b.memory, 1, slot, k, v);
+                ref_append(a.layer, a.memory, slot, k, v);
+                isa->append(b.layer, b.memory, slot, k, v);
             }
             ck_assert_mem_eq(a.memory, b.memory, a.kv.page_bytes);
             free(a.memory), free(b.memory);
@@ -52,15 +58,13 @@ END_TEST
 static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size)
 {
     float k[256 * 4], v[256 * 4];
-    uint32_t n = c->kv.n_head_kv * c->kv.head_dim;
     for (uint32_t t = 0; t < positions; t++) {
-        for (uint32_t layer = 0; layer < 2; layer++) {
-            help_fill(seed, HELP_NORMAL, k, n);
-            help_fill(seed, HELP_NORMAL, v, n);
-            for (uint32_t i = 0; i < n; i++)
+        for (const struct kv_layer *l = c->kv.layer; l <= c->layer; l++) {
+            help_fill(seed, HELP_NORMAL, k, l->n_head_kv * l->k_dim);
+            help_fill(seed, HELP_NORMAL, v, l->n_head_kv * l->v_dim);
+            for (uint32_t i = 0; i < l->n_head_kv * l->k_dim; i++)
                 k[i] = k[i] * size;
-            ref_append(&c->kv, c->memory + c->pages[t / 32] * c->kv.page_bytes, layer, t % 32, k,
-                       v);
+            ref_append(l, c->memory + c->pages[t / 32] * c->kv.page_bytes, t % 32, k, v);
         }
     }
 }
@@ -70,7 +74,7 @@ static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend 
 {
     uint32_t first = cpu_attend_from(job, job->position[0]) / CPU_SPLIT;
     uint32_t splits = job->position[job->n - 1] / CPU_SPLIT - first + 1;
-    size_t floats = job->n * cpu_partial_floats(job->kv);
+    size_t floats = job->n * cpu_partial_floats(job->kv->v_dim);
     float *parts = help_exact(NULL, splits * floats);
     for (uint32_t i = splits; i-- > 0;)
         isa->attend_split(job, first + i, parts + i * floats);
@@ -78,11 +82,11 @@ static void attend_in_pieces(const struct cpu_isa *isa, const struct cpu_attend 
     free(parts);
 }
 
-/* out [n][head_dim] */
+/* out [n][v_dim] */
 static void attend(const struct cpu_isa *isa, struct cpu_attend *job, bool in_pieces, float *out)
 {
     for (uint32_t i = 0; i < job->n; i++)
-        job->out[i] = out + i * job->kv->head_dim;
+        job->out[i] = out + i * job->kv->v_dim;
     if (in_pieces)
         attend_in_pieces(isa, job);
     else
@@ -95,31 +99,32 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
 {
     const struct cpu_isa *isas[HELP_ISAS + 1] = {&cpu_isa_ref};
     int n_isas = 1 + help_isas(isas + 1);
-    uint32_t dim = c->kv.head_dim;
-    float *q = help_exact(NULL, n * dim), *want = help_exact(NULL, n * dim);
-    struct cpu_attend job = {.kv = &c->kv,
+    const uint32_t k_dim = c->layer->k_dim, dim = c->layer->v_dim;
+    float *q = help_exact(NULL, n * k_dim), *want = help_exact(NULL, n * dim);
+    struct cpu_attend job = {.kv = c->layer,
                              .memory = c->memory,
+                             .page_bytes = c->kv.page_bytes,
                              .pages = c->pages,
-                             .layer = 1,
-                             .head_kv = c->kv.n_head_kv - 1,
-                             .scale = 1.0f / sqrtf((float)dim),
+                             .head_kv = c->layer->n_head_kv - 1,
+                             .scale = 1.0f / sqrtf((float)k_dim),
                              .sliding_window = window,
                              .n = n,
                              .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
-    help_fill(seed, HELP_NORMAL, q, n * dim);
+    help_fill(seed, HELP_NORMAL, q, n * k_dim);
     for (uint32_t i = 0; i < n; i++) {
         job.position[i] = positions[i];
-        job.q[i] = q + i * dim;
+        job.q[i] = q + i * k_dim;
     }
     attend(&cpu_isa_ref, &job, false, want);
     for (int way = 1; way < 2 * n_isas; way++) {
         float *got = help_exact(NULL, n * dim);
         attend(isas[way / 2], &job, way % 2 == 1, got);
         size_t at = help_differs(want, got, n * dim), i = at / dim < n ? at / dim : 0;
-        ck_assert_msg(at == n * dim,
-                      "%s%s, head_dim %u, window %u, %u queries, query %zu at %u, [%zu]: %a for %a",
-                      isas[way / 2]->name, way % 2 == 1 ? " in pieces" : "", dim, window, n, i,
-                      positions[i], at % dim, (double)got[at], (double)want[at]);
+        ck_assert_msg(
+            at == n * dim,
+            "%s%s, heads of %u and %u, window %u, %u queries, query %zu at %u, [%zu]: %a for %a",
+            isas[way / 2]->name, way % 2 == 1 ? " in pieces" : "", k_dim, dim, window, n, i,
+            positions[i], at % dim, (double)got[at], (double)want[at]);
         free(got);
     }
     free(q), free(want), free(job.scratch);
@@ -133,7 +138,7 @@ START_TEST(attention_equals_reference)
     const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
     for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
-        cache_open(&c, 2, dims[s], _i);
+        cache_open(&c, 2, dims[s], dims[s % 2 ? s : (s + 3) % 12], _i);
         fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
         for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
             uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
@@ -157,7 +162,7 @@ START_TEST(attention_of_any_number_of_queries_equals_reference)
     const uint32_t dims[] = {10, 64, 112}, bases[] = {0, 27, 253, 500}, heads[] = {1, 2, 7, 64};
     for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
-        cache_open(&c, 1, dims[s], _i);
+        cache_open(&c, 1, dims[s], dims[(s + 1) % 3], _i);
         fill_cache(&c, &seed, 576, 2.0f);
         for (uint32_t n = 1; n <= CPU_QUERIES; n++) {
             uint32_t base = bases[(n + s) % 4], up[CPU_QUERIES];
@@ -180,7 +185,7 @@ START_TEST(attention_in_a_window_equals_reference)
     const uint32_t windows[] = {1, 2, 31, 32, 33, 64, 200, 255, 256, 257, 300, 512, 5000};
     for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
-        cache_open(&c, 1, dims[s], _i);
+        cache_open(&c, 1, dims[s], dims[(s + 1) % 3], _i);
         fill_cache(&c, &seed, 640, 2.0f);
         for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
             for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
@@ -205,12 +210,13 @@ START_TEST(a_window_covers_the_last_positions)
     const uint32_t windows[] = {1, 40, 256, 299, 300, 301};
     uint64_t seed = 10;
     struct cache c;
-    cache_open(&c, 1, DIM, KV_F32);
+    cache_open(&c, 1, DIM, DIM, KV_F32);
     fill_cache(&c, &seed, POSITION + 1, 1.0f);
     float q[DIM], out[DIM], all[DIM];
     help_fill(&seed, HELP_NORMAL, q, DIM);
-    struct cpu_attend job = {.kv = &c.kv,
+    struct cpu_attend job = {.kv = c.layer,
                              .memory = c.memory,
+                             .page_bytes = c.kv.page_bytes,
                              .pages = c.pages,
                              .scale = 0.25f,
                              .sliding_window = MODEL_NO_WINDOW,
@@ -225,8 +231,8 @@ START_TEST(a_window_covers_the_last_positions)
         double sum = 0, want[DIM] = {0};
         for (uint32_t t = POSITION + 1 - windows[w]; t <= POSITION; t++) {
             const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes;
-            const float *k = (const float *)(const void *)(page + kv_k_offset(&c.kv, 0, 0));
-            const float *v = (const float *)(const void *)(page + kv_v_offset(&c.kv, 0, 0));
+            const float *k = (const float *)(const void *)(page + kv_k_offset(c.layer, 0));
+            const float *v = (const float *)(const void *)(page + kv_v_offset(c.layer, 0));
             double s = 0;
             for (uint32_t d = 0; d < DIM; d++)
                 s += (double)q[d] * (double)k[d * 32 + t % 32];
@@ -251,7 +257,7 @@ START_TEST(attention_equals_reference_when_peaked)
 {
     uint64_t seed = 7;
     struct cache c;
-    cache_open(&c, 1, 64, _i);
+    cache_open(&c, 1, 64, 64, _i);
     fill_cache(&c, &seed, 640, 60.0f);
     for (uint32_t t = 0; t < 640; t += 13)
         attend_all(&c, &seed, MODEL_NO_WINDOW, 1, &t);
