@@ -12,7 +12,7 @@
 #include "kernels/quant/quant_block.h"
 
 /* Sizes that a shape is made of. */
-enum size { ONE, EMBD, Q_ROWS, KV_ROWS, HEAD_DIM, ROPE_PAIRS, FF, VOCAB };
+enum size { ONE, EMBD, Q_ROWS, K_ROWS, V_ROWS, HEADS, HEAD_DIM, ROPE_PAIRS, FF, VOCAB };
 
 struct shape {
     const char *name; /* in a layer without "blk.N." */
@@ -32,12 +32,12 @@ static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
 static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_ATTN_NORM] = {"attn_norm.weight", ONE, EMBD, false},
     [MODEL_ATTN_Q] = {"attn_q.weight", Q_ROWS, EMBD, false},
-    [MODEL_ATTN_K] = {"attn_k.weight", KV_ROWS, EMBD, false},
-    [MODEL_ATTN_V] = {"attn_v.weight", KV_ROWS, EMBD, false},
-    [MODEL_ATTN_OUTPUT] = {"attn_output.weight", EMBD, Q_ROWS, false},
+    [MODEL_ATTN_K] = {"attn_k.weight", K_ROWS, EMBD, false},
+    [MODEL_ATTN_V] = {"attn_v.weight", V_ROWS, EMBD, false},
+    [MODEL_ATTN_OUTPUT] = {"attn_output.weight", EMBD, HEADS, false},
     [MODEL_ATTN_Q_BIAS] = {"attn_q.bias", ONE, Q_ROWS, false},
-    [MODEL_ATTN_K_BIAS] = {"attn_k.bias", ONE, KV_ROWS, false},
-    [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, KV_ROWS, false},
+    [MODEL_ATTN_K_BIAS] = {"attn_k.bias", ONE, K_ROWS, false},
+    [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, V_ROWS, false},
     [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
@@ -50,19 +50,25 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static uint32_t size_of(const struct model *m, enum size size)
+static uint32_t size_of(const struct model_loader *l, enum size size)
 {
+    const struct model *m = l->model;
+    const struct layer_geometry *g = l->geometry;
     switch (size) {
     case ONE:
         return 1;
     case EMBD:
         return m->n_embd;
     case Q_ROWS:
-        return m->n_head * m->head_dim;
-    case KV_ROWS:
-        return m->n_head_kv * m->head_dim;
+        return g->n_head * g->k_dim;
+    case K_ROWS:
+        return g->n_head_kv * g->k_dim;
+    case V_ROWS:
+        return g->n_head_kv * g->v_dim;
+    case HEADS:
+        return g->n_head * g->v_dim;
     case HEAD_DIM:
-        return m->head_dim;
+        return g->k_dim;
     case ROPE_PAIRS:
         return m->rope_dim / 2;
     case FF:
@@ -82,7 +88,7 @@ static bool matrix_type_valid(uint32_t type)
 static int view_tensor(struct model_loader *l, const char *name, const struct shape *shape,
                        uint32_t rows, struct model_tensor *ret)
 {
-    uint32_t cols = size_of(l->model, shape->cols);
+    uint32_t cols = size_of(l, shape->cols);
     const struct gguf_tensor *t = gguf_find_tensor(l->gguf, name);
     if (!t && shape->optional)
         return 0;
@@ -135,7 +141,7 @@ static int read_vocab_size(struct model_loader *l)
     return 0;
 }
 
-/* Layers of a model differ in which rope and which sliding window they have. */
+/* Layers of a model differ in which rope and which sliding window they have, and in KV heads. */
 static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
     const struct model *m = l->model;
@@ -143,9 +149,9 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
     const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
     return (struct layer_geometry){
         .n_head = m->n_head,
-        .n_head_kv = m->n_head_kv,
+        .n_head_kv = l->n_head_kv[layer],
         .k_dim = m->head_dim,
-        .v_dim = m->head_dim,
+        .v_dim = m->v_dim,
         .n_ff = m->n_ff,
         .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
@@ -175,12 +181,12 @@ static int view_fused(struct model_loader *l, const struct fused *f, uint32_t la
     struct model_tensor whole;
     uint32_t rows = 0;
     for (uint32_t i = f->first; i < f->first + f->n; i++)
-        rows += size_of(l->model, LAYER_SHAPES[i].rows);
+        rows += size_of(l, LAYER_SHAPES[i].rows);
     snprintf(name, sizeof(name), "blk.%u.%s", layer, f->name);
     int rc = view_tensor(l, name, &LAYER_SHAPES[f->first], rows, &whole);
     for (uint32_t i = f->first; !rc && i < f->first + f->n; i++) {
         tensor[i] = whole;
-        tensor[i].rows = size_of(l->model, LAYER_SHAPES[i].rows);
+        tensor[i].rows = size_of(l, LAYER_SHAPES[i].rows);
         tensor[i].bytes = tensor[i].rows * whole.row_bytes;
         whole.data += tensor[i].bytes;
     }
@@ -198,7 +204,7 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
             continue;
         snprintf(name, sizeof(name), "blk.%u.%s", layer, shape->name);
         rc = fused ? view_fused(l, fused, layer, tensor)
-                   : view_tensor(l, name, shape, size_of(l->model, shape->rows), &tensor[i]);
+                   : view_tensor(l, name, shape, size_of(l, shape->rows), &tensor[i]);
     }
     return rc;
 }
@@ -212,8 +218,10 @@ static int view_layers(struct model_loader *l)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
     for (uint32_t layer = 0; layer < m->n_layer && !rc; layer++) {
         m->layers[layer].geometry = geometry_of(l, layer);
+        l->geometry = &m->layers[layer].geometry;
         rc = view_layer(l, layer, m->layers[layer].tensor);
     }
+    l->geometry = NULL;
     return rc;
 }
 
@@ -259,7 +267,7 @@ static int view_tensors(struct model_loader *l)
     int rc = read_vocab_size(l);
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
         rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
-                         size_of(m, GLOBAL_SHAPES[i].rows), &m->global[i]);
+                         size_of(l, GLOBAL_SHAPES[i].rows), &m->global[i]);
     if (!rc)
         rc = take_rope_divisors(l);
     if (!rc)

@@ -68,12 +68,12 @@ enum model_global {
 enum model_layer_tensor {
     MODEL_ATTN_NORM,      /* [n_embd] F32 */
     MODEL_ATTN_Q,         /* [n_head * head_dim][n_embd] */
-    MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd] */
-    MODEL_ATTN_V,         /* [n_head_kv * head_dim][n_embd] */
-    MODEL_ATTN_OUTPUT,    /* [n_embd][n_head * head_dim] */
+    MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd], its KV heads the layer's */
+    MODEL_ATTN_V,         /* [n_head_kv * v_dim][n_embd] */
+    MODEL_ATTN_OUTPUT,    /* [n_embd][n_head * v_dim] */
     MODEL_ATTN_Q_BIAS,    /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
     MODEL_ATTN_K_BIAS,    /* [n_head_kv * head_dim] F32 */
-    MODEL_ATTN_V_BIAS,    /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_V_BIAS,    /* [n_head_kv * v_dim] F32 */
     MODEL_ATTN_Q_NORM,    /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
     MODEL_ATTN_K_NORM,    /* [head_dim] F32 */
     MODEL_ATTN_POST_NORM, /* [n_embd] F32, of what attention adds: gemma3 */
@@ -145,9 +145,11 @@ struct model {
     uint32_t n_layer; /* 1..MODEL_MAX_LAYERS */
     uint32_t n_embd;  /* width of the residual */
     uint32_t n_ff;
-    uint32_t n_head; /* a multiple of n_head_kv */
-    uint32_t n_head_kv;
-    uint32_t head_dim;  /* even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not be n_embd */
+    uint32_t n_head;    /* a multiple of every layer's KV heads */
+    uint32_t n_head_kv; /* of the layer with the fewest */
+    uint32_t head_dim;  /* of Q and K: even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not
+                           be n_embd */
+    uint32_t v_dim;     /* the same of V */
     uint32_t rope_dim;  /* of them are turned by rope: even, the others stay */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
     uint32_t n_context; /* positions the model was trained for, at most sliding_window if set */
@@ -245,6 +247,8 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   heads_kv N
  *   head_dim N
  *   rope_dim N
+ *   v_dim N                   only where it is not head_dim
+ *   layer_heads_kv N N ..     only where layers differ; heads_kv is then the fewest
  *   vocab N
  *   context N
  *   rope_base BITS

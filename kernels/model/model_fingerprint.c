@@ -47,12 +47,28 @@ static void write_rope_scaling(FILE *out, const struct model *m)
     }
 }
 
+static void write_heads_kv(FILE *out, const struct model *m)
+{
+    bool differ = false;
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        differ |= m->layers[i].geometry.n_head_kv != m->n_head_kv;
+    if (!differ)
+        return;
+    fputs("layer_heads_kv", out);
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        fprintf(out, " %u", m->layers[i].geometry.n_head_kv);
+    fputc('\n', out);
+}
+
 static void write_hyperparameters(FILE *out, const struct model *m)
 {
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
             m->n_embd, m->n_ff);
     fprintf(out, "heads %u\nheads_kv %u\nhead_dim %u\nrope_dim %u\n", m->n_head, m->n_head_kv,
             m->head_dim, m->rope_dim);
+    if (m->v_dim != m->head_dim)
+        fprintf(out, "v_dim %u\n", m->v_dim);
+    write_heads_kv(out, m);
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
     write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);

@@ -100,38 +100,67 @@ static int read_sizes(struct model_loader *l)
     return rc;
 }
 
-static int read_heads(struct model_loader *l)
+/* The KV heads of each layer: one number for all, or one for each. */
+static int read_kv_heads(struct model_loader *l)
 {
     struct model *m = l->model;
-    int rc = read_count(l, "attention.head_count", MODEL_MAX_HEADS, &m->n_head);
+    const struct arch_key key = key_of(l, "attention.head_count_kv");
+    struct gguf_array array = {0};
+    uint32_t all = m->n_head;
+    const bool by_layer = gguf_array(l->gguf, key.name, &array) == 0;
+    int rc = by_layer ? 0 : read_count(l, "attention.head_count_kv", MODEL_MAX_HEADS, &all);
+    if (!rc && by_layer && (array.type > GGUF_I32 || array.count != m->n_layer))
+        return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u of them", key.name,
+                    m->n_layer);
     m->n_head_kv = m->n_head;
-    if (!rc)
-        rc = read_count(l, "attention.head_count_kv", MODEL_MAX_HEADS, &m->n_head_kv);
-    if (rc)
-        return rc;
-    if (m->n_head % m->n_head_kv != 0)
-        return FAIL(l, -EBADMSG, "malformed: %u heads over %u key/value heads", m->n_head,
-                    m->n_head_kv);
+    for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
+        const int64_t n = by_layer ? gguf_array_i64(&array, i) : all;
+        if (n < 1 || n > MODEL_MAX_HEADS || m->n_head % n != 0)
+            return FAIL(l, -EBADMSG, "malformed: %u heads over %lld key/value heads", m->n_head,
+                        (long long)n);
+        l->n_head_kv[i] = (uint32_t)n;
+        m->n_head_kv = l->n_head_kv[i] < m->n_head_kv ? l->n_head_kv[i] : m->n_head_kv;
+    }
+    return rc;
+}
+
+static int check_head_dim(struct model_loader *l, uint32_t dim)
+{
+    if (dim % 2 != 0 || dim > MODEL_MAX_HEAD_DIM)
+        return FAIL(l, -ENOTSUP, "heads of %u dimensions: hearth takes even sizes up to %d", dim,
+                    MODEL_MAX_HEAD_DIM);
+    return 0;
+}
+
+static int read_head_sizes(struct model_loader *l)
+{
+    struct model *m = l->model;
     m->head_dim = m->n_embd % m->n_head == 0 ? m->n_embd / m->n_head : 0;
     if (m->head_dim == 0 && !gguf_find_key(l->gguf, key_of(l, "attention.key_length").name))
         return FAIL(l, -EBADMSG,
                     "malformed: embedding width %u is not a multiple of the head count %u",
                     m->n_embd, m->n_head);
-    rc = read_count(l, "attention.key_length", UINT32_MAX, &m->head_dim);
-    uint32_t value_dim = m->head_dim;
+    int rc = read_count(l, "attention.key_length", UINT32_MAX, &m->head_dim);
+    m->v_dim = m->rope_dim = m->head_dim;
     if (!rc)
-        rc = read_count(l, "attention.value_length", UINT32_MAX, &value_dim);
-    m->rope_dim = m->head_dim;
+        rc = read_count(l, "attention.value_length", UINT32_MAX, &m->v_dim);
     if (!rc)
         rc = read_count(l, "rope.dimension_count", UINT32_MAX, &m->rope_dim);
+    if (!rc)
+        rc = check_head_dim(l, m->head_dim);
+    return rc ? rc : check_head_dim(l, m->v_dim);
+}
+
+static int read_heads(struct model_loader *l)
+{
+    struct model *m = l->model;
+    int rc = read_count(l, "attention.head_count", MODEL_MAX_HEADS, &m->n_head);
+    if (!rc)
+        rc = read_kv_heads(l);
+    if (!rc)
+        rc = read_head_sizes(l);
     if (rc)
         return rc;
-    if (m->head_dim % 2 != 0 || m->head_dim > MODEL_MAX_HEAD_DIM)
-        return FAIL(l, -ENOTSUP, "heads of %u dimensions: hearth takes even sizes up to %d",
-                    m->head_dim, MODEL_MAX_HEAD_DIM);
-    if (value_dim != m->head_dim)
-        return FAIL(l, -ENOTSUP, "keys of %u, values of %u dimensions: hearth takes equal ones",
-                    m->head_dim, value_dim);
     if (m->rope_dim > m->head_dim || m->rope_dim % 2 != 0)
         return FAIL(l, -ENOTSUP, "rope over %u of %u dimensions: hearth takes even numbers of them",
                     m->rope_dim, m->head_dim);

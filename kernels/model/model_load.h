@@ -16,9 +16,11 @@ struct model_loader {
     const struct gguf *gguf;
     const struct model_arch *arch;
     struct model *model;
-    const char *rope_scaling;  /* in place of the file's, or NULL */
-    uint32_t original_context; /* what the model was trained for without scaling of rope */
-    bool *used;                /* [tensors of the file] a view was made of it */
+    const char *rope_scaling;              /* in place of the file's, or NULL */
+    uint32_t original_context;             /* what it was trained for without scaling of rope */
+    uint32_t n_head_kv[MODEL_MAX_LAYERS];  /* of each layer */
+    const struct layer_geometry *geometry; /* of the layer that is viewed; NULL: of none */
+    bool *used;                            /* [tensors of the file] a view was made of it */
     char *err;
     size_t err_bytes;
 };

@@ -233,12 +233,14 @@ static const struct {
     uint32_t type, n_head, n_head_kv, head_dim, context;
     bool kv_q8_0;
     uint32_t window;
+    uint32_t v_dim; /* 0: head_dim */
 } head_kinds[HEAD_KINDS] = {
-    {QUANT_F16, 4, 1, 64, 4096, false, 0},   {QUANT_F16, 4, 2, 24, 512, true, 3},
-    {QUANT_F32, 6, 2, 130, 512, false, 0},   {QUANT_BF16, 40, 1, 2, 4096, false, 0},
-    {QUANT_F16, 2, 2, 256, 512, false, 250}, {QUANT_F32, 7, 1, 130, 2048, true, 33},
-    {QUANT_F16, 8, 1, 80, 512, true, 0},     {QUANT_F32, 1, 1, 256, 4096, true, 0},
-    {QUANT_Q8_0, 4, 4, 24, 512, false, 40},
+    {QUANT_F16, 4, 1, 64, 4096, false, 0, 0},   {QUANT_F16, 4, 2, 24, 512, true, 3, 0},
+    {QUANT_F32, 6, 2, 130, 512, false, 0, 0},   {QUANT_BF16, 40, 1, 2, 4096, false, 0, 0},
+    {QUANT_F16, 2, 2, 256, 512, false, 250, 0}, {QUANT_F32, 7, 1, 130, 2048, true, 33, 0},
+    {QUANT_F16, 8, 1, 80, 512, true, 0, 0},     {QUANT_F32, 1, 1, 256, 4096, true, 0, 0},
+    {QUANT_Q8_0, 4, 4, 24, 512, false, 40, 0},  {QUANT_F16, 4, 2, 64, 512, false, 40, 140},
+    {QUANT_F16, 6, 2, 192, 512, true, 0, 26},
 };
 
 void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
@@ -252,6 +254,7 @@ void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
     shape.n_head = head_kinds[kind].n_head;
     shape.n_head_kv = head_kinds[kind].n_head_kv;
     shape.head_dim = head_kinds[kind].head_dim;
+    shape.v_dim = head_kinds[kind].v_dim;
     shape.n_context = head_kinds[kind].context;
     shape.kv_q8_0 = head_kinds[kind].kv_q8_0;
     shape.seed = 800 + kind;

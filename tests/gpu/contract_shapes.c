@@ -4,7 +4,8 @@
 #include "tests/gpu/contract.h"
 
 enum { NOT = UINT32_MAX /* not for this use */ };
-enum { UNTIED = 1, FREQS = 2, KV_Q8_0 = 4 };
+/* UNEQUAL: heads of V of another size than K's, and one KV head in every second layer. */
+enum { UNTIED = 1, FREQS = 2, KV_Q8_0 = 4, UNEQUAL = 8 };
 
 static const struct {
     const char *arch;
@@ -22,6 +23,8 @@ static const struct {
     {"qwen3", 1, 50, 41, 2, 2, 130, 259, FREQS, {QUANT_F32, NOT, NOT}},
     {"llama", 1, 768, 2304, 4, 4, 64, 300, 0, {QUANT_Q4_K, NOT, NOT}},
     {"qwen2", 1, 70, 301, 5, 1, 66, 300, UNTIED, {NOT, NOT, QUANT_BF16}},
+    {"qwen3", 2, 36, 50, 6, 3, 66, 270, UNEQUAL, {QUANT_F32, QUANT_F16, NOT}},
+    {"gemma3", 3, 32, 40, 4, 4, 20, 261, UNEQUAL | KV_Q8_0, {QUANT_F16, QUANT_BF16, NOT}},
 };
 
 bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape)
@@ -45,6 +48,8 @@ bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape
         .untied = odd[i].more & UNTIED,
         .freqs = odd[i].more & FREQS,
         .kv_q8_0 = odd[i].more & KV_Q8_0,
+        .v_dim = odd[i].more & UNEQUAL ? 154 - odd[i].head_dim : 0,
+        .odd_head_kv = odd[i].more & UNEQUAL ? 1 : 0,
         .scale = 1,
     };
     return true;

@@ -93,19 +93,36 @@ static bool is_arch(const struct tiny_model *s, const char *arch)
     return strcmp(s->arch ? s->arch : "llama", arch) == 0;
 }
 
+static uint32_t k_dim(const struct tiny_model *s)
+{
+    return s->head_dim ? s->head_dim : s->n_embd / s->n_head;
+}
+
+static uint32_t v_dim(const struct tiny_model *s)
+{
+    return s->v_dim ? s->v_dim : k_dim(s);
+}
+
+static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
+{
+    return layer % 2 && s->odd_head_kv ? s->odd_head_kv : s->n_head_kv;
+}
+
 /* The tensors that an architecture has beyond llama's. */
-static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
+static void extras(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
+    const uint32_t n_kv = heads_kv(s, index),
+                   n[] = {k_dim(s) * s->n_head, k_dim(s) * n_kv, v_dim(s) * n_kv};
     char name[64];
     const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
     for (int i = 0; i < 3 && is_arch(s, "qwen2"); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
-        tensor(b, name, QUANT_F32, head_dim * (i == 0 ? s->n_head : s->n_head_kv), 0, 0, 1);
+        tensor(b, name, QUANT_F32, n[i], 0, 0, 1);
     }
     for (int i = 0; i < 2 && (is_arch(s, "qwen3") || is_arch(s, "gemma3")); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
-        tensor(b, name, QUANT_F32, head_dim, 0, 1, 0.3f);
+        tensor(b, name, QUANT_F32, k_dim(s), 0, 1, 0.3f);
     }
     const char *const added[] = {"post_attention", "post_ffw"};
     for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
@@ -117,27 +134,27 @@ static void extras(struct builder *b, uint32_t index, uint32_t head_dim)
 static void layer(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
-    uint32_t head_dim = s->head_dim ? s->head_dim : s->n_embd / s->n_head;
-    uint32_t q = head_dim * s->n_head, kv = head_dim * s->n_head_kv;
+    uint32_t q = k_dim(s) * s->n_head, out = v_dim(s) * s->n_head;
+    uint32_t k = k_dim(s) * heads_kv(s, index), v = v_dim(s) * heads_kv(s, index);
     float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
     vector(b, NAME("attn_norm"), s->n_embd);
     if (is_arch(s, "phi3")) {
-        matrix(b, NAME("attn_qkv"), s->n_embd, q + 2 * kv, in * 2);
+        matrix(b, NAME("attn_qkv"), s->n_embd, q + k + v, in * 2);
     } else {
         matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
-        matrix(b, NAME("attn_k"), s->n_embd, kv, in * 2);
-        matrix(b, NAME("attn_v"), s->n_embd, kv, in);
+        matrix(b, NAME("attn_k"), s->n_embd, k, in * 2);
+        matrix(b, NAME("attn_v"), s->n_embd, v, in);
     }
-    matrix(b, NAME("attn_output"), q, s->n_embd, 1.0f / sqrtf((float)q));
+    matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
     vector(b, NAME("ffn_norm"), s->n_embd);
     if (!is_arch(s, "phi3"))
         matrix(b, NAME("ffn_gate"), s->n_embd, s->n_ff, in);
     matrix(b, NAME("ffn_up"), s->n_embd, is_arch(s, "phi3") ? 2 * s->n_ff : s->n_ff, in);
     matrix(b, NAME("ffn_down"), s->n_ff, s->n_embd, 1.0f / sqrtf((float)s->n_ff));
 #undef NAME
-    extras(b, index, head_dim);
+    extras(b, index);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------
@@ -195,6 +212,20 @@ static void arch_key(struct gw *w, const struct tiny_model *s, const char *name,
     gw_key_u32(w, key, value);
 }
 
+static void kv_heads_key(struct gw *w, const struct tiny_model *s)
+{
+    char key[96];
+    uint32_t heads[64];
+    if (!s->odd_head_kv) {
+        arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_layer && i < 64; i++)
+        heads[i] = heads_kv(s, i);
+    snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch ? s->arch : "llama");
+    gw_key_array(w, key, GGUF_U32, s->n_layer, heads, s->n_layer * sizeof(*heads));
+}
+
 static void keys(struct gw *w, const struct tiny_model *s)
 {
     const char *arch = s->arch ? s->arch : "llama";
@@ -207,7 +238,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
     arch_key(w, s, "block_count", s->n_layer);
     arch_key(w, s, "feed_forward_length", s->n_ff);
     arch_key(w, s, "attention.head_count", s->n_head);
-    arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
+    kv_heads_key(w, s);
     gw_key_f32(w, eps, 1e-5f);
     if (is_arch(s, "gemma3")) {
         arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
@@ -228,11 +259,13 @@ static void keys(struct gw *w, const struct tiny_model *s)
         gw_key_f32(w, "mistral3.attention.temperature_scale", 0.25f);
     }
     if (is_arch(s, "phi3")) /* rope leaves a head's last two dimensions as they are */
-        arch_key(w, s, "rope.dimension_count",
-                 (s->head_dim ? s->head_dim : s->n_embd / s->n_head) - 2);
+        arch_key(w, s, "rope.dimension_count", k_dim(s) - 2);
+    if (s->v_dim)
+        arch_key(w, s, "attention.value_length", s->v_dim);
     if (s->head_dim) {
         arch_key(w, s, "attention.key_length", s->head_dim);
-        arch_key(w, s, "attention.value_length", s->head_dim);
+        if (!s->v_dim)
+            arch_key(w, s, "attention.value_length", s->head_dim);
         if (!is_arch(s, "phi3"))
             arch_key(w, s, "rope.dimension_count", s->head_dim);
     }
@@ -283,8 +316,7 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);
     if (shape->freqs)
-        freqs(&b, (shape->head_dim ? shape->head_dim : shape->n_embd / shape->n_head) / 2 -
-                      is_arch(shape, "phi3"));
+        freqs(&b, k_dim(shape) / 2 - is_arch(shape, "phi3"));
     return gw_finish(&b.w, ret_bytes, NULL);
 }
 

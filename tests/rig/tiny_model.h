@@ -23,8 +23,10 @@ struct tiny_model {
                          tensors and a rope that is narrower than the head, mistral3 YaRN and a
                          query that grows */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
-    uint32_t head_dim; /* 0: n_embd / n_head */
-    uint32_t n_vocab;  /* at least TINY_MIN_VOCAB */
+    uint32_t head_dim;    /* 0: n_embd / n_head */
+    uint32_t v_dim;       /* of V; 0: as of Q and K */
+    uint32_t odd_head_kv; /* KV heads of every second layer; 0: n_head_kv */
+    uint32_t n_vocab;     /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
     uint32_t window; /* of local layers, gemma3; 0: 20 */
     uint32_t type;   /* quant_type of the matrices, or TINY_MIXED, TINY_MIXED_K */

@@ -79,7 +79,7 @@ START_TEST(every_architecture_gives_the_same_bits)
 END_TEST
 
 /* Sizes that fill no register, group or block; head sizes of all kinds; several splits. */
-enum { N_SHAPES = 12 };
+enum { N_SHAPES = 14 };
 
 START_TEST(odd_shapes_give_the_same_bits)
 {
@@ -165,6 +165,27 @@ START_TEST(odd_shapes_give_the_same_bits)
          .n_head_kv = 2,
          .head_dim = 16,
          .window = 3,
+         .n_vocab = 259},
+        {.arch = "qwen3", /* V's heads larger than K's, KV heads by layer */
+         .n_layer = 3,
+         .n_embd = 36,
+         .n_ff = 50,
+         .n_head = 6,
+         .n_head_kv = 6,
+         .head_dim = 10,
+         .v_dim = 42,
+         .odd_head_kv = 2,
+         .n_vocab = 270},
+        {.arch = "gemma3", /* smaller ones */
+         .n_layer = 4,
+         .n_embd = 32,
+         .n_ff = 36,
+         .n_head = 4,
+         .n_head_kv = 1,
+         .head_dim = 140,
+         .v_dim = 22,
+         .odd_head_kv = 4,
+         .window = 40,
          .n_vocab = 259},
     };
     struct tiny_model shape = shapes[_i % N_SHAPES];

@@ -90,13 +90,17 @@ START_TEST(logits_are_close_to_double_precision)
         {"gemma3", QUANT_F32, 1e-4, 1},    {"gemma3", QUANT_Q8_0, 1, 1},
         {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
         {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
+        {"unequal", QUANT_F32, 1e-4, 1},
     };
+    const bool unequal = strcmp(cases[_i].arch, "unequal") == 0;
     struct tiny_model shape = tiny_model_default(cases[_i].type);
     struct help_model m;
     uint32_t tokens[300], pages[PAGES];
     uint64_t seed = 50;
     shape.untied = true;
-    shape.arch = cases[_i].arch;
+    shape.arch = unequal ? "gemma3" : cases[_i].arch;
+    shape.v_dim = unequal ? 24 : 0;
+    shape.odd_head_kv = unequal ? 4 : 0;
     shape.n_layer = strcmp(shape.arch, "smollm3") == 0 ? 4 : 2; /* the fourth has no rope */
     shape.freqs = _i >= 10;
     help_model_tiny(&m, &shape);
@@ -396,7 +400,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 17);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 19);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

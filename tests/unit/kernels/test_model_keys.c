@@ -102,7 +102,9 @@ static const struct key_case BAD_KEYS[] = {
     {"llama.attention.key_length", U(258), -ENOTSUP, "heads of 258 dimensions"},
     {"llama.attention.key_length", U(15), -ENOTSUP, "heads of 15 dimensions"},
     {"llama.attention.key_length", U(0), -EBADMSG, "key_length must be"},
-    {"llama.attention.value_length", U(8), -ENOTSUP, "values of 8"},
+    {"llama.attention.value_length", U(8), -EBADMSG, "attn_v.weight is"},
+    {"llama.attention.value_length", U(258), -ENOTSUP, "heads of 258"},
+    {"llama.attention.value_length", U(7), -ENOTSUP, "heads of 7"},
     {"llama.rope.dimension_count", U(18), -ENOTSUP, "rope over 18 of 16"},
     {"llama.rope.dimension_count", U(7), -ENOTSUP, "rope over 7 of 16"},
     {"llama.rope.dimension_count", U(0), -EBADMSG, "must be"},
@@ -178,6 +180,55 @@ START_TEST(key_value_heads_default_to_all)
     static const struct key_case NONE = {"llama.attention.head_count_kv", ABSENT, 0, NULL};
     write_with_key(&w, &NONE);
     check_refused(&w, -EBADMSG, "attn_k.weight is 64 x 32 x 1 x 1, must be 64 x 64");
+}
+END_TEST
+
+START_TEST(key_value_heads_by_layer_are_checked)
+{
+    static const struct key_case NONE = {"llama.attention.head_count_kv", ABSENT, 0, NULL};
+    static const float FLOATS[2] = {2, 2};
+    static const struct {
+        uint32_t n, heads[3];
+        const char *part;
+    } BAD[] = {{1, {2}, "must be a number, or 2 of them"},
+               {3, {2, 2, 2}, "must be a number, or 2 of them"},
+               {2, {2, 0}, "4 heads over 0"},
+               {2, {3, 2}, "4 heads over 3"},
+               {2, {2, 1}, "blk.1.attn_k.weight is 64 x 32 x 1 x 1, must be 64 x 16"}};
+    struct gw w;
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
+        write_with_key(&w, &NONE);
+        gw_key_array(&w, NONE.name, GGUF_U32, BAD[i].n, BAD[i].heads, BAD[i].n * 4);
+        check_refused(&w, -EBADMSG, BAD[i].part);
+    }
+    write_with_key(&w, &NONE);
+    gw_key_array(&w, NONE.name, GGUF_F32, 2, FLOATS, sizeof(FLOATS));
+    check_refused(&w, -EBADMSG, "must be a number, or 2 of them");
+}
+END_TEST
+
+/* KV heads by layer, and V's size apart from K's; both are part of the fingerprint. */
+START_TEST(sizes_of_keys_and_values_are_read)
+{
+    uint8_t seen[3][MODEL_FINGERPRINT_BYTES];
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tiny_model shape = tiny_model_default(QUANT_F32);
+        struct opened o;
+        size_t bytes;
+        shape.v_dim = i == 1 ? 24 : 0;
+        shape.odd_head_kv = i == 2 ? 1 : 0;
+        uint8_t *file = tiny_model_file(&shape, &bytes);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        for (uint32_t l = 0; l < 2; l++) {
+            const struct layer_geometry *g = &o.model->layers[l].geometry;
+            ck_assert_uint_eq(g->k_dim, 16);
+            ck_assert_uint_eq(g->v_dim, i == 1 ? 24 : 16);
+            ck_assert_uint_eq(g->n_head_kv, i == 2 && l == 1 ? 1 : 2);
+        }
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        ck_assert(i == 0 || memcmp(seen[i], seen[i - 1], sizeof(seen[i])) != 0);
+        close_opened(&o);
+    }
 }
 END_TEST
 
@@ -640,6 +691,8 @@ int main(void)
     tcase_add_test(core, bad_hyperparameters_are_refused);
     tcase_add_test(core, irrelevant_keys_change_nothing);
     tcase_add_test(core, key_value_heads_default_to_all);
+    tcase_add_test(core, key_value_heads_by_layer_are_checked);
+    tcase_add_test(core, sizes_of_keys_and_values_are_read);
     tcase_add_test(core, per_layer_hyperparameters_are_refused);
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
