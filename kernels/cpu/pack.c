@@ -24,11 +24,11 @@ static uint32_t packed_integer(uint32_t n_words, const uint32_t *words, int i)
     const int j = i % 16 / 4, byte = 8 * (i % 4), second = i / 16;
     if (n_words == 8)
         return words[i / 4] >> byte & 255;
-    uint32_t q = words[j] >> byte >> 4 * second & 15;
+    uint32_t q = words[j + (n_words > 4)] >> byte >> 4 * second & 15;
     if (n_words == 5)
-        q |= (words[4] >> byte >> (4 * second + j) & 1) << 4;
+        q |= (words[0] >> byte >> (4 * second + j) & 1) << 4;
     if (n_words == 6)
-        q |= (words[4 + second] >> byte >> 2 * j & 3) << 4;
+        q |= (words[5 * second] >> byte >> 2 * j & 3) << 4;
     return q;
 }
 

@@ -7,10 +7,13 @@
  *
  *   8 bits   words 0 .. 3 the first fours of the pairs, words 4 .. 7 the second ones
  *   4 bits   words 0 .. 3: pair j, first four in the low nibbles, second in the high ones
- *   5 bits   as 4 bits, then one word of fifth bits: bit j of byte c of the first four of pair j, bit 4 + j
- *            of the second
- *   6 bits   as 4 bits, then two words of upper bits: of the first fours, and of the second ones; bits
- *            2j and 2j + 1 of byte c belong to pair j
+ *   5 bits   one word of fifth bits: bit j of byte c of the first four of pair j, bit 4 + j of the
+ *            second; then as 4 bits
+ *   6 bits   one word of upper bits of the first fours: bits 2j and 2j + 1 of byte c belong to pair j;
+ *            then as 4 bits; then one of upper bits of the second fours
+ *
+ * So a kernel that takes the pairs in order, or all first fours and then all second ones, touches the
+ * words of a lane in ascending order.
  *
  * repack.h defines where the words are in memory. Pure functions, any thread. */
 #ifndef HEARTH_KERNELS_CPU_PACK_H

@@ -117,23 +117,23 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
         copy_nibbles(blocks, stride, 2, to);
         return;
     case QUANT_Q5_0:
-        copy_nibbles(blocks, stride, 6, to);
-        pack_fifths(blocks, stride, 2, to + 4 * WORD);
+        pack_fifths(blocks, stride, 2, to);
+        copy_nibbles(blocks, stride, 6, to + WORD);
         return;
     case QUANT_Q5_1:
-        copy_nibbles(blocks, stride, 8, to);
-        pack_fifths(blocks, stride, 4, to + 4 * WORD);
+        pack_fifths(blocks, stride, 4, to);
+        copy_nibbles(blocks, stride, 8, to + WORD);
         return;
     case QUANT_Q4_K:
         gather_nibbles(blocks, stride, 16 + nibbles, sub % 2 * 4, to);
         return;
     case QUANT_Q5_K:
-        gather_nibbles(blocks, stride, 48 + nibbles, sub % 2 * 4, to);
-        gather_bits(blocks, stride, 16, sub, to + 4 * WORD);
+        gather_bits(blocks, stride, 16, sub, to);
+        gather_nibbles(blocks, stride, 48 + nibbles, sub % 2 * 4, to + WORD);
         return;
     case QUANT_Q6_K:
-        gather_nibbles(blocks, stride, 64 * half + 32 * (in % 2), (uint32_t)in / 2 * 4, to);
-        gather_twos(blocks, stride, 128 + 32 * half, 2 * (uint32_t)in, to + 4 * WORD);
+        gather_twos(blocks, stride, 128 + 32 * half, 2 * (uint32_t)in, to);
+        gather_nibbles(blocks, stride, 64 * half + 32 * (in % 2), (uint32_t)in / 2 * 4, to + WORD);
         gather_twos(blocks, stride, 144 + 32 * half, 2 * (uint32_t)in, to + 5 * WORD);
         return;
     default:

@@ -56,12 +56,12 @@ ALWAYS_INLINE vi vi_shift(vi a, int left)
 /* Four integers of pair j of a sub-block's words (pack.h): half 0 the first four, 1 the second. */
 ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
 {
-    const vi four = vi_and(vi_shift(vi_load(words + j * 64), -4 * half), vi_set1(0x0f0f0f0f));
+    const uint8_t *nibbles = words + (bits > 4 ? 64 : 0) + j * 64;
+    const vi four = vi_and(vi_shift(vi_load(nibbles), -4 * half), vi_set1(0x0f0f0f0f));
     if (bits == 5)
-        return vi_or_and(four, vi_shift(vi_load(words + 4 * 64), 4 - j - 4 * half),
-                         vi_set1(0x10101010));
+        return vi_or_and(four, vi_shift(vi_load(words), 4 - j - 4 * half), vi_set1(0x10101010));
     if (bits == 6)
-        return vi_or_and(four, vi_shift(vi_load(words + (4 + half) * 64), 4 - 2 * j),
+        return vi_or_and(four, vi_shift(vi_load(words + half * 5 * 64), 4 - 2 * j),
                          vi_set1(0x30303030));
     return four;
 }
