@@ -20,13 +20,14 @@ static float block_segment(uint32_t type, const uint8_t *row, const int8_t *q, c
     float acc = 0.0f;
     for (uint32_t b = begin / CPU_BLOCK; b < end / CPU_BLOCK; b++) {
         struct quant_sub w;
-        int32_t half[2] = {0, 0}, asum = 0;
+        int32_t half[2] = {0, 0}, sum[2] = {0, 0};
         quant_sub_load(type, row, b, &w);
         for (uint32_t i = 0; i < CPU_BLOCK; i++) {
             half[i / 16] += w.q[i] * q[b * CPU_BLOCK + i];
-            asum += q[b * CPU_BLOCK + i];
+            sum[i / 16] += q[b * CPU_BLOCK + i];
         }
         int32_t isum = w.scale[0] * half[0] + w.scale[1] * half[1];
+        int32_t asum = w.min_scale[0] * sum[0] + w.min_scale[1] * sum[1];
         acc = fmaf((float)isum, w.d * d[b], acc);
         if (w.has_min)
             acc = fmaf((float)asum, -(w.min * d[b]), acc);

@@ -74,11 +74,23 @@ static float load_f16(const uint8_t *p)
 static void unpack_factors(uint32_t type, const uint8_t *from, uint32_t in, uint32_t lane,
                            struct quant_sub *s)
 {
+    const uint8_t *halves = from + (size_t)2 * in * CPU_LANES + lane; /* of types with two scales */
     uint8_t packed[12], scale, min;
-    s->scale[0] = s->scale[1] = 1;
-    s->has_min = type == QUANT_Q5_1 || type == QUANT_Q4_K || type == QUANT_Q5_K;
+    s->scale[0] = s->scale[1] = s->min_scale[0] = s->min_scale[1] = 1;
+    s->has_min = type == QUANT_Q4_1 || type == QUANT_Q5_1 || type == QUANT_Q2_K ||
+                 type == QUANT_Q4_K || type == QUANT_Q5_K;
     s->min = 0.0f;
     switch (type) {
+    case QUANT_MXFP4:
+        s->d = quant_e8m0(from[(size_t)in * CPU_LANES + lane]);
+        return;
+    case QUANT_IQ4_XS:
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ3_S:
+        s->d = load_f16(from + 128 + (size_t)2 * lane) * (type == QUANT_IQ3_XXS ? 0.25f : 1.0f) *
+               (float)(int8_t)from[(size_t)in * CPU_LANES + lane];
+        return;
+    case QUANT_Q4_1:
     case QUANT_Q5_1:
         s->d = load_f16(from + (size_t)in * 64 + (size_t)2 * lane);
         s->min = load_f16(from + (size_t)in * 64 + 32 + (size_t)2 * lane);
@@ -91,9 +103,18 @@ static void unpack_factors(uint32_t type, const uint8_t *from, uint32_t in, uint
         s->d = load_f16(from + 192 + (size_t)2 * lane) * (float)scale;
         s->min = load_f16(from + 224 + (size_t)2 * lane) * (float)min;
         return;
+    case QUANT_Q2_K:
+        for (size_t h = 0; h < 2; h++) {
+            s->scale[h] = halves[h * CPU_LANES] & 15;
+            s->min_scale[h] = (int8_t)(halves[h * CPU_LANES] >> 4);
+        }
+        s->d = load_f16(from + 256 + (size_t)2 * lane);
+        s->min = load_f16(from + 288 + (size_t)2 * lane);
+        return;
+    case QUANT_Q3_K:
     case QUANT_Q6_K:
-        s->scale[0] = (int8_t)from[(size_t)2 * in * CPU_LANES + lane];
-        s->scale[1] = (int8_t)from[((size_t)2 * in + 1) * CPU_LANES + lane];
+        s->scale[0] = (int8_t)halves[0];
+        s->scale[1] = (int8_t)halves[CPU_LANES];
         s->d = load_f16(from + 256 + (size_t)2 * lane);
         return;
     default:

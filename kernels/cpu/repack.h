@@ -9,11 +9,17 @@
  *   quantized        per segment of 8 sub-blocks of 32 inputs: its factors, then integers
  *                    [8][words][16] of 32 bits (pack.h). The factors are:
  *
- *     Q8_0, Q4_0, Q5_0   [8][16] f16 scales
- *     Q5_1               [8][2][16] f16: scales, then minus the file's minima
+ *     Q8_0, Q4_0, Q5_0, IQ4_NL
+ *                        [8][16] f16 scales
+ *     MXFP4              [8][16] bytes e
+ *     Q4_1, Q5_1         [8][2][16] f16: scales, then minus the file's minima
  *     Q4_K, Q5_K         [3][16] words (a row's twelve bytes of scales and minima), [16] f16 D, [16]
  *                        f16 Dmin
- *     Q6_K               [8][2][16] int8 scales, [16] f16 D, 32 bytes unused
+ *     Q2_K               [8][2][16] bytes: scales in the low, minima in the high nibbles; [16] f16 D,
+ *                        [16] f16 Dmin
+ *     Q3_K, Q6_K         [8][2][16] int8 scales, [16] f16 D, 32 bytes unused
+ *     IQ4_XS, IQ3_XXS, IQ3_S
+ *                        [8][16] int8 scales (quant_byte_scale), [16] f16 D, 32 bytes unused
  *
  * So a group is read sequentially and once, which suits hardware prefetchers. The last segment has
  * fewer blocks if cols is not a multiple of 256. Groups start at multiples of 64 bytes. Pure
@@ -32,7 +38,23 @@ static inline size_t repack_integers(uint32_t type)
 }
 static inline size_t repack_factors(uint32_t type)
 {
-    return type == QUANT_Q5_1 ? 64 : type == QUANT_Q6_K ? 40 : 32;
+    switch (type) {
+    case QUANT_Q4_1:
+    case QUANT_Q5_1:
+        return 64;
+    case QUANT_Q2_K:
+    case QUANT_Q3_K:
+    case QUANT_Q6_K:
+        return 40;
+    case QUANT_IQ4_XS:
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ3_S:
+        return 24;
+    case QUANT_MXFP4:
+        return 16;
+    default:
+        return 32;
+    }
 }
 
 /* Sets groups and group_bytes of a matrix for `file`; packed stays NULL. */

@@ -52,6 +52,14 @@ LAYOUT_INLINE int layout_quantized(uint32_t type)
     return type != QUANT_F32 && type != QUANT_F16 && type != QUANT_BF16;
 }
 
+/* Whether a matrix of the type can be laid out. */
+LAYOUT_INLINE int layout_known(uint32_t type)
+{
+    return !layout_quantized(type) || type == QUANT_Q8_0 || type == QUANT_Q4_0 ||
+           type == QUANT_Q5_0 || type == QUANT_Q5_1 || type == QUANT_Q4_K || type == QUANT_Q5_K ||
+           type == QUANT_Q6_K;
+}
+
 /* Units of factors of a segment. */
 LAYOUT_INLINE uint32_t layout_factors(uint32_t type)
 {

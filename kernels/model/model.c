@@ -106,7 +106,8 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
     if (!matrix_type_valid(t->type))
         return FAIL(l, -ENOTSUP,
                     "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q6_K, "
-                    "Q5_K, Q5_1, Q5_0, Q4_K, Q4_0",
+                    "Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, Q3_K, Q2_K, IQ4_NL, IQ4_XS, IQ3_S, "
+                    "IQ3_XXS, MXFP4",
                     name, info->name);
     if ((uintptr_t)t->data % (t->type == QUANT_F32 ? 4 : 2) != 0)
         return FAIL(l, -ENOTSUP,
@@ -380,13 +381,13 @@ const char *model_numerics_id(const struct model *model, bool kv_q8_0)
 
 const char *model_type_name(const struct model *model)
 {
-    uint64_t bytes[QUANT_BF16 + 1] = {0}; /* by type; the types of matrices all lie below */
+    uint64_t bytes[QUANT_TYPES] = {0};
     uint32_t most = QUANT_F32;
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++)
             if (!model_layer_vector(i))
                 bytes[model->layers[layer].tensor[i].type] += model->layers[layer].tensor[i].bytes;
-    for (uint32_t type = 0; type <= QUANT_BF16; type++)
+    for (uint32_t type = 0; type < QUANT_TYPES; type++)
         if (bytes[type] > bytes[most])
             most = type;
     return quant_name(most);

@@ -2,6 +2,7 @@
 #include "kernels/quant/quant_block.h"
 
 #include "kernels/base/num.h"
+#include "kernels/quant/quant_grids.h"
 
 #include <assert.h>
 #include <math.h>
@@ -51,6 +52,15 @@ static void load_q4_0(const uint8_t *block, struct quant_sub *s)
     s->d = load_f16(block);
     load_nibbles(block + 2, s);
     subtract(8, s);
+}
+
+/* block: f16 d, f16 m, nibbles[16]; the value is d * q + m. */
+static void load_q4_1(const uint8_t *block, struct quant_sub *s)
+{
+    s->d = load_f16(block);
+    s->has_min = true;
+    s->min = -load_f16(block + 2);
+    load_nibbles(block + 4, s);
 }
 
 /* block: f16 d, bits[4], nibbles[16]; minus 16. */
@@ -123,6 +133,136 @@ static void load_q6_k(const uint8_t *block, int sub, struct quant_sub *s)
         s->q[i] = (int8_t)(((low[i] >> in / 2 * 4 & 15) | (high[i] >> 2 * in & 3) << 4) - 32);
 }
 
+/* Two bits of each weight: a half of the block has 32 bytes for its four sub-blocks. */
+static void load_pairs(const uint8_t *quants, int sub, struct quant_sub *s)
+{
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(quants[QUANT_SUB * (sub / 4) + i] >> 2 * (sub % 4) & 3);
+}
+
+/* block: scales[16] (low nibbles) and minima (high ones) of 16 weights each, pairs[64], f16 d,
+ * f16 dmin. */
+static void load_q2_k(const uint8_t *block, int sub, struct quant_sub *s)
+{
+    s->d = load_f16(block + 80);
+    s->has_min = true;
+    s->min = load_f16(block + 82);
+    for (int h = 0; h < 2; h++) {
+        s->scale[h] = block[2 * sub + h] & 15;
+        s->min_scale[h] = (int8_t)(block[2 * sub + h] >> 4);
+    }
+    load_pairs(block + 16, sub, s);
+}
+
+/* A scale has its low four bits in a nibble of bytes 0 .. 7 (groups 0 .. 7 in the low ones), the
+ * upper two in bytes 8 .. 11 (groups g, g + 4, g + 8, g + 12 in byte g); minus 32. */
+void quant_q3_k_scales(const uint8_t *block, int sub, int8_t ret_scale[2])
+{
+    const uint8_t *packed = block + 96;
+    for (int h = 0; h < 2; h++) {
+        const int g = 2 * sub + h;
+        const int low = packed[g % 8] >> g / 8 * 4 & 15, high = packed[8 + g % 4] >> g / 4 * 2 & 3;
+        ret_scale[h] = (int8_t)((low | high << 4) - 32);
+    }
+}
+
+/* block: bits[32], pairs[64], scales[12], f16 d; bit `sub` of byte i is bit 2 of weight i; minus 4. */
+static void load_q3_k(const uint8_t *block, int sub, struct quant_sub *s)
+{
+    s->d = load_f16(block + 108);
+    quant_q3_k_scales(block, sub, s->scale);
+    load_pairs(block + 32, sub, s);
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = (int8_t)(s->q[i] | (block[i] >> sub & 1) << 2);
+    subtract(4, s);
+}
+
+/* ---- nibbles of a table ---------------------------------------------------------------------- */
+
+/* Eight points of a grid, and a sign for each of their 32 weights. */
+static void load_points(const uint16_t *grid, const uint16_t point[8], const uint8_t sign[4],
+                        uint8_t n[QUANT_SUB])
+{
+    for (size_t k = 0; k < 8; k++) {
+        const uint32_t g = grid[point[k]], signs = sign[k / 2] >> k % 2 * 4 & 15;
+        /* digits, then signs, each to a byte of its own: by shifts of 5 a digit, of 7 a sign */
+        const uint32_t four = (g & 07) | (g & 070) << 5 | (g & 0700) << 10 | (g & 07000) << 15 |
+                              (signs * 0x00204081u & 0x01010101u) << 3;
+        memcpy(n + 4 * k, &four, sizeof(four));
+    }
+}
+
+/* block: f16 d, points[64], for each sub-block 32 bits: four times seven signs, the scale. The
+ * eighth sign makes the number of negative weights even. */
+static void load_iq3_xxs(const uint8_t *block, int sub, uint8_t n[QUANT_SUB])
+{
+    uint16_t point[8];
+    uint8_t sign[4];
+    uint32_t bits;
+    memcpy(&bits, block + 66 + 4 * sub, sizeof(bits));
+    for (int k = 0; k < 8; k++)
+        point[k] = block[2 + 8 * sub + k];
+    for (int k = 0; k < 4; k++) {
+        const uint32_t seven = bits >> 7 * k & 127;
+        sign[k] = (uint8_t)(seven | (uint32_t)__builtin_parity(seven) << 7);
+    }
+    load_points(quant_grid_iq3_xxs, point, sign, n);
+}
+
+/* block: f16 d, points[64], their ninth bits[8], signs[32], scales[4]. */
+static void load_iq3_s(const uint8_t *block, int sub, uint8_t n[QUANT_SUB])
+{
+    uint16_t point[8];
+    for (int k = 0; k < 8; k++)
+        point[k] = (uint16_t)(block[2 + 8 * sub + k] | (block[66 + sub] >> k & 1) << 8);
+    load_points(quant_grid_iq3_s, point, block + 74 + 4 * sub, n);
+}
+
+/* MXFP4: byte e, nibbles[16]. IQ4_NL: f16 d, nibbles[16]. IQ4_XS: f16 d, upper[2] and lower[4] bits
+ * of its scales, nibbles[128]. */
+void quant_sub_nibbles(uint32_t type, const uint8_t *block, int sub, uint8_t n[QUANT_SUB])
+{
+    if (type == QUANT_IQ3_XXS || type == QUANT_IQ3_S) {
+        (type == QUANT_IQ3_S ? load_iq3_s : load_iq3_xxs)(block, sub, n);
+        return;
+    }
+    const uint8_t *nibbles = block + (type == QUANT_MXFP4 ? 1 : type == QUANT_IQ4_NL ? 2 : 8);
+    for (int i = 0; i < QUANT_SUB; i++)
+        n[i] = nibbles[16 * sub + i % 16] >> i / 16 * 4 & 15;
+}
+
+int8_t quant_byte_scale(uint32_t type, const uint8_t *block, int sub)
+{
+    if (type == QUANT_IQ4_XS) {
+        const int low = block[4 + sub / 2] >> sub % 2 * 4 & 15;
+        return (int8_t)((low | (block[2 + sub / 4] >> sub % 4 * 2 & 3) << 4) - 32);
+    }
+    if (type == QUANT_IQ3_XXS)
+        return (int8_t)(2 * (block[69 + 4 * sub] >> 4) + 1);
+    return (int8_t)(2 * (block[106 + sub / 2] >> sub % 2 * 4 & 15) + 1);
+}
+
+float quant_e8m0(uint8_t e)
+{
+    return num_float(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+static void load_looked_up(uint32_t type, const uint8_t *block, int sub, struct quant_sub *s)
+{
+    const int8_t *table = quant_table(type);
+    uint8_t n[QUANT_SUB];
+    quant_sub_nibbles(type, block, sub, n);
+    for (int i = 0; i < QUANT_SUB; i++)
+        s->q[i] = table[n[i]];
+    if (type == QUANT_MXFP4)
+        s->d = quant_e8m0(block[0]);
+    else if (type == QUANT_IQ4_NL)
+        s->d = load_f16(block);
+    else
+        s->d = load_f16(block) * (type == QUANT_IQ3_XXS ? 0.25f : 1.0f) *
+               (float)quant_byte_scale(type, block, sub);
+}
+
 /* ---- any type -------------------------------------------------------------------------------- */
 
 bool quant_readable(uint32_t type)
@@ -130,14 +270,17 @@ bool quant_readable(uint32_t type)
     switch (type) {
     case QUANT_Q8_0:
     case QUANT_Q4_0:
+    case QUANT_Q4_1:
     case QUANT_Q5_0:
     case QUANT_Q5_1:
+    case QUANT_Q2_K:
+    case QUANT_Q3_K:
     case QUANT_Q4_K:
     case QUANT_Q5_K:
     case QUANT_Q6_K:
         return true;
     default:
-        return false;
+        return quant_table(type) != NULL;
     }
 }
 
@@ -147,7 +290,7 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
     const uint32_t subs = info->block / QUANT_SUB; /* 1 or 8 */
     const uint8_t *block = row + index / subs * info->block_bytes;
     const int sub = (int)(index % subs);
-    ret->scale[0] = ret->scale[1] = 1;
+    ret->scale[0] = ret->scale[1] = ret->min_scale[0] = ret->min_scale[1] = 1;
     ret->has_min = false;
     ret->min = 0.0f;
     switch (type) {
@@ -157,11 +300,20 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
     case QUANT_Q4_0:
         load_q4_0(block, ret);
         return;
+    case QUANT_Q4_1:
+        load_q4_1(block, ret);
+        return;
     case QUANT_Q5_0:
         load_q5_0(block, ret);
         return;
     case QUANT_Q5_1:
         load_q5_1(block, ret);
+        return;
+    case QUANT_Q2_K:
+        load_q2_k(block, sub, ret);
+        return;
+    case QUANT_Q3_K:
+        load_q3_k(block, sub, ret);
         return;
     case QUANT_Q4_K:
         load_q45_k(block, block + 16, sub, ret);
@@ -174,7 +326,8 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
         load_q6_k(block, sub, ret);
         return;
     default:
-        assert(false && "a type that quant_readable refuses");
+        assert(quant_table(type) && "a type that quant_readable refuses");
+        load_looked_up(type, block, sub, ret);
     }
 }
 
@@ -183,7 +336,7 @@ void quant_sub_values(const struct quant_sub *s, float *x)
     for (uint32_t i = 0; i < QUANT_SUB; i++) {
         const int8_t scale = s->scale[i / 16];
         const float w = s->d * (float)scale, q = (float)s->q[i];
-        x[i] = s->has_min ? fmaf(w, q, -s->min) : w * q;
+        x[i] = s->has_min ? fmaf(w, q, -(s->min * (float)s->min_scale[i / 16])) : w * q;
     }
 }
 

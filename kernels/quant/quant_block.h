@@ -3,8 +3,9 @@
  * A row of a quantized type is read 32 weights at a time (a sub-block; activations are quantized in
  * blocks of the same size, whatever the type of the weights):
  *
- *   weight i = (d * scale[i / 16]) * q[i] - min          scale is 1 except for Q6_K, min only if
- *                                                         the type has one
+ *   weight i = (d * scale[i / 16]) * q[i] - min * min_scale[i / 16]
+ *
+ * scale is 1 except for Q2_K, Q3_K and Q6_K, min_scale except for Q2_K; min only if the type has one.
  *
  * Formulas of kernels/NUMERICS.md, "Embedding" and "Matmuls". The CPU reference computes from
  * these numbers; packed layouts are tested against them. Pure functions, any thread, any alignment;
@@ -20,7 +21,7 @@ enum { QUANT_SUB = 32 }; /* weights of a sub-block */
 
 struct quant_sub {
     int8_t q[QUANT_SUB];
-    int8_t scale[2]; /* of each 16 weights */
+    int8_t scale[2], min_scale[2]; /* of each 16 weights */
     bool has_min;
     float d, min; /* exact f32 */
 };
@@ -33,6 +34,20 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
 
 /* The values of a sub-block: x [32]. */
 void quant_sub_values(const struct quant_sub *s, float *x);
+
+/* The nibbles of sub-block `sub` of a block of a type with a table (quant_grids.h): q[i] is
+ * quant_table(type)[n[i]]. */
+void quant_sub_nibbles(uint32_t type, const uint8_t *block, int sub, uint8_t n[QUANT_SUB]);
+
+/* The scale of sub-block `sub` (0 .. 7) of a block of IQ4_XS, IQ3_XXS or IQ3_S: w is D * scale, of
+ * IQ3_XXS a quarter of it. */
+int8_t quant_byte_scale(uint32_t type, const uint8_t *block, int sub);
+
+/* The scales, -32 .. 31, of sub-block `sub` of a Q3_K block. */
+void quant_q3_k_scales(const uint8_t *block, int sub, int8_t ret_scale[2]);
+
+/* w of MXFP4 from its byte e: 2^(e - 128), a denormal for 0 and 1. */
+float quant_e8m0(uint8_t e);
 
 /* Unpacks scale and minimum (0 .. 63) of sub-block `sub` (0 .. 7) from the twelve bytes of a Q4_K
  * or Q5_K block. */

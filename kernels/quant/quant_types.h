@@ -15,13 +15,22 @@ enum quant_type {
     QUANT_F16 = 1,
     QUANT_Q4_0 =
         2, /* f16 d, 16 bytes: element i in the low, i + 16 in the high nibble of byte i, minus 8 */
+    QUANT_Q4_1 = 3,
     QUANT_Q5_0 = 6,
     QUANT_Q5_1 = 7,
     QUANT_Q8_0 = 8, /* f16 d, 32 int8 */
+    QUANT_Q2_K = 10,
+    QUANT_Q3_K = 11,
     QUANT_Q4_K = 12,
     QUANT_Q5_K = 13,
     QUANT_Q6_K = 14,
+    QUANT_IQ3_XXS = 18,
+    QUANT_IQ4_NL = 20,
+    QUANT_IQ3_S = 21,
+    QUANT_IQ4_XS = 23,
     QUANT_BF16 = 30,
+    QUANT_MXFP4 = 39,
+    QUANT_TYPES /* above all of these */
 };
 
 struct quant_info {

@@ -17,6 +17,7 @@
 
 #include "kernels/gguf/gguf.h"
 #include "kernels/quant/quant_types.h"
+#include "tests/rig/every_type.h"
 
 struct gw_buffer {
     uint8_t *data;
@@ -146,6 +147,26 @@ static inline void gw_tensor_info(struct gw *w, const char *name, uint32_t type,
     w->n_tensors++;
 }
 
+/* Sets what scales a block of random bytes: powers of two in f16, 2^-15 being 0x0200. */
+static inline void gw_factors(uint32_t type, uint8_t *block)
+{
+    uint32_t at[2], n = every_halves(type, at);
+    uint16_t scale = 0x2400; /* 2^-6 */
+    if (type == QUANT_MXFP4)
+        block[0] = 122; /* 2^-6 */
+    if (type == QUANT_Q8_0 || type == QUANT_IQ4_NL || type == QUANT_Q3_K)
+        scale = 0x1400; /* 2^-10 */
+    if (type == QUANT_Q4_K || type == QUANT_Q5_K || type == QUANT_Q2_K || type == QUANT_IQ3_XXS ||
+        type == QUANT_IQ3_S || type == QUANT_IQ4_XS)
+        scale = 0x0c00; /* 2^-12 */
+    if (type == QUANT_Q6_K)
+        scale = 0x0400; /* 2^-14 */
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(block + at[i], &scale, sizeof(scale));
+    if (type == QUANT_Q5_1 || type == QUANT_Q4_1) /* minus 2^-2 */
+        memcpy(block + 2, &(uint16_t){0xb400}, 2);
+}
+
 /* One block of a type with random small weights: about -1/4 .. 1/4. */
 static inline void gw_block(struct gw *w, const struct quant_info *info)
 {
@@ -155,22 +176,14 @@ static inline void gw_block(struct gw *w, const struct quant_info *info)
     float value = ((float)(gw_random(w) & 0xffff) / 65536.0f - 0.5f) / 2;
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
-    uint16_t scale = 0x1400; /* 2^-10 in f16, for Q8_0 */
-    if (info->quantized && info->type != QUANT_Q8_0)
-        scale = 0x2400;           /* 2^-6 */
-    if (info->type == QUANT_Q5_1) /* minus 2^-2 */
-        memcpy(block + 2, &(uint16_t){0xb400}, 2);
-    if (info->type == QUANT_Q4_K || info->type == QUANT_Q5_K) { /* d and dmin 2^-12 */
-        scale = 0x0c00;
-        memcpy(block + 2, &scale, 2);
-    }
-    if (info->type == QUANT_Q6_K) /* 2^-14 */
-        memcpy(block + 208, &(uint16_t){0x0400}, 2);
+    uint16_t scale = 0;
+    if (info->quantized)
+        gw_factors(info->type, block);
     if (info->type == QUANT_F16) /* sign, exponent of 2^-3 .. 2^-6, mantissa */
         scale = (uint16_t)((gw_random(w) & 0x83ff) | (9 + (gw_random(w) & 3)) << 10);
     if (info->type == QUANT_BF16)
         scale = (uint16_t)(bits >> 16);
-    if (info->type != QUANT_Q6_K)
+    if (scale)
         memcpy(block, &scale, sizeof(scale));
     if (info->type == QUANT_F32)
         memcpy(block, &bits, sizeof(bits));

@@ -10,11 +10,13 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
 # Where a block keeps its f16 numbers: they are made finite.
-HALVES = {"Q8_0": [0], "Q4_0": [0], "Q5_0": [0], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
-HEAD = """/* Bytes of random blocks and the values that the Python package `gguf` (version %s) reads from them,
- * as bits of f32. Made by tests/tools/quant_vectors.py. */
-#ifndef HEARTH_TESTS_UNIT_QUANT_VECTORS_H
-#define HEARTH_TESTS_UNIT_QUANT_VECTORS_H
+HALVES = {"Q8_0": [0], "Q4_0": [0], "Q5_0": [0], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+          "Q4_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0],
+          "MXFP4": []}
+HEAD = """/* Bytes of random blocks and the values that the Python package `gguf` (version %s) reads from
+ * them, as bits of f32. Made by tests/tools/quant_vectors.py. */
+#ifndef HEARTH_TESTS_RIG_QUANT_VECTORS_H
+#define HEARTH_TESTS_RIG_QUANT_VECTORS_H
 
 #include <stdint.h>
 
@@ -41,6 +43,8 @@ def main():
         for at in halves:
             half = random.normal(0, 1, count).astype(np.float16)
             data[:, at : at + 2] = half.view(np.uint8).reshape(count, 2)
+        if name == "MXFP4":  # denormal weights, and ordinary ones
+            data[:, 0] = [1, 120]
         values = quants.dequantize(data.reshape(1, -1), kind).astype(np.float32).ravel()
         print(f"\nstatic const uint8_t {name}_bytes[] = {{\n    {lines(data.ravel(), 2, 16)}}};")
         print(f"static const uint32_t {name}_values[] = {{\n    {lines(values.view(np.uint32), 8, 8)}}};")

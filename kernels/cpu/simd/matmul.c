@@ -69,16 +69,32 @@ static const struct tile_set *tiles_of(uint32_t type)
         return &FLOAT_TILES(bf16);
     case QUANT_Q8_0:
         return &SIMD(tiles_q8_0);
+    case QUANT_Q4_1:
+        return &SIMD(tiles_q4_1);
     case QUANT_Q5_0:
         return &SIMD(tiles_q5_0);
     case QUANT_Q5_1:
         return &SIMD(tiles_q5_1);
+    case QUANT_Q2_K:
+        return &SIMD(tiles_q2_k);
+    case QUANT_Q3_K:
+        return &SIMD(tiles_q3_k);
     case QUANT_Q4_K:
         return &SIMD(tiles_q4_k);
     case QUANT_Q5_K:
         return &SIMD(tiles_q5_k);
     case QUANT_Q6_K:
         return &SIMD(tiles_q6_k);
+    case QUANT_MXFP4:
+        return &SIMD(tiles_mxfp4);
+    case QUANT_IQ4_NL:
+        return &SIMD(tiles_iq4_nl);
+    case QUANT_IQ4_XS:
+        return &SIMD(tiles_iq4_xs);
+    case QUANT_IQ3_XXS:
+        return &SIMD(tiles_iq3_xxs);
+    case QUANT_IQ3_S:
+        return &SIMD(tiles_iq3_s);
     default:
         return &SIMD(tiles_q4_0);
     }

@@ -4,6 +4,7 @@
  * defines LANES_ROWS and the function's name, PACK_GROUP (VARIANTS_pack.c). */
 #include "kernels/cpu/simd/lanes.h"
 #include "kernels/cpu/repack.h"
+#include "kernels/quant/quant_block.h"
 
 #include <assert.h>
 #include <string.h>
@@ -103,6 +104,23 @@ static inline void gather_twos(const uint8_t *blocks, size_t stride, size_t at, 
                         (w[2] >> shift & TWOS) << 4 | (w[3] >> shift & TWOS) << 6);
 }
 
+/* Looks up the points of the IQ3 types, row by row. */
+static inline void pack_points(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
+                               uint8_t *to)
+{
+    for (size_t lane = 0; lane < LANES_ROWS; lane++) {
+        uint8_t n[QUANT_SUB];
+        quant_sub_nibbles(type, blocks + lane * stride, (int)sub, n);
+        for (size_t j = 0; j < 4; j++) {
+            uint32_t first, second;
+            memcpy(&first, n + 4 * j, sizeof(first));
+            memcpy(&second, n + 16 + 4 * j, sizeof(second));
+            first |= second << 4;
+            memcpy(to + j * WORD + 4 * lane, &first, sizeof(first));
+        }
+    }
+}
+
 /* Layouts of blocks: kernels/quant/quant_block.c. */
 static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
                              uint8_t *to)
@@ -114,7 +132,21 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
         pack_bytes(blocks, stride, 18, to + 4 * WORD);
         return;
     case QUANT_Q4_0:
+    case QUANT_IQ4_NL:
         copy_nibbles(blocks, stride, 2, to);
+        return;
+    case QUANT_Q4_1:
+        copy_nibbles(blocks, stride, 4, to);
+        return;
+    case QUANT_MXFP4:
+        copy_nibbles(blocks, stride, 1, to);
+        return;
+    case QUANT_IQ4_XS:
+        copy_nibbles(blocks, stride, 8 + (size_t)16 * sub, to);
+        return;
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ3_S:
+        pack_points(type, blocks, stride, sub, to);
         return;
     case QUANT_Q5_0:
         pack_fifths(blocks, stride, 2, to);
@@ -123,6 +155,15 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
     case QUANT_Q5_1:
         pack_fifths(blocks, stride, 4, to);
         copy_nibbles(blocks, stride, 8, to + WORD);
+        return;
+    case QUANT_Q2_K:
+        gather_twos(blocks, stride, 16 + 32 * half, 2 * (uint32_t)in, to);
+        gather_twos(blocks, stride, 32 + 32 * half, 2 * (uint32_t)in, to + WORD);
+        return;
+    case QUANT_Q3_K:
+        gather_bits(blocks, stride, 0, sub, to);
+        gather_twos(blocks, stride, 32 + 32 * half, 2 * (uint32_t)in, to + WORD);
+        gather_twos(blocks, stride, 48 + 32 * half, 2 * (uint32_t)in, to + 2 * WORD);
         return;
     case QUANT_Q4_K:
         gather_nibbles(blocks, stride, 16 + nibbles, sub % 2 * 4, to);
@@ -246,6 +287,39 @@ static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, ui
     const size_t stride = rows->stride;
     uint16_t minus_min;
     switch (type) {
+    case QUANT_MXFP4:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
+            to[in * CPU_LANES + lane] = at[0];
+        return;
+    case QUANT_IQ4_XS:
+    case QUANT_IQ3_XXS:
+    case QUANT_IQ3_S:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            for (uint32_t i = 0; i < 8; i++)
+                to[i * CPU_LANES + lane] = (uint8_t)quant_byte_scale(type, at, (int)i);
+            memcpy(to + 128 + 2 * lane, at, 2);
+        }
+        return;
+    case QUANT_Q2_K:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            for (uint32_t i = 0; i < 16; i++)
+                to[i * CPU_LANES + lane] = at[i];
+            memcpy(to + 256 + 2 * lane, at + 80, 2);
+            memcpy(to + 288 + 2 * lane, at + 82, 2);
+        }
+        return;
+    case QUANT_Q3_K:
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
+            for (uint32_t i = 0; i < 8; i++) {
+                int8_t scale[2];
+                quant_q3_k_scales(at, (int)i, scale);
+                to[2 * i * CPU_LANES + lane] = (uint8_t)scale[0];
+                to[(2 * i + 1) * CPU_LANES + lane] = (uint8_t)scale[1];
+            }
+            memcpy(to + 256 + 2 * lane, at + 108, 2);
+        }
+        return;
+    case QUANT_Q4_1:
     case QUANT_Q5_1:
         for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
             memcpy(to + in * 64 + 2 * lane, at, 2);

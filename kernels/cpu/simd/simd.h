@@ -29,8 +29,10 @@
 
 #define SIMD_MATMULS(isa)                                                                          \
     void simd_matmul_##isa(const struct cpu_matmul *p);                                            \
-    extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q5_0_##isa,             \
-        tiles_q5_1_##isa, tiles_q4_k_##isa, tiles_q5_k_##isa, tiles_q6_k_##isa
+    extern const struct tile_set tiles_q8_0_##isa, tiles_q4_0_##isa, tiles_q4_1_##isa,             \
+        tiles_q5_0_##isa, tiles_q5_1_##isa, tiles_q2_k_##isa, tiles_q3_k_##isa, tiles_q4_k_##isa,  \
+        tiles_q5_k_##isa, tiles_q6_k_##isa, tiles_mxfp4_##isa, tiles_iq4_nl_##isa,                 \
+        tiles_iq4_xs_##isa, tiles_iq3_xxs_##isa, tiles_iq3_s_##isa
 
 /* A tile: some groups of 16 outputs by some rows of the input, over a run of segments; then the
  * same for further rows with the same weights. While it runs, the pointers advance to the current

@@ -1,5 +1,5 @@
-/* simd_blocks.h: tiles of the quantized types other than Q8_0 and Q4_0, over vec.h: integers of 4,
- * 5 and 6 bits (pack.h), minima, and two-level scales. Included by blocks_*.c.
+/* simd_blocks.h: tiles of the quantized types other than Q8_0 and Q4_0, over vec.h: integers of 2 to
+ * 6 bits (pack.h) or looked up (quant_grids.h), minima, and two-level scales. Included by blocks_*.c.
  *
  * Integer sums are exact in any order, so they use the order that suits the instruction set; float
  * operations are those of NUMERICS.md, one by one, one lane per output.
@@ -27,6 +27,22 @@ ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm512_fnmadd_ps(a, b, c);
 }
+ALWAYS_INLINE vi vi_min(vi a, vi b)
+{
+    return _mm512_min_epi32(a, b);
+}
+ALWAYS_INLINE vf v_cast(vi bits)
+{
+    return _mm512_castsi512_ps(bits);
+}
+ALWAYS_INLINE vi vi_repeat(__m128i x)
+{
+    return _mm512_broadcast_i32x4(x);
+}
+ALWAYS_INLINE vi vi_look_up(vi table, vi nibbles) /* in every 16 bytes */
+{
+    return _mm512_shuffle_epi8(table, nibbles);
+}
 #else
 ALWAYS_INLINE vi vi_load(const uint8_t *p)
 {
@@ -44,6 +60,22 @@ ALWAYS_INLINE vf v_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
 }
+ALWAYS_INLINE vi vi_min(vi a, vi b)
+{
+    return _mm256_min_epi32(a, b);
+}
+ALWAYS_INLINE vf v_cast(vi bits)
+{
+    return _mm256_castsi256_ps(bits);
+}
+ALWAYS_INLINE vi vi_repeat(__m128i x)
+{
+    return _mm256_broadcastsi128_si256(x);
+}
+ALWAYS_INLINE vi vi_look_up(vi table, vi nibbles)
+{
+    return _mm256_shuffle_epi8(table, nibbles);
+}
 #endif
 
 /* Shifts words left by `left` bits, right if negative. Bits cross byte borders: mask the result. */
@@ -54,8 +86,16 @@ ALWAYS_INLINE vi vi_shift(vi a, int left)
 }
 
 /* Four integers of pair j of a sub-block's words (pack.h): half 0 the first four, 1 the second. */
-ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
+ALWAYS_INLINE vi load_four(uint32_t type, const uint8_t *words, int j, int half)
 {
+    const uint32_t bits = pack_words(type);
+    if (bits < 4) {
+        const uint8_t *twos = words + (bits == 3 ? 64 : 0) + half * 64;
+        const vi four = vi_and(vi_shift(vi_load(twos), -2 * j), vi_set1(0x03030303));
+        return bits == 2 ? four
+                         : vi_or_and(four, vi_shift(vi_load(words), 2 - j - 4 * half),
+                                     vi_set1(0x04040404));
+    }
     const uint8_t *nibbles = words + (bits > 4 ? 64 : 0) + j * 64;
     const vi four = vi_and(vi_shift(vi_load(nibbles), -4 * half), vi_set1(0x0f0f0f0f));
     if (bits == 5)
@@ -66,9 +106,20 @@ ALWAYS_INLINE vi load_four(uint32_t bits, const uint8_t *words, int j, int half)
     return four;
 }
 
+/* The table of a type that has one, as it is multiplied: vpdpbusd takes unsigned integers. */
+ALWAYS_INLINE vi load_table(uint32_t type)
+{
+    const __m128i table = _mm_loadu_si128((const __m128i *)(const void *)quant_table(type));
+#if defined(VEC_HAS_DOT)
+    return vi_repeat(_mm_xor_si128(table, _mm_set1_epi8(-128)));
+#else
+    return vi_repeat(table);
+#endif
+}
+
 /* Accumulates products of integers and activations in int32: vpdpbusd does so directly. Without it
- * vpmaddubsw adds pairs in int16: for six bits a pair is at most 127 * 2 * 63, so two of them stay
- * below 2^15; for five bits four do. */
+ * vpmaddubsw adds pairs in int16, and dot_most of them stay below 2^15. Of looked up integers it
+ * takes the magnitude, the activation gets the sign. */
 struct dot {
 #if defined(VEC_HAS_DOT)
     vi sum;
@@ -85,16 +136,40 @@ ALWAYS_INLINE void dot_begin(struct dot *dot, vi start)
 #endif
 }
 
-ALWAYS_INLINE void dot_add(struct dot *dot, vi w, vi a)
+ALWAYS_INLINE void dot_add(uint32_t type, struct dot *dot, vi w, vi a)
 {
 #if defined(VEC_HAS_DOT)
+    (void)type;
     dot->sum = vi_dot(dot->sum, w, a);
 #else
-    dot->narrow = _mm256_add_epi16(dot->narrow, _mm256_maddubs_epi16(w, a));
+    const bool negative = quant_table(type) != NULL;
+    dot->narrow =
+        _mm256_add_epi16(dot->narrow, _mm256_maddubs_epi16(negative ? _mm256_abs_epi8(w) : w,
+                                                           negative ? _mm256_sign_epi8(a, w) : a));
 #endif
 }
 
-/* Call after at most two products of six bits, four of five, eight of four, and at the end. */
+/* The most products between calls of dot_widen: a pair is at most 2 * 127 * 127 for IQ4, 2 * 127 * 62
+ * for IQ3_XXS, 2 * 127 * 63 of six bits; of five bits half of that; eight make a sub-block. */
+ALWAYS_INLINE int dot_most(uint32_t type)
+{
+    switch (type) {
+    case QUANT_IQ4_NL:
+    case QUANT_IQ4_XS:
+        return 1;
+    case QUANT_IQ3_XXS:
+    case QUANT_Q6_K:
+        return 2;
+    case QUANT_Q5_0:
+    case QUANT_Q5_1:
+    case QUANT_Q5_K:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+/* Call after dot_most products, and at the end. */
 ALWAYS_INLINE void dot_widen(struct dot *dot)
 {
 #if !defined(VEC_HAS_DOT)
@@ -131,17 +206,48 @@ ALWAYS_INLINE void k_factors(const struct tile *t, int i, vf *w, vf *m)
     }
 }
 
+/* w = D * sc of a segment of the types with byte scales. */
+ALWAYS_INLINE void byte_factors(const struct tile *t, uint32_t type, int i, vf *w)
+{
+    const vf d =
+        v_mul(v_load_f16(factors_at(t, 128, 2, i)), v_set1(type == QUANT_IQ3_XXS ? 0.25f : 1.0f));
+    UNROLL
+    for (size_t s = 0; s < SUBS; s++)
+        w[s] = v_mul(d, v_load_i8(factors_at(t, s * 16, 1, i)));
+}
+
+/* w of MXFP4: 2^(e - 128), e a byte: for 0 and 1 a denormal. */
+ALWAYS_INLINE vf load_e8m0(const uint8_t *p)
+{
+    const vi e = vi_load_u8(p);
+    const vu small = (vu)vi_set1(0x00200000) << (vu)vi_min(e, vi_set1(2));
+    const vu normal = ((vu)vi_max(e, vi_set1(1)) - 1u) << 23;
+    return v_cast(vi_max((vi)normal, (vi)small));
+}
+
+/* Whether a sub-block's scale is a byte beside D (repack.h). */
+ALWAYS_INLINE bool byte_scaled(uint32_t type)
+{
+    return type == QUANT_IQ4_XS || type == QUANT_IQ3_XXS || type == QUANT_IQ3_S;
+}
+
+ALWAYS_INLINE bool has_minima(uint32_t type)
+{
+    return type == QUANT_Q4_1 || type == QUANT_Q5_1 || type == QUANT_Q4_K || type == QUANT_Q5_K;
+}
+
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* isum [rows][vectors] of sub-block b, for types with one scale per sub-block. */
 ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct dot *dot, int vectors,
                         int rows)
 {
-    const uint32_t bits = type == QUANT_Q4_K ? 4 : 5;
+    const vi table = quant_table(type) ? load_table(type) : vi_zero();
+    const int most = dot_most(type);
     UNROLL
     for (int r = 0; r < rows; r++) {
         const vi start =
-            type == QUANT_Q5_0 ? panel_word(panel_start(t->panel, b, rows, r)) : vi_zero();
+            panel_offset(type) ? panel_word(panel_start(t->panel, b, rows, r)) : vi_zero();
         UNROLL
         for (int i = 0; i < vectors; i++)
             dot_begin(&dot[r * vectors + i], start);
@@ -154,8 +260,12 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const uint8_t *words = words_at(t, type, b, i);
-            first[i] = load_four(bits, words, j, 0);
-            second[i] = load_four(bits, words, j, 1);
+            first[i] = load_four(type, words, j, 0);
+            second[i] = load_four(type, words, j, 1);
+            if (quant_table(type)) {
+                first[i] = vi_look_up(table, first[i]);
+                second[i] = vi_look_up(table, second[i]);
+            }
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
@@ -163,9 +273,11 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
             const vi x = panel_word(a), y = panel_word(a + 16);
             UNROLL
             for (int i = 0; i < vectors; i++) {
-                dot_add(&dot[r * vectors + i], first[i], x);
-                dot_add(&dot[r * vectors + i], second[i], y);
-                if (j == 3 || (bits == 5 && j == 1))
+                dot_add(type, &dot[r * vectors + i], first[i], x);
+                if (most == 1)
+                    dot_widen(&dot[r * vectors + i]);
+                dot_add(type, &dot[r * vectors + i], second[i], y);
+                if ((2 * j + 2) % most == 0)
                     dot_widen(&dot[r * vectors + i]);
             }
         }
@@ -175,10 +287,12 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
 ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
-    const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = type != QUANT_Q5_0;
+    const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = has_minima(type);
     vf kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
     for (int i = 0; k && i < vectors; i++)
         k_factors(t, i, kw[i], km[i]);
+    for (int i = 0; byte_scaled(type) && i < vectors; i++)
+        byte_factors(t, type, i, kw[i]);
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
@@ -186,7 +300,9 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const size_t at = b * (minima ? 64 : 32);
-            const vf w = k ? kw[i][b] : v_load_f16(factors_at(t, at, 2, i));
+            const vf w = k || byte_scaled(type) ? kw[i][b]
+                         : type == QUANT_MXFP4  ? load_e8m0(factors_at(t, b * 16, 1, i))
+                                                : v_load_f16(factors_at(t, at, 2, i));
             const vf m = k        ? km[i][b]
                          : minima ? v_load_f16(factors_at(t, at + 32, 2, i))
                                   : v_zero();
@@ -202,11 +318,20 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
     }
 }
 
-/* start [2][8]: minus 32 times the sums of a row's half sub-blocks, for a whole segment; Q6_K has
- * no other offset. Computed once per tile, so that a sub-block only loads them. */
-ALWAYS_INLINE void half_starts(const struct tile *t, int rows, int r, int32_t (*start)[SUBS])
+/* What a sum of half a sub-block's activations is multiplied by: minus the offset of the integers,
+ * with which the integer sum then starts, or 1 where it has minima to multiply. */
+ALWAYS_INLINE int32_t half_factor(uint32_t type)
+{
+    return type == QUANT_Q6_K ? -32 : type == QUANT_Q3_K ? -4 : 1;
+}
+
+/* start [2][8]: the sums of a row's half sub-blocks times half_factor, for a whole segment. Computed
+ * once per tile, so that a sub-block only loads them. */
+ALWAYS_INLINE void half_starts(const struct tile *t, uint32_t type, int rows, int r,
+                               int32_t (*start)[SUBS])
 {
     const __m256i one = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
+    const __m256i factor = _mm256_set1_epi32(half_factor(type));
     UNROLL
     for (int b = 0; b < SUBS; b += 4) {
         __m256i s[4]; /* for each sub-block sums of four inputs, the two halves in the two halves */
@@ -218,94 +343,135 @@ ALWAYS_INLINE void half_starts(const struct tile *t, int rows, int r, int32_t (*
         }
         const __m256i sums =
             _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
-        const __m256i starts = _mm256_slli_epi32(_mm256_sub_epi32(_mm256_setzero_si256(), sums), 5);
+        const __m256i starts = _mm256_mullo_epi32(sums, factor);
         _mm_storeu_si128((__m128i *)(void *)(start[0] + b), _mm256_castsi256_si128(starts));
         _mm_storeu_si128((__m128i *)(void *)(start[1] + b), _mm256_extracti128_si256(starts, 1));
     }
 }
 
 /* isum [rows][vectors] of half a sub-block. */
-ALWAYS_INLINE void half_sums(const struct tile *t, size_t b, int half, struct dot *dot, int vectors,
-                             int rows)
+ALWAYS_INLINE void half_sums(const struct tile *t, uint32_t type, size_t b, int half,
+                             struct dot *dot, int vectors, int rows)
 {
     UNROLL
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vi w = load_four(6, words_at(t, QUANT_Q6_K, b, i), j, half);
+            const vi w = load_four(type, words_at(t, type, b, i), j, half);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int8_t *a = panel_inputs(t->panel, b, rows, r) + 16 * half + 4 * j;
-                dot_add(&dot[r * vectors + i], w, panel_word(a));
-                if (j % 2 == 1)
+                dot_add(type, &dot[r * vectors + i], w, panel_word(a));
+                if ((j + 1) % dot_most(type) == 0 || j == 3)
                     dot_widen(&dot[r * vectors + i]);
             }
         }
     }
 }
 
-/* sc[0] * isum0 + sc[1] * isum1 is below 2^24 and so exact in float, too. Doing one half after the
- * other keeps the sums in registers. */
-ALWAYS_INLINE void add_q6_k(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+/* The scales of half h of sub-block b; of Q2_K they share bytes with the minima. */
+ALWAYS_INLINE vf half_scale(const struct tile *t, uint32_t type, size_t b, size_t h, int i)
 {
-    (void)type;
+    const uint8_t *at = factors_at(t, b * 32 + h * 16, 1, i);
+    return type == QUANT_Q2_K ? vi_float(vi_and(vi_load_u8(at), vi_set1(15))) : v_load_i8(at);
+}
+
+ALWAYS_INLINE vf half_min(const struct tile *t, size_t b, size_t h, int i)
+{
+    return vi_float(vi_shift(vi_load_u8(factors_at(t, b * 32 + h * 16, 1, i)), -4));
+}
+
+/* Begins the sums of half h of sub-block b. */
+ALWAYS_INLINE void half_begin(uint32_t type, int32_t (*const start)[2][SUBS], size_t b, int h,
+                              struct dot *dot, int vectors, int rows)
+{
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const vi from = type == QUANT_Q2_K ? vi_zero() : vi_set1(start[r][h][b]);
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            dot_begin(&dot[r * vectors + i], from);
+    }
+}
+
+/* Types with two scales a sub-block. sc[0] * isum0 + sc[1] * isum1 is below 2^24 and so exact in
+ * float, too; as is the sum of activations with minima. Doing one half after the other keeps the
+ * sums in registers. */
+ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+{
     const int vectors = groups * PARTS;
-    vf scale[MAX_VECTORS];
+    vf scale[MAX_VECTORS], dmin[MAX_VECTORS];
     int32_t start[TILE_ROWS][2][SUBS];
     UNROLL
     for (int r = 0; r < rows; r++)
-        half_starts(t, rows, r, start[r]);
+        half_starts(t, type, rows, r, start[r]);
     UNROLL
-    for (int i = 0; i < vectors; i++)
+    for (int i = 0; i < vectors; i++) {
         scale[i] = v_load_f16(factors_at(t, 256, 2, i));
+        dmin[i] = type == QUANT_Q2_K ? v_load_f16(factors_at(t, 288, 2, i)) : v_zero();
+    }
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[2][MAX_ACC];
         vf isum[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            UNROLL
-            for (int i = 0; i < vectors; i++)
-                dot_begin(&dot[0][r * vectors + i], vi_set1(start[r][0][b]));
-        }
-        half_sums(t, b, 0, dot[0], vectors, rows);
+        half_begin(type, start, b, 0, dot[0], vectors, rows);
+        half_sums(t, type, b, 0, dot[0], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf sc = v_load_i8(factors_at(t, b * 32, 1, i));
+            const vf sc = half_scale(t, type, b, 0, i);
             UNROLL
             for (int r = 0; r < rows; r++)
                 isum[r * vectors + i] = v_mul(vi_float(dot[0][r * vectors + i].sum), sc);
         }
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            UNROLL
-            for (int i = 0; i < vectors; i++)
-                dot_begin(&dot[1][r * vectors + i], vi_set1(start[r][1][b]));
-        }
-        half_sums(t, b, 1, dot[1], vectors, rows);
+        half_begin(type, start, b, 1, dot[1], vectors, rows);
+        half_sums(t, type, b, 1, dot[1], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf sc = v_load_i8(factors_at(t, b * 32 + 16, 1, i));
+            const vf sc = half_scale(t, type, b, 1, i);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const int at = r * vectors + i;
-                const vf d = v_mul(scale[i], panel_float(panel_scale(t->panel, b, rows, r)));
-                acc[at] = v_fma(v_fma(vi_float(dot[1][at].sum), sc, isum[at]), d, acc[at]);
+                const vf d = panel_float(panel_scale(t->panel, b, rows, r));
+                acc[at] = v_fma(v_fma(vi_float(dot[1][at].sum), sc, isum[at]), v_mul(scale[i], d),
+                                acc[at]);
+                if (type != QUANT_Q2_K)
+                    continue;
+                const vf first = v_set1((float)start[r][0][b]),
+                         second = v_set1((float)start[r][1][b]);
+                const vf asum =
+                    v_fma(half_min(t, b, 1, i), second, v_mul(half_min(t, b, 0, i), first));
+                acc[at] = v_fnma(asum, v_mul(dmin[i], d), acc[at]);
             }
         }
     }
 }
 
 #define SCALED_TILE(type, groups, rows) TILE(add_scaled, type, groups, rows)
-#define Q6_K_TILE(type, groups, rows) TILE(add_q6_k, type, groups, rows)
+#define HALVES_TILE(type, groups, rows) TILE(add_halves, type, groups, rows)
+TILE_SHAPES(SCALED_TILE, Q4_1)
 TILE_SHAPES(SCALED_TILE, Q5_0)
 TILE_SHAPES(SCALED_TILE, Q5_1)
 TILE_SHAPES(SCALED_TILE, Q4_K)
 TILE_SHAPES(SCALED_TILE, Q5_K)
-TILE_SHAPES(Q6_K_TILE, Q6_K)
+TILE_SHAPES(SCALED_TILE, MXFP4)
+TILE_SHAPES(SCALED_TILE, IQ4_NL)
+TILE_SHAPES(SCALED_TILE, IQ4_XS)
+TILE_SHAPES(SCALED_TILE, IQ3_XXS)
+TILE_SHAPES(SCALED_TILE, IQ3_S)
+TILE_SHAPES(HALVES_TILE, Q2_K)
+TILE_SHAPES(HALVES_TILE, Q3_K)
+TILE_SHAPES(HALVES_TILE, Q6_K)
 
+const struct tile_set SIMD(tiles_q4_1) = TILE_SET(Q4_1);
 const struct tile_set SIMD(tiles_q5_0) = TILE_SET(Q5_0);
 const struct tile_set SIMD(tiles_q5_1) = TILE_SET(Q5_1);
 const struct tile_set SIMD(tiles_q4_k) = TILE_SET(Q4_K);
 const struct tile_set SIMD(tiles_q5_k) = TILE_SET(Q5_K);
+const struct tile_set SIMD(tiles_mxfp4) = TILE_SET(MXFP4);
+const struct tile_set SIMD(tiles_iq4_nl) = TILE_SET(IQ4_NL);
+const struct tile_set SIMD(tiles_iq4_xs) = TILE_SET(IQ4_XS);
+const struct tile_set SIMD(tiles_iq3_xxs) = TILE_SET(IQ3_XXS);
+const struct tile_set SIMD(tiles_iq3_s) = TILE_SET(IQ3_S);
+const struct tile_set SIMD(tiles_q2_k) = TILE_SET(Q2_K);
+const struct tile_set SIMD(tiles_q3_k) = TILE_SET(Q3_K);
 const struct tile_set SIMD(tiles_q6_k) = TILE_SET(Q6_K);

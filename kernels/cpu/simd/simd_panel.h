@@ -10,6 +10,7 @@
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_PANEL_H
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd/vec.h"
+#include "kernels/quant/quant_grids.h"
 
 #include <string.h>
 
@@ -45,9 +46,14 @@ ALWAYS_INLINE vf panel_float(const void *at)
     return v_set1(value);
 }
 
-/* The offset with which the weights of a type are stored. */
+/* The offset with which the weights of a type are multiplied: as stored, or, where vpdpbusd needs
+ * unsigned integers, as looked up. Types with sums of half blocks have none here. */
 static inline int32_t panel_offset(uint32_t type)
 {
+#if defined(VEC_HAS_DOT)
+    if (quant_table(type))
+        return 128;
+#endif
     return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
 }
 

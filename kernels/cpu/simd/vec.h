@@ -99,6 +99,11 @@ ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
     return _mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
+/* VEC unsigned bytes as integers. */
+ALWAYS_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
 ALWAYS_INLINE vf v_load_bf16(const uint8_t *p)
 {
     __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)p);
@@ -247,6 +252,10 @@ ALWAYS_INLINE vf v_load_i8(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+ALWAYS_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
 ALWAYS_INLINE vf v_load_bf16(const uint8_t *p)
 {

@@ -10,15 +10,9 @@
 #include "kernels/quant/quant_block.h"
 #include "tests/run_suite.h"
 #include "tests/rig/cpu_help.h"
+#include "tests/rig/every_type.h"
 
-static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                 QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_TYPES = sizeof(types) / sizeof(types[0]), MOST_ROWS = 64 };
-
-/* The quantized types among them. */
-static const uint32_t quantized[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
-                                     QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_QUANTIZED = sizeof(quantized) / sizeof(quantized[0]) };
+enum { MOST_ROWS = 64 };
 
 struct problem {
     struct cpu_matrix matrix;
@@ -38,15 +32,13 @@ static void put_scale(uint64_t *seed, uint8_t *to, uint32_t n)
  * negative ones included. */
 static void fill_block(const struct quant_info *info, uint64_t *seed, uint8_t *block, uint32_t n)
 {
+    uint32_t at[2], halves = every_halves(info->type, at);
     for (uint32_t i = 0; i < info->block_bytes; i++)
         block[i] = (uint8_t)help_random(seed);
-    if (info->type == QUANT_Q6_K) {
-        put_scale(seed, block + 208, n);
-        return;
-    }
-    put_scale(seed, block, n);
-    if (info->type == QUANT_Q5_1 || info->type == QUANT_Q4_K || info->type == QUANT_Q5_K)
-        put_scale(seed, block + 2, n + 3);
+    for (uint32_t i = 0; i < halves; i++)
+        put_scale(seed, block + at[i], n + 3 * i);
+    if (info->type == QUANT_MXFP4) /* 2^14 and less; sometimes the smallest */
+        block[0] = (uint8_t)(n % 5 == 0 ? n / 5 % 3 : 142 - n % 39);
 }
 
 /* Weights of the requested kind as bytes of the type; blocks contain every integer. */
@@ -171,7 +163,7 @@ START_TEST(matmul_equals_reference)
 {
     const uint32_t shapes[][2] = {{64, 64},  {172, 64}, {64, 172},  {1, 1},   {7, 33},   {255, 16},
                                   {256, 17}, {257, 40}, {512, 100}, {545, 5}, {800, 130}};
-    uint32_t type = types[_i];
+    uint32_t type = every_type[_i];
     uint64_t seed = 10 + (uint64_t)_i;
     const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
@@ -194,7 +186,7 @@ END_TEST
 START_TEST(matmul_equals_reference_in_blocks_of_rows)
 {
     const uint32_t shapes[][3] = {{288, 50, 215}, {3072, 33, 100}, {12288, 17, 67}};
-    uint32_t type = types[_i];
+    uint32_t type = every_type[_i];
     uint64_t seed = 50 + (uint64_t)_i;
     const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
@@ -218,21 +210,29 @@ START_TEST(matmul_equals_reference_in_blocks_of_rows)
 }
 END_TEST
 
-/* Sets the largest or smallest integers and sub-block scales that a block can hold; keeps its f16
- * numbers. */
+/* Sets the largest or smallest integers and the largest sub-block scales that a block can hold; keeps
+ * its f16 numbers. */
 static void fill_extreme(const struct quant_info *info, uint8_t *block, bool smallest)
 {
     const int q8 = smallest ? 0x80 : 0x7f, other = smallest ? 0x00 : 0xff;
-    uint32_t halves =
-        info->type == QUANT_Q5_1 || info->type == QUANT_Q4_K || info->type == QUANT_Q5_K ? 4 : 2;
-    if (info->type == QUANT_Q6_K) {
-        memset(block, other, 192);
+    uint32_t at[2], halves = every_halves(info->type, at);
+    uint8_t kept[2][2];
+    for (uint32_t i = 0; i < halves; i++)
+        memcpy(kept[i], block + at[i], 2);
+    const uint8_t e = block[0];
+    memset(block, info->type == QUANT_Q8_0 ? q8 : other, info->block_bytes);
+    if (info->type == QUANT_Q6_K)
         memset(block + 192, q8, 16);
-        return;
-    }
-    memset(block + halves, info->type == QUANT_Q8_0 ? q8 : other, info->block_bytes - halves);
-    if (halves == 4 && info->type != QUANT_Q5_1)
+    if (info->type == QUANT_Q4_K || info->type == QUANT_Q5_K)
         memset(block + 4, 0xff, 12);
+    if (info->type == QUANT_Q2_K)
+        memset(block, 0xff, 16);
+    if (info->type == QUANT_MXFP4) { /* 12 and -12 */
+        memset(block, smallest ? 0xff : 0x77, info->block_bytes);
+        block[0] = e;
+    }
+    for (uint32_t i = 0; i < halves; i++)
+        memcpy(block + at[i], kept[i], 2);
 }
 
 /* The largest integers of a block: 32 * 128 * 127, where a saturating kernel would be wrong. */
@@ -241,11 +241,11 @@ START_TEST(matmul_does_not_saturate)
     uint64_t seed = 20;
     const struct cpu_isa *isas[HELP_ISAS];
     int n_isas = help_isas(isas);
-    for (int t = 0; t < N_QUANTIZED; t++) {
+    for (int t = 0; t < EVERY_QUANTIZED; t++) {
         for (int sign = 0; sign < 4; sign++) {
             struct problem p;
-            problem_open(&p, &seed, quantized[t], 512, 32, MOST_ROWS, HELP_NORMAL);
-            const struct quant_info *info = quant_find(quantized[t]);
+            problem_open(&p, &seed, every_quantized[t], 512, 32, MOST_ROWS, HELP_NORMAL);
+            const struct quant_info *info = quant_find(every_quantized[t]);
             for (uint64_t at = 0; at < p.matrix.file.bytes; at += info->block_bytes)
                 fill_extreme(info, p.file + at, sign & 1);
             memset(p.matrix.packed, 0, repack_bytes(&p.matrix));
@@ -291,7 +291,7 @@ START_TEST(reference_multiplies_blocks)
 {
     uint64_t seed = 31;
     struct problem p;
-    problem_open(&p, &seed, quantized[_i], 512, 2, 1, HELP_NORMAL);
+    problem_open(&p, &seed, every_quantized[_i], 512, 2, 1, HELP_NORMAL);
     struct cpu_matmul job = job_of(&p, p.want, 0, 1, false);
     ref_matmul(&job);
     for (uint32_t o = 0; o < 2; o++) {
@@ -299,16 +299,17 @@ START_TEST(reference_multiplies_blocks)
         float seg[2] = {0, 0};
         for (uint32_t b = 0; b < 16; b++) {
             struct quant_sub w;
-            int isum[2] = {0, 0}, asum = 0;
-            quant_sub_load(quantized[_i], row, b, &w);
+            int isum[2] = {0, 0}, asum[2] = {0, 0};
+            quant_sub_load(every_quantized[_i], row, b, &w);
             for (uint32_t i = 0; i < 32; i++) {
                 isum[i / 16] += w.q[i] * p.x.q[b * 32 + i];
-                asum += p.x.q[b * 32 + i];
+                asum[i / 16] += p.x.q[b * 32 + i];
             }
             float both = (float)(w.scale[0] * isum[0] + w.scale[1] * isum[1]);
             seg[b / 8] = fmaf(both, w.d * p.x.d[b], seg[b / 8]);
             if (w.has_min)
-                seg[b / 8] = fmaf((float)asum, -(w.min * p.x.d[b]), seg[b / 8]);
+                seg[b / 8] = fmaf((float)(w.min_scale[0] * asum[0] + w.min_scale[1] * asum[1]),
+                                  -(w.min * p.x.d[b]), seg[b / 8]);
         }
         ck_assert_uint_eq(num_bits(seg[0] + seg[1]), num_bits(p.want[o]));
     }
@@ -321,12 +322,12 @@ START_TEST(reference_is_near_the_exact_matmul)
 {
     uint64_t seed = 32;
     struct problem p;
-    problem_open(&p, &seed, quantized[_i], 768, 20, 8, HELP_NORMAL);
+    problem_open(&p, &seed, every_quantized[_i], 768, 20, 8, HELP_NORMAL);
     struct cpu_matmul job = job_of(&p, p.want, 0, 8, false);
     ref_matmul(&job);
     float row[768];
     for (uint32_t o = 0; o < 20; o++) {
-        quant_row_values(quantized[_i], p.file + o * p.matrix.file.row_bytes, 768, row);
+        quant_row_values(every_quantized[_i], p.file + o * p.matrix.file.row_bytes, 768, row);
         for (uint32_t r = 0; r < 8; r++) {
             double sum = 0, size = 0;
             for (uint32_t i = 0; i < 768; i++) {
@@ -336,7 +337,7 @@ START_TEST(reference_is_near_the_exact_matmul)
                 size += fabs(term);
             }
             double error = fabs(sum - (double)p.want[(size_t)r * p.stride + o]);
-            ck_assert_msg(error <= size * 1e-6, "%s: %g off of %g", quant_name(quantized[_i]),
+            ck_assert_msg(error <= size * 1e-6, "%s: %g off of %g", quant_name(every_quantized[_i]),
                           error, size);
         }
     }
@@ -348,8 +349,8 @@ START_TEST(a_packed_row_unpacks_to_the_row_of_the_file)
 {
     uint64_t seed = 40 + (uint64_t)_i;
     struct problem p;
-    uint32_t cols = quant_find(types[_i])->block == 256 ? 512 : 288;
-    problem_open(&p, &seed, types[_i], cols, 37, 1, HELP_WIDE);
+    uint32_t cols = quant_find(every_type[_i])->block == 256 ? 512 : 288;
+    problem_open(&p, &seed, every_type[_i], cols, 37, 1, HELP_WIDE);
     float want[512], got[512];
     for (uint32_t r = 0; r < 37; r++) {
         ref_matrix_row(&p.matrix.file, r, want);
@@ -364,13 +365,13 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_matmul");
     TCase *tcase = tcase_create("matmul");
-    tcase_add_loop_test(tcase, matmul_equals_reference, 0, N_TYPES);
-    tcase_add_loop_test(tcase, matmul_equals_reference_in_blocks_of_rows, 0, N_TYPES);
+    tcase_add_loop_test(tcase, matmul_equals_reference, 0, EVERY_TYPE);
+    tcase_add_loop_test(tcase, matmul_equals_reference_in_blocks_of_rows, 0, EVERY_TYPE);
     tcase_add_test(tcase, matmul_does_not_saturate);
     tcase_add_test(tcase, reference_sums_in_segments);
-    tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, N_QUANTIZED);
-    tcase_add_loop_test(tcase, reference_is_near_the_exact_matmul, 0, N_QUANTIZED);
-    tcase_add_loop_test(tcase, a_packed_row_unpacks_to_the_row_of_the_file, 0, N_TYPES);
+    tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, EVERY_QUANTIZED);
+    tcase_add_loop_test(tcase, reference_is_near_the_exact_matmul, 0, EVERY_QUANTIZED);
+    tcase_add_loop_test(tcase, a_packed_row_unpacks_to_the_row_of_the_file, 0, EVERY_TYPE);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

@@ -7,14 +7,13 @@
 #include "kernels/cpu/repack.h"
 #include "kernels/quant/quant_types.h"
 #include "tests/random.h"
+#include "tests/rig/every_type.h"
 #include "tests/run_suite.h"
 
 typedef void packer(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
                     struct hash128 *hash);
 
-static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                 QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_TYPES = sizeof(types) / sizeof(types[0]), GUARD = 64 };
+enum { GUARD = 64 };
 
 /* Columns, in blocks of the type or in sevens: partial last segments and cache lines. */
 static const uint32_t columns[] = {1, 3, 8, 19};
@@ -89,7 +88,7 @@ START_TEST(every_instruction_set_packs_the_same_bytes)
     uint32_t seed = 77 + (uint32_t)_i;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
         for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++)
-            check_shape(types[_i], rows[r], columns[c], &seed);
+            check_shape(every_type[_i], rows[r], columns[c], &seed);
 }
 END_TEST
 
@@ -98,7 +97,7 @@ int main(void)
     Suite *suite = suite_create("cpu_pack");
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 60);
-    tcase_add_loop_test(core, every_instruction_set_packs_the_same_bytes, 0, N_TYPES);
+    tcase_add_loop_test(core, every_instruction_set_packs_the_same_bytes, 0, EVERY_TYPE);
     suite_add_tcase(suite, core);
     return run_suite(suite);
 }

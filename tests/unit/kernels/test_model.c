@@ -15,11 +15,9 @@
 
 START_TEST(a_small_llama_opens_in_every_type)
 {
-    static const uint32_t TYPES[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                     QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-    for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++) {
+    for (size_t i = 0; i < EVERY_TYPE; i++) {
         struct opened o;
-        struct gw_llama spec = gw_llama_small(TYPES[i]);
+        struct gw_llama spec = gw_llama_small(every_type[i]);
         open_spec(&spec, &o);
         const struct model *m = o.model;
         ck_assert_str_eq(m->arch, "llama");
@@ -36,14 +34,15 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert(m->ropes[0].base == 10000.0f);
         ck_assert(m->rms_eps == 1e-5f);
         ck_assert_int_eq(m->rope, MODEL_ROPE_ADJACENT);
-        ck_assert_str_eq(model_type_name(m), quant_name(TYPES[i]));
-        bool quantized = quant_find(TYPES[i])->quantized;
+        ck_assert_str_eq(model_type_name(m), quant_name(every_type[i]));
+        bool quantized = quant_find(every_type[i])->quantized;
         ck_assert(model_portable(m) == quantized);
         ck_assert_str_eq(model_numerics_id(m, true),
                          quantized ? "portable-1-kvq8" : "cpu-float-1-kvq8");
-        ck_assert_str_eq(model_numerics_id(m, false), quantized               ? "portable-1"
-                                                      : TYPES[i] == QUANT_F32 ? "cpu-float-1-kvf32"
-                                                                              : "cpu-float-1");
+        ck_assert_str_eq(model_numerics_id(m, false), quantized ? "portable-1"
+                                                      : every_type[i] == QUANT_F32
+                                                          ? "cpu-float-1-kvf32"
+                                                          : "cpu-float-1");
         close_opened(&o);
     }
 }

@@ -65,10 +65,10 @@ static const struct tensor_case BAD_TENSORS[] = {
     {"output.weight", QUANT_F16, 64, 39, -EBADMSG, "must be 64 x 40"},
     {"output_norm.weight", QUANT_F16, 64, 0, -ENOTSUP, "vectors must be F32"},
     {"blk.0.ffn_norm.weight", QUANT_BF16, 64, 0, -ENOTSUP, "vectors must be F32"},
-    {"blk.0.ffn_up.weight", 3, 64, 96, -ENOTSUP,
-     "tensor blk.0.ffn_up.weight is Q4_1: not supported yet; supported: F32, F16, BF16, Q8_0, "
-     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0"},
-    {"blk.0.ffn_up.weight", 20, 64, 96, -ENOTSUP, "is IQ4_NL"},
+    {"blk.0.ffn_up.weight", 40, 64, 96, -ENOTSUP,
+     "tensor blk.0.ffn_up.weight is NVFP4: not supported yet; supported: F32, F16, BF16, Q8_0, "
+     "Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, Q3_K, Q2_K, IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, MXFP4"},
+    {"blk.0.ffn_up.weight", 9, 64, 96, -ENOTSUP, "is Q8_1"},
     {"blk.0.ffn_up.weight", 24, 64, 96, -ENOTSUP, "is I8"},
     {"output.weight", 28, 64, 40, -ENOTSUP, "output.weight is F64"},
     {"rope_freqs.weight", QUANT_F32, 16, 0, -EBADMSG, "must be 8 x 1"},
