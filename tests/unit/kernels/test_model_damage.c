@@ -1,4 +1,4 @@
-/* Damaged files: any flipped byte and any truncation gives an error line or a working model. */
+/* Damaged files: any flipped bit, any inverted byte and any truncation gives an error line or a working model. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void use_part(const uint8_t *file, size_t bytes)
     free(part);
 }
 
-START_TEST(every_byte_flip_and_truncation_is_survived)
+START_TEST(every_bit_flip_and_truncation_is_survived)
 {
     size_t bytes;
     size_t data_at;
@@ -63,7 +63,7 @@ START_TEST(every_byte_flip_and_truncation_is_survived)
                             .type = QUANT_Q4_0,
                             .seed = 3};
     uint8_t *file = gw_llama_file(&spec, &bytes, &data_at);
-    static const uint8_t MASKS[] = {0x01, 0x20, 0x80, 0xff};
+    static const uint8_t MASKS[] = {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff};
     for (size_t i = 0; i < data_at + 64; i++)
         for (size_t k = 0; k < sizeof(MASKS); k++) {
             file[i] ^= MASKS[k];
@@ -135,7 +135,7 @@ int main(void)
     Suite *suite = suite_create("model_damage");
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
-    tcase_add_test(core, every_byte_flip_and_truncation_is_survived);
+    tcase_add_test(core, every_bit_flip_and_truncation_is_survived);
     tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 4);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);
