@@ -390,7 +390,7 @@ fuzz: ## libFuzzer targets, FUZZ_SECONDS each
 # Built with clang and libFuzzer; each target links every folder's objects under the same sanitizers. Not the
 # vector files: no target runs them, and clang takes many minutes to instrument them.
 FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-link,address,undefined \
-              -fno-sanitize-recover=all
+              -fno-sanitize-recover=all $(FUZZ_COVERAGE)
 $(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI) -fno-sanitize=all
 $(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) -fno-sanitize=all
@@ -405,7 +405,7 @@ $(call simd_rules,$(BUILD)/fuzz/obj,compile_fuzzed)
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(HTTP))
 	$(say) LINK $@
-	$(Q)clang -fsanitize=fuzzer,address,undefined -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
+	$(Q)clang -fsanitize=fuzzer,address,undefined $(FUZZ_COVERAGE) -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # ---- style -------------------------------------------------------------------------------------
 
