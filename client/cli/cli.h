@@ -50,6 +50,9 @@ int cli_read_all(int fd, struct buffer *ret);
 /* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error printed. */
 int cli_read_file(const char *path, struct buffer *ret);
 
+/* Reads token ids from stdin and appends them. Returns 0, or an exit code with the error printed. */
+int cli_read_ids(struct cli_ids *ids);
+
 /* Writes all of it to fd, also where that one is non-blocking. Returns 0 or -errno (-EINTR when a
  * signal asks to stop; see cli_stop_requested). */
 int cli_write(int fd, const void *data, size_t bytes);

@@ -151,11 +151,10 @@ int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *id
     int64_t n = hearth_fim(h, &f->request, NULL, 0);
     if (n < 0)
         return cli_fail(cli_exit_request((int)n), "%s", hearth_error(h));
-    for (int64_t i = 0; i < n; i++) {
-        if (cli_grow((void **)&ids->items, ids->n, sizeof(*ids->items)))
-            return cli_no_memory();
-        ids->items[ids->n++] = 0;
-    }
+    ids->items = calloc((size_t)n + 1, sizeof(*ids->items));
+    if (!ids->items)
+        return cli_no_memory();
+    ids->n = (uint32_t)n;
     if (hearth_fim(h, &f->request, ids->items, ids->n) != n)
         return cli_fail(CLI_SYSTEM, "%s", hearth_error(h));
     return CLI_OK;

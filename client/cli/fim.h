@@ -19,7 +19,7 @@ struct cli_fim {
 int cli_fim_read(const struct cli_options *o, struct cli_fim *f);
 void cli_fim_fini(struct cli_fim *f);
 
-/* The tokens of the prompt, appended to *ids. Returns 0 or an exit code, the error printed. */
+/* The tokens of the prompt into *ids, which is empty. Returns 0 or an exit code, the error printed. */
 int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids);
 
 #endif

@@ -24,21 +24,6 @@ struct run {
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
-static int read_prompt_ids(struct cli_ids *ids)
-{
-    struct buffer text = {0};
-    int code = cli_read_file("-", &text);
-    const char *bad = text.data;
-    int rc = code ? 0 : cli_ids_parse(ids, text.data, text.bytes, &bad);
-    if (rc == -ENOMEM)
-        code = cli_fail(CLI_SYSTEM, "stdin: out of memory: free some and try again");
-    else if (rc)
-        code = cli_fail(CLI_BAD_INPUT, "stdin: byte %zu is not a token id: give ids as [1,2,3]",
-                        (size_t)(bad - text.data));
-    buffer_fini(&text);
-    return code;
-}
-
 /* Puts the prompt into *text, or what --tokens left to stdin into *ids. Returns 0 or an exit code.
  */
 static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct buffer *text)
@@ -47,7 +32,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
     if (sources > 1)
         return cli_fail(CLI_USAGE, "more than one prompt: give PROMPT, --file or --tokens");
     if (o->tokens.given) {
-        int code = ids->n ? 0 : read_prompt_ids(ids);
+        int code = ids->n ? 0 : cli_read_ids(ids);
         return code || ids->n ? code
                               : cli_fail(CLI_BAD_INPUT, "--tokens is empty: give at least one");
     }

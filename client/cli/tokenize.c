@@ -99,6 +99,22 @@ static int detokenize_daemon(const struct cli_options *o, const struct cli_ids *
 
 /* ---- the commands ---------------------------------------------------------------------------- */
 
+int cli_read_ids(struct cli_ids *ids)
+{
+    struct buffer text = {0};
+    int code = cli_read_file("-", &text);
+    const char *bad = text.data;
+    int rc = code ? 0 : cli_ids_parse(ids, text.data, text.bytes, &bad);
+    if (rc == -ENOMEM)
+        code = cli_no_memory();
+    else if (rc)
+        code = cli_fail(CLI_BAD_INPUT,
+                        "stdin: byte %zu is not a token id: give a JSON array such as [1,2,3]",
+                        (size_t)(bad - text.data));
+    buffer_fini(&text);
+    return code;
+}
+
 int cli_tokenize(const struct cli_options *o)
 {
     struct buffer text = {0}, out = {0};
@@ -116,24 +132,14 @@ int cli_tokenize(const struct cli_options *o)
 
 int cli_detokenize(const struct cli_options *o)
 {
-    struct buffer text = {0}, out = {0};
+    struct buffer out = {0};
     struct cli_ids ids = {0};
-    int code = cli_read_file("-", &text);
-    const char *bad = text.data;
-    int rc = code ? 0 : cli_ids_parse(&ids, text.data, text.bytes, &bad);
-    if (rc)
-        code =
-            rc == -ENOMEM
-                ? cli_no_memory()
-                : cli_fail(CLI_BAD_INPUT,
-                           "stdin: byte %zu is not a token id: give a JSON array such as [1,2,3]",
-                           (size_t)(bad - text.data));
+    int code = cli_read_ids(&ids);
     if (!code)
         code = o->model ? detokenize_file(o, &ids, &out) : detokenize_daemon(o, &ids, &out);
     if (!code)
         code = cli_print(&out);
     buffer_fini(&out);
-    buffer_fini(&text);
     free(ids.items);
     return code;
 }

@@ -66,6 +66,11 @@ int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 /* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
 int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
+/* Makes the one prompt of a, with room for a token more than the context; *info: facts about h. NULL
+ * with *f where there is no memory. */
+struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h,
+                                          struct hearth_info *info, struct fail *f);
+
 /* Refuses prompts that do not fit a context. */
 int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f);
 

@@ -150,6 +150,20 @@ int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *
     return rc;
 }
 
+struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h,
+                                          struct hearth_info *info, struct fail *f)
+{
+    int rc = hearth_info(h, info);
+    a->prompts = rc ? NULL : calloc(1, sizeof(*a->prompts));
+    if (a->prompts)
+        a->prompts->ids = malloc(((size_t)info->context + 1) * sizeof(*a->prompts->ids));
+    a->n_prompts = a->prompts != NULL;
+    if (a->prompts && a->prompts->ids)
+        return a->prompts;
+    no_memory(f);
+    return NULL;
+}
+
 int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f)
 {
     for (uint32_t i = 0; i < a->n_prompts; i++) {

@@ -113,14 +113,9 @@ static int make_prompt(struct gen_params *a, struct hearth *h, const struct hear
                        struct fail *f)
 {
     struct hearth_info info = {.size = sizeof(info)};
-    int rc = hearth_info(h, &info);
-    struct gen_prompt *p = calloc(1, sizeof(*p));
-    a->prompts = p;
-    if (p)
-        p->ids = malloc(((size_t)info.context + 1) * sizeof(*p->ids));
-    if (rc || !p || !p->ids)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    a->n_prompts = 1;
+    struct gen_prompt *p = gen_params_open_prompt(a, h, &info, f);
+    if (!p)
+        return -1;
     int64_t n = hearth_chat_tokens(h, chat, p->ids, info.context);
     if (n < 0)
         return fail_library(f, (int)n, hearth_error(h));

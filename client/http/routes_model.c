@@ -84,14 +84,9 @@ static int make_fim(struct gen_params *a, struct hearth *h, const struct hearth_
                     struct fail *f)
 {
     struct hearth_info info = {.size = sizeof(info)};
-    struct gen_prompt *p = calloc(1, sizeof(*p));
-    a->prompts = p;
-    if (!p || hearth_info(h, &info) < 0)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    a->n_prompts = 1;
-    p->ids = malloc(((size_t)info.context + 1) * sizeof(*p->ids));
-    if (!p->ids)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    struct gen_prompt *p = gen_params_open_prompt(a, h, &info, f);
+    if (!p)
+        return -1;
     int64_t n = hearth_fim(h, fim, p->ids, (size_t)info.context + 1);
     if (n == -ENOTSUP)
         return fail_set(f, 501, FAIL_NOT_SUPPORTED,

@@ -98,8 +98,7 @@ static int open_slots(struct hearth *h, char *err, size_t err_bytes)
         bell_sleeper_init(&h->sleeper, &segment_down_head(&h->segment)->wake,
                           &segment_up_head(&h->segment)->waiting, h->socket_fd, h->notify_fd);
     }
-    for (int i = 0; i < 16; i++)
-        snprintf(h->fingerprint + 2 * i, 3, "%02x", h->welcome.fingerprint[i]);
+    handle_hex(h->welcome.fingerprint, h->fingerprint);
     return 0;
 }
 

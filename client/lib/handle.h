@@ -116,6 +116,9 @@ struct hearth {
 int handle_fail(struct hearth *h, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Writes a hash as 32 digits and a 0. */
+void handle_hex(const uint8_t hash[16], char to[33]);
+
 /* Returns 0, or -EPERM with its line when this process is not the one that connected. */
 int handle_check_fork(struct hearth *h);
 

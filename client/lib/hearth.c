@@ -19,6 +19,12 @@ int handle_fail(struct hearth *h, int code, const char *format, ...)
     return code;
 }
 
+void handle_hex(const uint8_t hash[16], char to[33])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(to + 2 * i, 3, "%02x", hash[i]);
+}
+
 int handle_check_fork(struct hearth *h)
 {
     if (*h->not_forked)

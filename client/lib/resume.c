@@ -221,9 +221,8 @@ void resume_push(struct hearth *h)
  * differs. */
 static int is_same(struct hearth *h, const struct hello_welcome *w)
 {
-    char other[33] = "";
-    for (int i = 0; i < 16; i++)
-        snprintf(other + 2 * i, 3, "%02x", w->fingerprint[i]);
+    char other[33];
+    handle_hex(w->fingerprint, other);
     if (memcmp(w->fingerprint, h->welcome.fingerprint, sizeof(w->fingerprint)) != 0 ||
         w->n_vocab != h->welcome.n_vocab)
         die(h, -EPIPE,

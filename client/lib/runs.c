@@ -167,24 +167,13 @@ static int take_logprobs(struct hearth *h, struct client_slot *s, const struct e
     return more;
 }
 
-static char *put_hex(char *to, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        *to++ = digits[bytes[i] >> 4];
-        *to++ = digits[bytes[i] & 15];
-    }
-    *to = 0;
-    return to;
-}
-
 /* hearth1:MODEL:NUMERICS:REQUEST:ANSWER, the hashes in hex. */
 static void make_receipt(struct client_slot *s)
 {
     char model[33], request[33], answer[33];
-    put_hex(model, s->done.model, 16);
-    put_hex(request, s->done.request_hash, 16);
-    put_hex(answer, s->done.output_hash, 16);
+    handle_hex(s->done.model, model);
+    handle_hex(s->done.request_hash, request);
+    handle_hex(s->done.output_hash, answer);
     snprintf(s->receipt, sizeof(s->receipt), "hearth1:%s:%s:%s:%s", model, s->done.numerics,
              request, answer);
 }
