@@ -38,7 +38,7 @@ int loaded_model_open_file(struct loaded_model *loaded, const char *path, char *
                            size_t err_bytes)
 {
     char line[512];
-    int rc = gguf_open(path, &loaded->gguf, line, sizeof(line));
+    int rc = gguf_open_parts(path, &loaded->gguf, line, sizeof(line));
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", path, line);
     return rc == -EINVAL ? -EBADMSG

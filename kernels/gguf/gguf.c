@@ -71,8 +71,18 @@ out_close_fd:
     return rc;
 }
 
+/* The part that holds the data. */
+static const struct gguf *part_of(const struct gguf *gguf, const void *data)
+{
+    const uintptr_t at = (uintptr_t)data;
+    while (gguf->next && !(at >= (uintptr_t)gguf->data && at - (uintptr_t)gguf->data < gguf->bytes))
+        gguf = gguf->next;
+    return gguf;
+}
+
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
 {
+    gguf = part_of(gguf, data);
     size_t at = (size_t)((const uint8_t *)data - gguf->data);
     if (!gguf->mapping) {
         memcpy(to, data, bytes);
@@ -91,19 +101,23 @@ int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
 
 void gguf_close_file(struct gguf *gguf)
 {
-    if (gguf->mapping && gguf->fd >= 0)
-        close(gguf->fd);
-    gguf->fd = -1;
+    for (; gguf; gguf = gguf->next) {
+        if (gguf->mapping && gguf->fd >= 0)
+            close(gguf->fd);
+        gguf->fd = -1;
+    }
 }
 
 void gguf_drop_pages(const struct gguf *gguf)
 {
-    if (gguf->mapping)
-        madvise(gguf->mapping, gguf->bytes, MADV_DONTNEED);
+    for (; gguf; gguf = gguf->next)
+        if (gguf->mapping)
+            madvise(gguf->mapping, gguf->bytes, MADV_DONTNEED);
 }
 
 void gguf_drop_range(const struct gguf *gguf, const void *data, size_t bytes)
 {
+    gguf = part_of(gguf, data);
     const uintptr_t page = 4096, file = (uintptr_t)gguf->mapping;
     uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)data + bytes) / page * page;
@@ -116,11 +130,14 @@ void gguf_close(struct gguf *gguf)
     if (!gguf)
         return;
     gguf_close_file(gguf);
-    if (gguf->mapping)
-        munmap(gguf->mapping, gguf->bytes);
-    free(gguf->keys);
-    free(gguf->tensors);
-    free(gguf->keys_by_name);
-    free(gguf->tensors_by_name);
-    free(gguf);
+    for (struct gguf *next; gguf; gguf = next) {
+        next = gguf->next;
+        if (gguf->mapping)
+            munmap(gguf->mapping, gguf->bytes);
+        free(gguf->keys);
+        free(gguf->tensors);
+        free(gguf->keys_by_name);
+        free(gguf->tensors_by_name);
+        free(gguf);
+    }
 }

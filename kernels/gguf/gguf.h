@@ -36,9 +36,10 @@ enum gguf_value_type {
 
 enum {
     GGUF_MAX_DIMS = 4,
-    GGUF_MAX_NAME = 63,        /* bytes of a tensor's name */
-    GGUF_MAX_KEY = 65535,      /* bytes of a key */
-    GGUF_MAX_ENTRIES = 1 << 20 /* keys, and tensors */
+    GGUF_MAX_NAME = 63,         /* bytes of a tensor's name */
+    GGUF_MAX_KEY = 65535,       /* bytes of a key */
+    GGUF_MAX_ENTRIES = 1 << 20, /* keys, and tensors */
+    GGUF_MAX_PARTS = 256
 };
 
 /* A view: not terminated, may contain any byte, including 0. */
@@ -90,6 +91,8 @@ struct gguf {
     struct gguf_tensor *tensors; /* [n_tensors] in the file's order */
     uint32_t *keys_by_name;      /* [n_keys] indices, sorted by name */
     uint32_t *tensors_by_name;   /* [n_tensors] */
+    struct gguf *next;           /* the next part of a model in parts, or NULL; in the first one the
+                                    tensors are those of all */
 };
 
 /* Maps and checks `path`. On success returns 0 and *ret_gguf. A file that ends where its tensor
@@ -98,12 +101,17 @@ struct gguf {
  * big-endian; -ENOMEM; errors of open and mmap) and the line. */
 int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes);
 
-/* The same for memory of the caller, which must stay valid until gguf_close and start at a multiple
+/* The same for a model that may lie in parts, NAME-00001-of-00003.gguf and so on, given by the first
+ * one: its keys, the tensors of all. A part that is missing, damaged or of another model is an error
+ * as above. A file that is no part is opened alone. */
+int gguf_open_parts(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes);
+
+/* The same as gguf_open for memory of the caller, which must stay valid until gguf_close and start at a multiple
  * of 32. */
 int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, char *err,
                      size_t err_bytes);
 
-/* Copies [data, data + bytes), a range of the file, to `to`. A mapped file is read with read(2), so
+/* Copies [data, data + bytes), a range of one file, to `to`. A mapped file is read with read(2), so
  * that its pages do not become resident in this process. Returns 0, or -errno if it cannot be read
  * (-EIO, too, if the file has become shorter). Any thread. */
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to);

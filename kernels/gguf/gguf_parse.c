@@ -319,6 +319,12 @@ static int parse_alignment(struct gguf *g, struct cursor *c)
     return 0;
 }
 
+int gguf_index_tensors(struct gguf *g, char *err, size_t err_bytes)
+{
+    struct cursor c = {.err = err, .err_bytes = err_bytes};
+    return index_names(&c, "tensor", g->n_tensors, named_tensors(g), &g->tensors_by_name);
+}
+
 int gguf_parse(struct gguf *g, char *err, size_t err_bytes)
 {
     struct cursor c = {.data = g->data, .end = g->bytes, .err = err, .err_bytes = err_bytes};
@@ -336,7 +342,7 @@ int gguf_parse(struct gguf *g, char *err, size_t err_bytes)
     if (!rc)
         rc = index_names(&c, "key", g->n_keys, named_keys(g), &g->keys_by_name);
     if (!rc)
-        rc = index_names(&c, "tensor", g->n_tensors, named_tensors(g), &g->tensors_by_name);
+        rc = gguf_index_tensors(g, err, err_bytes);
     if (!rc)
         rc = parse_alignment(g, &c);
     if (!rc)

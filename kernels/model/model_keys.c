@@ -23,9 +23,8 @@ int model_check_kind(struct model_loader *l)
     if (!gguf_string(l->gguf, "general.type", &text) && !gguf_string_equal(text, "model"))
         return FAIL(l, -ENOTSUP, "valid GGUF, but of type %.*s: hearth runs models",
                     GGUF_SHOW(text));
-    if (!gguf_u32(l->gguf, "split.count", &parts) && parts > 1)
-        return FAIL(l, -ENOTSUP, "one of %u parts of a split model: merge them into one file first",
-                    parts);
+    if (!l->gguf->next && !gguf_u32(l->gguf, "split.count", &parts) && parts > 1)
+        return FAIL(l, -ENOTSUP, "one of %u parts of a model, without the others", parts);
     if (gguf_n_tensors(l->gguf) == 0)
         return FAIL(l, -ENOTSUP,
                     "valid GGUF, but no tensors: a vocabulary-only file serves `hearth tokenize "

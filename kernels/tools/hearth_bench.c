@@ -119,7 +119,9 @@ static void print_head(const struct bench *b, const char *what, uint32_t slots)
 
 static void print_load(const struct bench *b)
 {
-    double bytes = (double)gguf_file_bytes(b->gguf);
+    double bytes = 0;
+    for (const struct gguf *part = b->gguf; part; part = part->next)
+        bytes += (double)gguf_file_bytes(part);
     if (!options.json) {
         printf("load     %8.1f ms; one pass over the file's %.1f MB takes %.1f ms\n",
                b->load_s * 1e3, bytes / 1e6, b->read_s * 1e3);
@@ -306,7 +308,7 @@ static int measure_windows(struct bench *b)
 
 static int open_model(struct bench *b, char *err, size_t err_bytes)
 {
-    int rc = gguf_open(options.model, &b->gguf, err, err_bytes);
+    int rc = gguf_open_parts(options.model, &b->gguf, err, err_bytes);
     return rc ? rc : model_open(b->gguf, &b->model, err, err_bytes);
 }
 
@@ -363,8 +365,11 @@ static int open_all(struct bench *b)
         return tool_fail(&tool, tool_exit(rc),
                          "cannot start threads, or allocate a buffer of %llu bytes to read",
                          (unsigned long long)b->model->tensor_bytes);
-    for (int i = 0; i < 2; i++)
-        b->read_s = (double)read_rate_pass_ns(b->rate, b->gguf->data, b->gguf->bytes) * 1e-9;
+    for (int i = 0; i < 2; i++) {
+        b->read_s = 0;
+        for (const struct gguf *part = b->gguf; part; part = part->next)
+            b->read_s += (double)read_rate_pass_ns(b->rate, part->data, part->bytes) * 1e-9;
+    }
     double begin = seconds();
     rc = bench_run_open(b->model, &sizes, &b->run, err, sizeof(err));
     if (rc)

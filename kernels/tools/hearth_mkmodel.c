@@ -96,7 +96,7 @@ static int make_copy(const struct type_mix *mix, struct gguf_out *out)
 {
     struct gguf *from;
     char err[512];
-    int rc = gguf_open(options.from, &from, err, sizeof(err));
+    int rc = gguf_open_parts(options.from, &from, err, sizeof(err));
     if (rc)
         return tool_fail(&tool, tool_exit(rc), "%s: %s", options.from, err);
     struct quantized_copy copy = {from, mix};

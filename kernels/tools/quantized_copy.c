@@ -25,7 +25,10 @@ static bool replaced(const struct gguf_key *key)
 {
     return gguf_string_equal(key->name, "general.file_type") ||
            gguf_string_equal(key->name, "general.quantization_version") ||
-           gguf_string_equal(key->name, "general.alignment");
+           gguf_string_equal(key->name, "general.alignment") ||
+           gguf_string_equal(key->name, "split.no") ||
+           gguf_string_equal(key->name, "split.count") ||
+           gguf_string_equal(key->name, "split.tensors.count");
 }
 
 static bool readable(uint32_t type)

@@ -1,4 +1,5 @@
 /* The environment hearthd is started in: signals, closed descriptors, limits. */
+#include "tests/rig/gguf_parts.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -188,6 +189,40 @@ START_TEST(check_refuses_options_that_cannot_start)
 }
 END_TEST
 
+/* Served from its first part, and its text tokenized with that part alone. */
+START_TEST(a_model_in_parts_is_served)
+{
+    struct gguf *whole;
+    char path[512], stem[400], err[256];
+    struct harness_output o[2];
+    snprintf(stem, sizeof(stem), "%s-parts", harness_tiny_model());
+    ck_assert_int_eq(gguf_open(harness_tiny_model(), &whole, err, sizeof(err)), 0);
+    gguf_write_parts(whole, stem, 2);
+    gguf_close(whole);
+    gguf_part_path(path, sizeof(path), stem, 1, 2);
+    for (int i = 0; i < 2; i++) {
+        o[i] = harness_run_hearthd(ARGUMENTS("--check", "--device", "cpu", "--model",
+                                             i == 0 ? path : harness_tiny_model()));
+        ck_assert_msg(o[i].code == 0, "%s", o[i].error);
+    }
+    ck_assert_str_eq(o[0].out, o[1].out);
+    for (int i = 0; i < 2; i++)
+        harness_output_fini(&o[i]);
+    char second[512];
+    gguf_part_path(second, sizeof(second), stem, 2, 2);
+    unlink(second);
+    o[0] = harness_run_hearthd(ARGUMENTS("--check", "--device", "cpu", "--model", path));
+    o[1] = HARNESS_RUN(NULL, "the text", "tokenize", "--model", path);
+    ck_assert_int_eq(o[0].code, 66);
+    ck_assert_msg(strstr(o[0].error, "part 2 of 2: cannot open: No such file") != NULL, "%s",
+                  o[0].error);
+    ck_assert_msg(o[1].code == 0, "%s", o[1].error);
+    for (int i = 0; i < 2; i++)
+        harness_output_fini(&o[i]);
+    unlink(path);
+}
+END_TEST
+
 START_TEST(rope_scaling_is_part_of_the_model)
 {
     struct harness_output o[3];
@@ -229,6 +264,7 @@ int main(void)
     tcase_add_test(tcase, a_failed_write_to_stdout_is_an_error);
     tcase_add_test(tcase, too_low_a_file_limit_is_one_line);
     tcase_add_test(tcase, check_refuses_options_that_cannot_start);
+    tcase_add_test(tcase, a_model_in_parts_is_served);
     tcase_add_test(tcase, rope_scaling_is_part_of_the_model);
     tcase_add_test(tcase, a_model_path_through_a_file_is_a_missing_file);
     suite_add_tcase(suite, tcase);

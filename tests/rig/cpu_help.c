@@ -144,7 +144,7 @@ void help_model_file(struct help_model *m, const char *path)
     char err[256] = "";
     m->file = NULL;
     m->kv_q8_0 = false;
-    open_model(m, gguf_open(path, &m->gguf, err, sizeof(err)), err);
+    open_model(m, gguf_open_parts(path, &m->gguf, err, sizeof(err)), err);
 }
 
 void help_model_close(struct help_model *m)
