@@ -4,6 +4,7 @@
 #include "kernels/base/arena.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/experts.h"
 #include "kernels/base/pool.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/shadow.h"
@@ -92,6 +93,31 @@ static void buffer_scratch(struct backend *b, struct cpu_input *x, size_t rows, 
     x->sum = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(int32_t), failed);
 }
 
+/* Rows of a buffer. */
+static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
+{
+    const struct layer_ops *ops = &b->model->ops;
+    return buffer == BUFFER_LOGITS                          ? b->limits.samples
+           : buffer == BUFFER_FFN && ops->n_expert_used > 0 ? b->limits.rows * ops->n_expert_used
+                                                            : b->limits.rows;
+}
+
+static void experts_scratch(struct backend *b, bool *failed)
+{
+    struct cpu_experts *x = &b->buffers.experts;
+    const struct layer_ops *ops = &b->model->ops;
+    const size_t pairs = (size_t)b->limits.rows * ops->n_expert_used;
+    if (ops->n_expert == 0)
+        return;
+    x->chosen = scratch(b, pairs, sizeof(uint32_t), failed);
+    x->weight = scratch(b, pairs, sizeof(float), failed);
+    x->active = scratch(b, ops->n_expert, sizeof(uint32_t), failed);
+    x->first = scratch(b, ops->n_expert + 1, sizeof(uint32_t), failed);
+    x->pair_row = scratch(b, pairs, sizeof(uint32_t), failed);
+    x->pair_weight = scratch(b, pairs, sizeof(float), failed);
+    x->scratch = scratch(b, (size_t)b->limits.threads * EXPERTS_SCRATCH, sizeof(float), failed);
+}
+
 static void row_scratch(struct backend *b, bool *failed)
 {
     struct cpu_buffers *u = &b->buffers;
@@ -99,8 +125,7 @@ static void row_scratch(struct backend *b, bool *failed)
     const size_t rows = b->limits.rows;
     for (int i = 0; i < N_BUFFERS; i++)
         if (ops->width[i] > 0)
-            buffer_scratch(b, &u->of[i], i == BUFFER_LOGITS ? b->limits.samples : rows,
-                           ops->width[i], ops->input[i], failed);
+            buffer_scratch(b, &u->of[i], buffer_rows(b, i), ops->width[i], ops->input[i], failed);
     for (uint32_t i = 0; i < b->model->n_ropes; i++) {
         u->cs[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
         u->sn[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
@@ -113,6 +138,7 @@ static int open_scratch(struct backend *b)
     size_t rows = b->limits.rows, threads = b->limits.threads;
     bool failed = false;
     row_scratch(b, &failed);
+    experts_scratch(b, &failed);
     u->bad = scratch(b, rows, 1, &failed);
     u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
     u->first_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);

@@ -28,12 +28,13 @@ enum {
 };
 
 /* y = W x. `file` is the tensor as it lies in the file; `packed` the same numbers as groups of 16
- * output rows (repack.h), NULL in "ref". */
+ * output rows (repack.h), NULL in "ref". Those of experts are file.n_matrices of this kind, one after
+ * the other; a matmul takes one of them (repack_part). */
 struct cpu_matrix {
     struct model_tensor file;
     uint32_t groups;    /* of 16 output rows, the last padded with zeros */
     size_t group_bytes; /* multiple of 64 */
-    uint8_t *packed;    /* [groups][group_bytes] */
+    uint8_t *packed;    /* [file.n_matrices][groups][group_bytes] */
 };
 
 /* Activations of some rows, as float and, where a quantized matrix reads them, as blocks. */
@@ -45,12 +46,14 @@ struct cpu_input {
     int32_t *sum; /* [rows][stride / 32] sum of a block's q */
 };
 
-/* One matmul: rows [row0, row1) of the input, groups [group0, group1) of the matrix.
+/* One matmul: rows [row0, row1) of the input, groups [group0, group1) of the matrix. With `gather`
+ * [row1] row r of the output comes from row gather[r] of the input; without, from row r.
  * y and residual are [rows][stride], stride a multiple of 16; lanes past the matrix' rows are
  * written too. residual may be NULL, never y. */
 struct cpu_matmul {
     const struct cpu_matrix *matrix;
     const struct cpu_input *x;
+    const uint32_t *gather;
     float *y;
     const float *residual;
     uint32_t stride;
@@ -105,6 +108,9 @@ struct cpu_isa {
     /* x = x + bias, [n] */
     void (*add)(float *x, const float *bias, uint32_t n);
 
+    /* x = fmaf(factor, y, x), [n] */
+    void (*add_scaled)(float *x, float factor, const float *y, uint32_t n);
+
     /* Turns the first n_rot values of heads of x [heads][head_dim] in place, by model_rope: pairs
      * (2i, 2i + 1), pairs (i, i + n_rot / 2). cs and sn [n_rot] are rope_row's. */
     void (*rope[MODEL_N_ROPE])(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
@@ -154,9 +160,23 @@ struct cpu_weights {
     struct cpu_layer *layers; /* [n_layer + 1] the last: of no layer */
 };
 
+/* Which experts the rows of a pass use in a layer (experts.c). A pair is a row and one of its
+ * experts. */
+struct cpu_experts {
+    uint32_t *chosen;           /* [rows][n_expert_used] ascending */
+    float *weight;              /* [rows][n_expert_used] */
+    uint32_t n_active, *active; /* [n_expert] experts that some row uses, ascending */
+    uint32_t *first; /* [n_expert + 1] first pair of an expert: pairs are ordered by expert, row */
+    uint32_t *pair_row; /* [rows * n_expert_used] */
+    float *pair_weight; /* [rows * n_expert_used] */
+    float *scratch;     /* [threads][EXPERTS_SCRATCH] experts.h */
+};
+
 /* Scratch of one pass, rows = limits.rows, every stride padded to 32. */
 struct cpu_buffers {
-    struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it */
+    struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it. FFN of
+                                       experts: [pairs][stride] */
+    struct cpu_experts experts;
     float *cs[MODEL_MAX_ROPES], *sn[MODEL_MAX_ROPES]; /* [rows][rope_dim] rotation of a row */
     uint8_t *bad;                    /* [rows] an operation found the row not finite */
     uint32_t *poisoned;              /* [rows] layer, or CPU_OK */

@@ -42,6 +42,7 @@ static bool has_avx512(void)
         .quantize = simd_quantize_##rest,                                                          \
         .matmul = simd_matmul_##isa,                                                               \
         .add = simd_add_##rest,                                                                    \
+        .add_scaled = simd_add_scaled_##rest,                                                      \
         .rope = {[MODEL_ROPE_ADJACENT] = simd_rope_interleaved_##rest,                             \
                  [MODEL_ROPE_HALVES] = simd_rope_neox_##rest},                                     \
         .finite = simd_finite_##rest,                                                              \

@@ -54,11 +54,14 @@ static int load_matrix(const struct file_job *job, const struct cpu_matrix *m, u
     struct hash128 hash;
     uint8_t bytes[16];
     hash128_init(&hash);
-    for (uint32_t first = 0, n; first < m->groups; first += n) {
-        n = m->groups - first < most ? m->groups - first : most;
-        int rc = load_groups(job, m, first, n, buffer, &hash);
-        if (rc)
-            return rc;
+    for (uint32_t i = 0; i < m->file.n_matrices; i++) {
+        const struct cpu_matrix part = repack_part(m, i, 0);
+        for (uint32_t first = 0, n; first < m->groups; first += n) {
+            n = m->groups - first < most ? m->groups - first : most;
+            int rc = load_groups(job, &part, first, n, buffer, &hash);
+            if (rc)
+                return rc;
+        }
     }
     hash128_final(&hash, bytes);
     model_note_hash(job->model, &m->file, bytes);
@@ -164,7 +167,9 @@ static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
 
 void load_from_memory(struct thread_pool *pool, const struct cpu_matrix *matrix)
 {
-    const size_t bytes = (size_t)(matrix->packed + repack_bytes(matrix) - first_unit(matrix));
-    struct cpu_matrix m = *matrix;
-    pool_run(pool, pack_unit, &m, (uint32_t)((bytes + UNIT_BYTES - 1) / UNIT_BYTES));
+    for (uint32_t i = 0; i < matrix->file.n_matrices; i++) {
+        struct cpu_matrix m = repack_part(matrix, i, 0);
+        const size_t bytes = (size_t)(m.packed + repack_bytes(&m) - first_unit(&m));
+        pool_run(pool, pack_unit, &m, (uint32_t)((bytes + UNIT_BYTES - 1) / UNIT_BYTES));
+    }
 }

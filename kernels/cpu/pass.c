@@ -6,6 +6,7 @@
 #include "kernels/base/pool.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/experts.h"
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
@@ -200,6 +201,13 @@ static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
+/* Marks rows whose outputs are not finite, if the operation is one after which rows are checked. */
+static void check_rows(struct backend *b, const struct layer_op *op)
+{
+    if (op->check)
+        share_items(b, check_row, op, rows_of(b, op), op->n / 4 + 1);
+}
+
 /* to[i] = matrix[i] from, + residual: all parts shared out together. */
 static void run_matmul(struct backend *b, const struct layer_op *op)
 {
@@ -218,14 +226,13 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
         };
     }
     share_matmuls(b, part, op->n_parts);
-    if (op->check)
-        share_items(b, check_row, op, rows_of(b, op), op->n / 4 + 1);
+    check_rows(b, op);
 }
 
 /* Operations of rows. */
 static share_item *const row_operation[N_OP_KINDS] = {
     [OP_EMBED] = embed_row, [OP_NORM] = norm_row, [OP_QKV_FINISH] = qkv_finish_row,
-    [OP_GATE] = gate_row,   [OP_ADD] = add_row,
+    [OP_GATE] = gate_row,   [OP_ADD] = add_row,   [OP_ROUTE] = experts_route_row,
 };
 
 static void run(struct backend *b, const struct layer_op *op)
@@ -242,6 +249,14 @@ static void run(struct backend *b, const struct layer_op *op)
         attention(b, op);
         if (quantized_reader(b, op))
             share_items(b, quantize_row_of, op, rows_of(b, op), op->n);
+        break;
+    case OP_EXPERTS:
+        if (op->kind == OP_EXPERT_GATE) {
+            experts_gate(b, op);
+        } else {
+            experts_sum(b, op);
+            check_rows(b, op);
+        }
         break;
     }
     if (op->check)

@@ -11,6 +11,7 @@ void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y);
 void ref_quantize(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);
 void ref_matmul(const struct cpu_matmul *p);
 void ref_add(float *x, const float *bias, uint32_t n);
+void ref_add_scaled(float *x, float factor, const float *y, uint32_t n);
 void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
                           const float *cs, const float *sn);
 void ref_rope_neox(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot, const float *cs,

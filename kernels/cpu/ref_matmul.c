@@ -40,7 +40,7 @@ static float output(const struct cpu_matmul *p, uint32_t r, uint32_t o)
     const struct model_tensor *t = &p->matrix->file;
     const struct cpu_input *x = p->x;
     const uint8_t *row = t->data + o * t->row_bytes;
-    size_t at = (size_t)r * x->stride;
+    size_t at = (size_t)(p->gather ? p->gather[r] : r) * x->stride;
     float y = 0.0f;
     for (uint32_t begin = 0; begin < t->cols; begin += CPU_SEGMENT) {
         uint32_t end = t->cols - begin < CPU_SEGMENT ? t->cols : begin + CPU_SEGMENT;

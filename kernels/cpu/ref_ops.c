@@ -67,6 +67,12 @@ void ref_add(float *x, const float *bias, uint32_t n)
         x[i] = x[i] + bias[i];
 }
 
+void ref_add_scaled(float *x, float factor, const float *y, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = fmaf(factor, y[i], x[i]);
+}
+
 void ref_rope_interleaved(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
                           const float *cs, const float *sn)
 {
@@ -191,6 +197,7 @@ const struct cpu_isa cpu_isa_ref = {
     .quantize = ref_quantize,
     .matmul = ref_matmul,
     .add = ref_add,
+    .add_scaled = ref_add_scaled,
     .rope = {[MODEL_ROPE_ADJACENT] = ref_rope_interleaved, [MODEL_ROPE_HALVES] = ref_rope_neox},
     .finite = ref_finite,
     .fits_f16 = ref_fits_f16,

@@ -32,7 +32,22 @@ void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file)
 
 size_t repack_bytes(const struct cpu_matrix *matrix)
 {
-    return matrix->groups * matrix->group_bytes;
+    return matrix->file.n_matrices * matrix->groups * matrix->group_bytes;
+}
+
+struct cpu_matrix repack_part(const struct cpu_matrix *matrix, uint32_t index, uint32_t group)
+{
+    struct cpu_matrix part = *matrix;
+    const size_t rows = (size_t)index * matrix->file.rows + (size_t)group * CPU_LANES;
+    part.file.n_matrices = 1;
+    part.file.rows -= group * CPU_LANES;
+    part.file.bytes = part.file.rows * part.file.row_bytes;
+    if (part.file.data) /* a shadow's has none */
+        part.file.data += rows * part.file.row_bytes;
+    part.groups -= group;
+    if (part.packed)
+        part.packed += ((size_t)index * matrix->groups + group) * part.group_bytes;
+    return part;
 }
 
 /* Offsets in a group of the integers of sub-block b and of the factors of its segment. */

@@ -60,7 +60,11 @@ static inline size_t repack_factors(uint32_t type)
 /* Sets groups and group_bytes of a matrix for `file`; packed stays NULL. */
 void repack_init(struct cpu_matrix *matrix, const struct model_tensor *file);
 
+/* Bytes of all matrices. */
 size_t repack_bytes(const struct cpu_matrix *matrix);
+
+/* Matrix `index` of those of experts, its output rows from group `group` on. */
+struct cpu_matrix repack_part(const struct cpu_matrix *matrix, uint32_t index, uint32_t group);
 
 /* Bytes of a group in the file, except a last one with fewer rows. */
 static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)

@@ -30,6 +30,16 @@ static bool worth_it(const struct model_tensor *t)
     return t->cols % quant_find(QUANT_Q4_0)->block == 0 && q4_row_bytes(t->cols) < t->row_bytes;
 }
 
+/* A router stays as it is: it is small, and drafts by other experts than the model's fail. */
+static bool is_router(const struct backend *b, const struct cpu_weights *w,
+                      const struct cpu_matrix *m)
+{
+    for (uint32_t i = 0; i < b->model->n_layer; i++)
+        if (m == &w->layers[i].matrix[MODEL_FFN_ROUTER])
+            return true;
+    return false;
+}
+
 /* ---- one matrix ------------------------------------------------------------------------------ */
 
 struct quantize_job {
@@ -45,8 +55,8 @@ static void quantize_chunk(void *arg, uint32_t chunk, uint32_t worker)
     const struct model_tensor *t = job->from;
     float *x = job->rows + (size_t)worker * t->cols;
     uint64_t bytes = q4_row_bytes(t->cols);
-    uint32_t begin = chunk * ROWS_PER_CHUNK;
-    for (uint32_t r = begin; r < begin + ROWS_PER_CHUNK && r < t->rows; r++) {
+    uint64_t begin = (uint64_t)chunk * ROWS_PER_CHUNK;
+    for (uint64_t r = begin; r < begin + ROWS_PER_CHUNK && r < model_tensor_rows(t); r++) {
         quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
         int rc = quantize_row(QUANT_Q4_0, x, t->cols, job->to + r * bytes);
         if (rc < 0)
@@ -62,7 +72,8 @@ static int quantize_tensor(struct backend *b, const struct model_tensor *from, u
     if (!job.rows)
         return -ENOMEM;
     uint32_t mode = pool_float_mode();
-    pool_run(b->pool, quantize_chunk, &job, (from->rows + ROWS_PER_CHUNK - 1) / ROWS_PER_CHUNK);
+    pool_run(b->pool, quantize_chunk, &job,
+             (uint32_t)((model_tensor_rows(from) + ROWS_PER_CHUNK - 1) / ROWS_PER_CHUNK));
     pool_float_restore(mode);
     free(job.rows);
     return job.error;
@@ -75,7 +86,7 @@ static int load_shadow_matrix(struct backend *b, const struct model_tensor *from
 {
     struct model_tensor q4 = *from;
     size_t weight_bytes = b->weight_bytes;
-    uint64_t bytes = q4_row_bytes(from->cols) * from->rows;
+    uint64_t bytes = q4_row_bytes(from->cols) * model_tensor_rows(from);
     uint8_t *data = b->isa->packed ? malloc(bytes) : arena_alloc(b->arena, bytes);
     if (!data)
         return -ENOMEM;
@@ -109,7 +120,8 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     for (uint32_t i = 0; (m = weights_matrix(own, b->model->n_layer, i)) != NULL; i++) {
         const struct model_tensor *t = &m->file;
         all += t->bytes;
-        small += worth_it(t) ? q4_row_bytes(t->cols) * t->rows : t->bytes;
+        small += worth_it(t) && !is_router(b, own, m) ? q4_row_bytes(t->cols) * model_tensor_rows(t)
+                                                      : t->bytes;
     }
     if (all == 0 || (double)small <= SHADOW_SHARE * (double)all)
         return 0;
@@ -134,7 +146,7 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
     memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, bytes);
     for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, n_layer, i)) != NULL; i++) {
         struct model_tensor from = m->file;
-        if (worth_it(&from))
+        if (worth_it(&from) && !is_router(b, shadow, m))
             rc = load_shadow_matrix(b, &from, m);
     }
     if (rc == -ENOMEM)

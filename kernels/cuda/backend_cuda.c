@@ -297,6 +297,9 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
                     limits->isa);
     if (limits->shadow)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
+    if (model->ops.n_expert > 0)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "the CUDA backend computes no mixtures of experts yet: use --device cpu");
     if (limits->rows > CUDA_MOST_ROWS)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
                     CUDA_MOST_ROWS);

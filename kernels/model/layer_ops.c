@@ -57,14 +57,13 @@ static void and_part(struct layer_op *op, uint32_t tensor, enum op_buffer to)
     op->to[op->n_parts++] = to;
 }
 
-/* How a part of a layer ends: to = W from + residual. Where what it adds is normed first, or scaled,
- * W from is kept and OP_ADD adds it. */
-static struct layer_op *add_to_residual(struct maker *k, enum op_buffer from, uint32_t tensor,
-                                        uint32_t post_norm, enum op_buffer residual,
-                                        enum op_buffer to)
+/* How a part of a layer ends, `op` its last matmul: to = W from + residual. Where what it adds is
+ * normed first, or scaled, W from is kept and OP_ADD adds it. */
+static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, uint32_t post_norm,
+                                        enum op_buffer residual, enum op_buffer to)
 {
     const bool plain = !k->l->tensor[post_norm].data && k->m->residual_scale == 1.0f;
-    struct layer_op *op = matmul(k, from, tensor, plain ? to : BUFFER_ADDED, k->m->n_embd);
+    op->to[0] = plain ? to : BUFFER_ADDED;
     if (!plain) {
         op = add(k, OP_ADD, OP_EACH_ROW, k->m->n_embd);
         op->from[0] = BUFFER_ADDED;
@@ -112,24 +111,50 @@ static void attention_part(struct maker *k)
     op->to[0] = BUFFER_ATTENTION;
     op->read = memory;
 
-    add_to_residual(k, BUFFER_ATTENTION, MODEL_ATTN_OUTPUT, MODEL_ATTN_POST_NORM, BUFFER_X,
-                    BUFFER_H);
+    op = matmul(k, BUFFER_ATTENTION, MODEL_ATTN_OUTPUT, BUFFER_H, k->m->n_embd);
+    add_to_residual(k, op, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
-/* X = H + down(f(gate(H)) * up(H)), which ends the layer. */
-static void feed_forward_part(struct maker *k)
+/* down(f(gate(NORM)) * up(NORM)) */
+static struct layer_op *dense(struct maker *k)
 {
     const uint32_t n_ff = k->l->geometry.n_ff;
-
-    norm(k, BUFFER_H, MODEL_FFN_NORM);
     and_part(matmul(k, BUFFER_NORM, MODEL_FFN_GATE, BUFFER_FFN, n_ff), MODEL_FFN_UP, BUFFER_UP);
-
     struct layer_op *op = add(k, OP_GATE, OP_EACH_ROW, n_ff);
     op->from[0] = op->to[0] = BUFFER_FFN;
     op->from[1] = BUFFER_UP;
+    return matmul(k, BUFFER_FFN, MODEL_FFN_DOWN, BUFFER_X, k->m->n_embd);
+}
 
-    op = add_to_residual(k, BUFFER_FFN, MODEL_FFN_DOWN, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X);
+/* The sum of the same of those experts that a router chooses. */
+static struct layer_op *experts(struct maker *k)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    matmul(k, BUFFER_NORM, MODEL_FFN_ROUTER, BUFFER_ROUTER, g->n_expert);
+    struct layer_op *op = add(k, OP_ROUTE, OP_EACH_ROW, g->n_expert);
+    op->from[0] = BUFFER_ROUTER;
     op->check = true;
+
+    op = add(k, OP_EXPERT_GATE, OP_EXPERTS, g->n_ff);
+    op->from[0] = BUFFER_NORM;
+    op->to[0] = BUFFER_FFN;
+    op->tensor[0] = MODEL_FFN_GATE_EXPS;
+    op->tensor[1] = MODEL_FFN_UP_EXPS;
+    op->n_parts = 2;
+
+    op = add(k, OP_EXPERT_SUM, OP_EXPERTS, k->m->n_embd);
+    op->from[0] = BUFFER_FFN;
+    op->tensor[0] = MODEL_FFN_DOWN_EXPS;
+    op->n_parts = 1;
+    return op;
+}
+
+/* X = H + feed-forward(H), which ends the layer. */
+static void feed_forward_part(struct maker *k)
+{
+    norm(k, BUFFER_H, MODEL_FFN_NORM);
+    struct layer_op *op = k->l->geometry.n_expert > 0 ? experts(k) : dense(k);
+    add_to_residual(k, op, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
 }
 
 static void head(struct maker *k)
@@ -150,6 +175,11 @@ static uint32_t width_of(const struct layer_op *op, enum op_buffer buffer)
                                 : op->n;
 }
 
+static bool reads_matrix(const struct layer_op *op)
+{
+    return op->n_parts > 0;
+}
+
 static void find_widths(struct layer_ops *ops)
 {
     for (uint32_t i = 0; i < ops->n; i++) {
@@ -159,18 +189,29 @@ static void find_widths(struct layer_ops *ops)
             if (width > ops->width[op->to[j]])
                 ops->width[op->to[j]] = width;
         }
-        if (op->kind == OP_MATMUL)
+        if (reads_matrix(op))
             ops->input[op->from[0]] = true;
     }
 }
 
-/* A matmul reads what the operation before it wrote. */
+/* Which operations read what each writes, until another one writes it. */
 static void find_readers(struct layer_ops *ops)
 {
-    for (uint32_t i = 0; i + 1 < ops->n; i++) {
-        const struct layer_op *next = &ops->op[i + 1];
-        if (next->kind == OP_MATMUL && next->from[0] == ops->op[i].to[0])
-            ops->op[i].reader = next;
+    for (uint32_t i = 0; i < ops->n; i++) {
+        struct layer_op *op = &ops->op[i];
+        for (uint32_t j = i + 1; j < ops->n && ops->op[j].to[0] != op->to[0]; j++)
+            if (reads_matrix(&ops->op[j]) && ops->op[j].from[0] == op->to[0])
+                op->reader = &ops->op[j];
+    }
+}
+
+static void find_experts(const struct model *m, struct layer_ops *ops)
+{
+    for (uint32_t i = 0; i < m->n_layer; i++) {
+        const struct layer_geometry *g = &m->layers[i].geometry;
+        ops->n_expert = g->n_expert > ops->n_expert ? g->n_expert : ops->n_expert;
+        if (g->n_expert_used > ops->n_expert_used)
+            ops->n_expert_used = g->n_expert_used;
     }
 }
 
@@ -194,6 +235,7 @@ int layer_ops_make(const struct model *m, struct layer_ops *ret)
     head(&k);
     find_widths(ret);
     find_readers(ret);
+    find_experts(m, ret);
     return 0;
 }
 

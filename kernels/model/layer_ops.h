@@ -20,7 +20,8 @@ struct model;
 struct layer_geometry;
 
 /* What operations read and write: f32 [rows][layer_ops.width], a row for each row of the pass, for
- * operations of the head a row for each row with wants. */
+ * operations of the head a row for each row with wants. In a layer with experts FFN has [n_ff] for
+ * each expert that a row uses. */
 enum op_buffer {
     BUFFER_NONE,
     BUFFER_X,         /* [n_embd] the residual before and after a layer */
@@ -33,6 +34,7 @@ enum op_buffer {
     BUFFER_ATTENTION, /* [n_head][v_dim] the output of attention */
     BUFFER_FFN,       /* [n_ff] gate, then f(gate) * up */
     BUFFER_UP,        /* [n_ff] */
+    BUFFER_ROUTER,    /* [n_expert] the scores of a layer's experts */
     BUFFER_LOGITS,    /* [n_vocab] */
     N_BUFFERS
 };
@@ -44,6 +46,9 @@ enum layer_op_kind {
     OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees */
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
+    OP_ROUTE,  /* chooses each row's experts, and their weights, by from; a backend keeps both */
+    OP_EXPERT_GATE, /* to[e] = f(tensor[0][e] from) * (tensor[1][e] from), e the row's experts */
+    OP_EXPERT_SUM,  /* to = sum of weight[e] * (tensor[0][e] from[e]), e ascending, + residual */
     OP_ADD, /* to = rmsnorm(from, tensor) + residual; without the tensor factor * from + residual */
     N_OP_KINDS
 };
@@ -53,6 +58,7 @@ enum op_domain {
     OP_EACH_ROW,      /* rows */
     OP_OUTPUT_GROUPS, /* groups of a matrix's output rows, times rows */
     OP_QUERIES,       /* (sequence, KV head, rows of the sequence) */
+    OP_EXPERTS,       /* (expert, the rows that use it); of a sum: groups of its output rows */
 };
 
 /* Memory of a sequence: which of its kinds, and which of the layers that have that kind. */
@@ -72,7 +78,7 @@ struct layer_op {
     const struct layer_geometry *geometry; /* of the layer; NULL: of none */
     enum op_buffer from[2], to[3], residual;
     uint32_t n;       /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
-    uint32_t n_parts; /* OP_MATMUL: matrices that read the same input */
+    uint32_t n_parts; /* OP_MATMUL, OP_EXPERT_*: matrices that read the same input */
     uint32_t
         tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
@@ -80,7 +86,9 @@ struct layer_op {
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
     bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */
     struct op_memory append, read;
-    const struct layer_op *reader; /* the matmul that reads what it writes, or NULL */
+    const struct layer_op
+        *reader; /* the last operation whose matrices read what it writes, or NULL:
+                                      where two do, the first reads it as f32 (a router) */
 };
 
 struct layer_ops {
@@ -88,6 +96,8 @@ struct layer_ops {
     uint32_t n, head;
     uint32_t width[N_BUFFERS]; /* values of a row, the most of all layers; 0: not used */
     bool input[N_BUFFERS];     /* some matmul reads it */
+    uint32_t n_expert;         /* the most experts of a layer; 0: no layer has any */
+    uint32_t n_expert_used;    /* the most that a row uses in a layer */
 };
 
 /* Fills the list of a model whose layers are set. Returns 0, or -ENOMEM. */

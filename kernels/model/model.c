@@ -12,12 +12,13 @@
 #include "kernels/quant/quant_block.h"
 
 /* Sizes that a shape is made of. */
-enum size { ONE, EMBD, Q_ROWS, K_ROWS, V_ROWS, HEADS, HEAD_DIM, ROPE_PAIRS, FF, VOCAB };
+enum size { ONE, EMBD, Q_ROWS, K_ROWS, V_ROWS, HEADS, HEAD_DIM, ROPE_PAIRS, FF, EXPERTS, VOCAB };
 
 struct shape {
     const char *name; /* in a layer without "blk.N." */
     enum size rows, cols;
     bool optional; /* the whole model may lack it; for layers the architecture says so */
+    bool experts;  /* one such matrix for each expert */
 };
 
 static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
@@ -46,6 +47,10 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_FFN_UP] = {"ffn_up.weight", FF, EMBD, false},
     [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, FF, false},
     [MODEL_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, EMBD, false},
+    [MODEL_FFN_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, EMBD, false},
+    [MODEL_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", FF, EMBD, .experts = true},
+    [MODEL_FFN_UP_EXPS] = {"ffn_up_exps.weight", FF, EMBD, .experts = true},
+    [MODEL_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", EMBD, FF, .experts = true},
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -73,6 +78,8 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return m->rope_dim / 2;
     case FF:
         return m->n_ff;
+    case EXPERTS:
+        return m->n_expert;
     case VOCAB:
         return m->n_vocab;
     }
@@ -88,21 +95,23 @@ static bool matrix_type_valid(uint32_t type)
 static int view_tensor(struct model_loader *l, const char *name, const struct shape *shape,
                        uint32_t rows, struct model_tensor *ret)
 {
-    uint32_t cols = size_of(l, shape->cols);
+    const uint32_t cols = size_of(l, shape->cols),
+                   n_matrices = shape->experts ? l->model->n_expert : 1;
     const struct gguf_tensor *t = gguf_find_tensor(l->gguf, name);
     if (!t && shape->optional)
         return 0;
     if (!t)
         return FAIL(l, -EBADMSG, "malformed: tensor %s is missing", name);
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != n_matrices || t->ne[3] != 1)
         return FAIL(l, -EBADMSG,
-                    "malformed: tensor %s is %llu x %llu x %llu x %llu, must be %u x %u", name,
-                    (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
-                    (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], cols, rows);
+                    "malformed: tensor %s is %llu x %llu x %llu x %llu, must be %u x %u x %u x 1",
+                    name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+                    (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], cols, rows,
+                    n_matrices);
     const struct quant_info *info = quant_find(t->type);
-    if (shape->rows == ONE && t->type != QUANT_F32)
-        return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; vectors must be F32", name,
-                    info->name);
+    if ((shape->rows == ONE || shape->rows == EXPERTS) && t->type != QUANT_F32)
+        return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; %s must be F32", name, info->name,
+                    shape->rows == ONE ? "vectors" : "routers");
     if (!matrix_type_valid(t->type))
         return FAIL(l, -ENOTSUP,
                     "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q6_K, "
@@ -116,9 +125,10 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                     name, gguf_alignment(l->gguf));
     *ret = (struct model_tensor){.data = t->data,
                                  .type = t->type,
+                                 .n_matrices = n_matrices,
                                  .rows = rows,
                                  .cols = cols,
-                                 .row_bytes = t->bytes / rows,
+                                 .row_bytes = t->bytes / n_matrices / rows,
                                  .bytes = t->bytes,
                                  .index = (uint32_t)(t - l->gguf->tensors)};
     l->used[ret->index] = true;
@@ -154,6 +164,8 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .k_dim = m->head_dim,
         .v_dim = m->v_dim,
         .n_ff = m->n_ff,
+        .n_expert = m->n_expert,
+        .n_expert_used = m->n_expert_used,
         .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
@@ -282,7 +294,7 @@ static int view_tensors(struct model_loader *l)
         m->global[MODEL_OUTPUT] = m->global[MODEL_TOKEN_EMBD];
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(l->gguf, i);
-        m->n_params += t->ne[0] * t->ne[1];
+        m->n_params += t->ne[0] * t->ne[1] * t->ne[2];
         m->tensor_bytes += t->bytes;
     }
     return 0;
@@ -353,7 +365,8 @@ bool model_portable(const struct model *model)
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             const struct model_tensor *t = &model->layers[layer].tensor[i];
-            if (t->data && !model_layer_vector(i) && !quant_find(t->type)->quantized)
+            if (t->data && !model_layer_vector(i) && i != MODEL_FFN_ROUTER &&
+                !quant_find(t->type)->quantized)
                 return false;
         }
     return true;
@@ -395,11 +408,14 @@ const char *model_type_name(const struct model *model)
 
 void model_describe(const struct model *m, char *text, size_t text_bytes)
 {
+    char experts[64] = "";
+    if (m->n_expert)
+        snprintf(experts, sizeof(experts), "%u of %u experts, ", m->n_expert_used, m->n_expert);
     snprintf(text, text_bytes,
              "%s, %s, %.2f M parameters, %.1f MiB, %u layers, width %u, %u heads (%u kv) of %u, "
-             "vocabulary %u, context %u%s",
+             "%svocabulary %u, context %u%s",
              m->arch, model_type_name(m), (double)m->n_params / 1e6,
              (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
-             m->head_dim, m->n_vocab, m->n_context,
+             m->head_dim, experts, m->n_vocab, m->n_context,
              m->sliding_window == m->n_context ? " (its sliding window)" : "");
 }

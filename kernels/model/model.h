@@ -25,6 +25,8 @@ enum {
     MODEL_MAX_LAYERS = 512,
     MODEL_MAX_EMBD = 65536,
     MODEL_MAX_FF = 1 << 18,
+    MODEL_MAX_EXPERTS = 1024,
+    MODEL_MAX_EXPERTS_USED = 32,
     MODEL_MAX_HEADS = 1024,
     MODEL_MAX_HEAD_DIM = 256,
     MODEL_MAX_ROPES = 2,
@@ -82,18 +84,23 @@ enum model_layer_tensor {
     MODEL_FFN_UP,         /* [n_ff][n_embd] */
     MODEL_FFN_DOWN,       /* [n_embd][n_ff] */
     MODEL_FFN_POST_NORM,  /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
+    MODEL_FFN_ROUTER,     /* [n_expert][n_embd] F32, where the architecture has experts: qwen3moe */
+    MODEL_FFN_GATE_EXPS,  /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_UP_EXPS,    /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_DOWN_EXPS,  /* n_expert matrices [n_embd][n_ff] */
     MODEL_N_LAYER_TENSORS
 };
 
 struct model_tensor {
     const uint8_t
-        *data;     /* [rows][row_bytes] in the mapping; NULL: this model has no such tensor. May
-                            be some rows of the file's tensor alone */
+        *data;     /* [n_matrices][rows][row_bytes] in the mapping; NULL: this model has no such
+                            tensor. May be some rows of the file's tensor alone */
     uint32_t type; /* quant_type: F32, F16, BF16 or a quant_readable one; vectors always F32 */
-    uint32_t rows; /* outputs; 1 for a vector */
-    uint32_t cols; /* inputs: a multiple of the type's block */
+    uint32_t n_matrices; /* of experts; 1 for all other tensors */
+    uint32_t rows;       /* outputs of one of them; 1 for a vector */
+    uint32_t cols;       /* inputs: a multiple of the type's block */
     uint64_t row_bytes;
-    uint64_t bytes; /* rows * row_bytes */
+    uint64_t bytes; /* n_matrices * rows * row_bytes */
     uint32_t index; /* in gguf->tensors */
 };
 
@@ -125,10 +132,11 @@ struct model_rope_table {
 
 /* The sizes of a layer. */
 struct layer_geometry {
-    uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
-    uint32_t k_dim, v_dim;      /* values of a head of Q and K, of V */
-    uint32_t n_ff;
-    uint32_t rope;           /* its table in model.ropes, or MODEL_NO_ROPE */
+    uint32_t n_head, n_head_kv;       /* n_head a multiple of n_head_kv */
+    uint32_t k_dim, v_dim;            /* values of a head of Q and K, of V */
+    uint32_t n_ff;                    /* with experts that of one of them */
+    uint32_t n_expert, n_expert_used; /* 0: one feed-forward part for all rows */
+    uint32_t rope;                    /* its table in model.ropes, or MODEL_NO_ROPE */
     uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
 };
 
@@ -142,11 +150,12 @@ struct model {
     const char *arch;        /* "llama", static */
     struct gguf_string name; /* general.name, 0 bytes when absent */
 
-    uint32_t n_layer; /* 1..MODEL_MAX_LAYERS */
-    uint32_t n_embd;  /* width of the residual */
-    uint32_t n_ff;
-    uint32_t n_head;    /* a multiple of every layer's KV heads */
-    uint32_t n_head_kv; /* of the layer with the fewest */
+    uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS */
+    uint32_t n_embd;                  /* width of the residual */
+    uint32_t n_ff;                    /* with experts that of one of them */
+    uint32_t n_expert, n_expert_used; /* 0: no experts; else a row uses some of them, at least 1 */
+    uint32_t n_head;                  /* a multiple of every layer's KV heads */
+    uint32_t n_head_kv;               /* of the layer with the fewest */
     uint32_t head_dim;  /* of Q and K: even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not
                            be n_embd */
     uint32_t v_dim;     /* the same of V */
@@ -208,9 +217,16 @@ bool model_global_vector(enum model_global tensor);
 
 /*
  * True when every matrix of every layer is quantized, so that canonical results are the same bits
- * on every backend (NUMERICS.md). Embedding and head may be of any type.
+ * on every backend (NUMERICS.md). Embedding and head may be of any type; routers are F32 always, and
+ * small: backends keep the order of their sums.
  */
 bool model_portable(const struct model *model);
+
+/* The rows of all matrices of a tensor. */
+static inline uint64_t model_tensor_rows(const struct model_tensor *tensor)
+{
+    return (uint64_t)tensor->n_matrices * tensor->rows;
+}
 
 /* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Whoever keeps
  * weights in F32 wants its exactness, and f16 KV is what would cost most of it (NUMERICS.md). */
@@ -251,6 +267,8 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   layer_heads_kv N N ..     only where layers differ; heads_kv is then the fewest
  *   vocab N
  *   context N
+ *   experts N                these two only where the layers have experts; ff is then one's
+ *   experts_used N
  *   rope_base BITS
  *   rms_eps BITS
  *   rope_scale BITS           only where it is not 1

@@ -1,10 +1,14 @@
 #include "kernels/model/model_arch.h"
 
 #define HAS(tensor) (1u << (tensor))
-#define LLAMA_TENSORS                                                                              \
+#define ATTENTION_TENSORS                                                                          \
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_ATTN_Q) | HAS(MODEL_ATTN_K) | HAS(MODEL_ATTN_V) |            \
-     HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM) | HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) |      \
-     HAS(MODEL_FFN_DOWN))
+     HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM))
+#define LLAMA_TENSORS                                                                              \
+    (ATTENTION_TENSORS | HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) | HAS(MODEL_FFN_DOWN))
+#define EXPERTS                                                                                    \
+    (HAS(MODEL_FFN_ROUTER) | HAS(MODEL_FFN_GATE_EXPS) | HAS(MODEL_FFN_UP_EXPS) |                   \
+     HAS(MODEL_FFN_DOWN_EXPS))
 
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
@@ -15,6 +19,10 @@ static const struct model_arch ARCHS[] = {
     {.name = "llama", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
     {.name = "qwen2", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QKV_BIAS},
     {.name = "qwen3", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QK_NORM},
+    {.name = "qwen3moe",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS},
     {.name = "gemma3",
      .rope = MODEL_ROPE_HALVES,
      .gate = MODEL_GATE_GELU,
@@ -26,7 +34,7 @@ static const struct model_arch ARCHS[] = {
     {.name = "phi3", .rope = MODEL_ROPE_HALVES, .fused = true, .tensors = LLAMA_TENSORS},
     {.name = "mistral3", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
 };
-#define ARCH_NAMES "llama, qwen2, qwen3, gemma3, granite, smollm3, phi3, mistral3"
+#define ARCH_NAMES "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

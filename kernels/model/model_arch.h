@@ -21,6 +21,7 @@ struct model_arch {
     bool yarn_untruncated;   /* YaRN's blended pairs begin and end between whole numbers */
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
     bool fused;       /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */
+    bool experts;     /* a router chooses among feed-forward parts */
     uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
 };
 

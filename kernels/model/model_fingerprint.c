@@ -70,6 +70,8 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         fprintf(out, "v_dim %u\n", m->v_dim);
     write_heads_kv(out, m);
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
+    if (m->n_expert > 0)
+        fprintf(out, "experts %u\nexperts_used %u\n", m->n_expert, m->n_expert_used);
     write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);
     write_rope_scaling(out, m);

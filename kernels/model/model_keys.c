@@ -86,6 +86,42 @@ static int read_float(struct model_loader *l, const char *name, float *ret)
     return 0;
 }
 
+/* How weights follow from scores: all that hearth computes is softmax over those of the chosen. */
+static int check_router(struct model_loader *l)
+{
+    enum { GATING_SOFTMAX = 1 };
+    uint32_t gating = GATING_SOFTMAX;
+    float scale = 1.0f;
+    bool normed = true;
+    struct arch_key key = key_of(l, "expert_gating_func");
+    int rc = gguf_u32(l->gguf, key.name, &gating);
+    if ((rc && rc != -ENOENT) || gating != GATING_SOFTMAX)
+        return FAIL(l, -ENOTSUP, "a router (%s) that is not softmax is not supported", key.name);
+    key = key_of(l, "expert_weights_norm");
+    rc = gguf_bool(l->gguf, key.name, &normed);
+    if ((rc && rc != -ENOENT) || !normed)
+        return FAIL(l, -ENOTSUP, "experts whose weights do not add up to 1 (%s): not supported",
+                    key.name);
+    rc = read_float(l, "expert_weights_scale", &scale);
+    if (!rc && scale != 1.0f && scale != 0.0f) /* 0: some converters write it for none */
+        return FAIL(l, -ENOTSUP, "weights of experts scaled by %g (%s): not supported",
+                    (double)scale, key_of(l, "expert_weights_scale").name);
+    return rc;
+}
+
+static int read_experts(struct model_loader *l)
+{
+    struct model *m = l->model;
+    int rc = read_count(l, "expert_count", MODEL_MAX_EXPERTS, &m->n_expert);
+    if (!rc)
+        rc = read_count(l, "expert_used_count", MODEL_MAX_EXPERTS_USED, &m->n_expert_used);
+    if (!rc)
+        rc = read_count(l, "expert_feed_forward_length", MODEL_MAX_FF, &m->n_ff);
+    if (!rc && m->n_expert_used > m->n_expert)
+        return FAIL(l, -EBADMSG, "malformed: %u of %u experts used", m->n_expert_used, m->n_expert);
+    return rc ? rc : check_router(l);
+}
+
 static int read_sizes(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -93,7 +129,8 @@ static int read_sizes(struct model_loader *l)
     if (!rc)
         rc = read_count(l, "embedding_length", MODEL_MAX_EMBD, &m->n_embd);
     if (!rc)
-        rc = read_count(l, "feed_forward_length", MODEL_MAX_FF, &m->n_ff);
+        rc = l->arch->experts ? read_experts(l)
+                              : read_count(l, "feed_forward_length", MODEL_MAX_FF, &m->n_ff);
     if (!rc)
         rc = read_count(l, "context_length", MODEL_MAX_CONTEXT, &m->n_context);
     return rc;
@@ -412,8 +449,9 @@ static int refuse_features(struct model_loader *l)
     bool causal = true;
     struct arch_key key = key_of(l, "expert_count");
     int rc = gguf_u32(g, key.name, &count);
-    if ((rc && rc != -ENOENT) || count > 0)
-        return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported", key.name);
+    if (!l->arch->experts && ((rc && rc != -ENOENT) || count > 0))
+        return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported for %s", key.name,
+                    l->arch->name);
     rc = refuse_softcap(l, "attn_logit_softcapping");
     if (!rc)
         rc = refuse_softcap(l, "final_logit_softcapping");

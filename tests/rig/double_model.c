@@ -7,7 +7,7 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/base/num.h"
 
-struct weights { /* a matrix as double, [rows][cols] */
+struct weights { /* a matrix as double, [rows][cols], those of experts one after the other */
     double *w;
     uint32_t rows, cols;
 };
@@ -20,7 +20,9 @@ struct double_model {
     size_t kv_width;
     uint32_t context;
     bool kv_f16;
-    double *buffer[N_BUFFERS]; /* [layer_ops.width] */
+    double *buffer[N_BUFFERS]; /* [layer_ops.width], FFN for each expert that a row uses */
+    uint32_t *chosen;          /* [layer_ops.n_expert_used] ascending */
+    double *weight;            /* [layer_ops.n_expert_used] */
 };
 
 static double *numbers(size_t n)
@@ -37,8 +39,8 @@ static struct weights load(const struct model_tensor *t)
     if (!t->data)
         return w;
     float *row = malloc(t->cols * sizeof(*row));
-    w.w = numbers((size_t)t->rows * t->cols);
-    for (uint32_t r = 0; r < t->rows && row; r++) {
+    w.w = numbers(model_tensor_rows(t) * t->cols);
+    for (uint32_t r = 0; r < model_tensor_rows(t) && row; r++) {
         ref_matrix_row(t, r, row);
         for (uint32_t c = 0; c < t->cols; c++)
             w.w[(size_t)r * t->cols + c] = row[c];
@@ -69,7 +71,9 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     for (int i = 0; i < 2; i++)
         d->kv[i] = numbers(m->n_layer * context * d->kv_width);
     for (int i = 0; i < N_BUFFERS; i++)
-        d->buffer[i] = numbers(width[i] + 1);
+        d->buffer[i] = numbers(width[i] * (i == BUFFER_FFN ? m->ops.n_expert_used + 1 : 1) + 1);
+    d->chosen = calloc(m->ops.n_expert_used + 1, sizeof(*d->chosen));
+    d->weight = numbers(m->ops.n_expert_used + 1);
     return d;
 }
 
@@ -84,6 +88,8 @@ void double_model_close(struct double_model *d)
     free(d->kv[0]);
     free(d->kv[1]);
     free(d->layers);
+    free(d->chosen);
+    free(d->weight);
     free(d);
 }
 
@@ -246,6 +252,65 @@ static double gate(const struct model *m, double x)
     return m->gate == MODEL_GATE_GELU ? 0.5 * x * (1 + tanh(u)) : x / (1 + exp(-x));
 }
 
+/* The experts with the largest scores, of equal ones the lower id, and the softmax of these. */
+static void route(struct double_model *d, const struct layer_op *op)
+{
+    const uint32_t n = op->geometry->n_expert_used;
+    const double *score = d->buffer[op->from[0]];
+    double sum = 0;
+    uint32_t used = 0;
+    for (uint32_t e = 0; e < op->n; e++) {
+        uint32_t better = 0;
+        for (uint32_t i = 0; i < op->n; i++)
+            better += score[i] > score[e] || (score[i] == score[e] && i < e);
+        if (better < n)
+            d->chosen[used++] = e;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sum += d->weight[i] = exp(score[d->chosen[i]] - score[d->chosen[0]]);
+    for (uint32_t i = 0; i < n; i++)
+        d->weight[i] /= sum;
+}
+
+/* The matrix of an expert. */
+static struct weights expert(const struct double_model *d, const struct layer_op *op, int part,
+                             uint32_t e)
+{
+    struct weights w = d->layers[op->layer][op->tensor[part]];
+    w.w += (size_t)e * w.rows * w.cols;
+    return w;
+}
+
+static void expert_gate(const struct double_model *d, const struct layer_op *op)
+{
+    double *up = numbers(op->n);
+    for (uint32_t i = 0; i < op->geometry->n_expert_used; i++) {
+        const struct weights wg = expert(d, op, 0, d->chosen[i]),
+                             wu = expert(d, op, 1, d->chosen[i]);
+        double *to = d->buffer[op->to[0]] + (size_t)i * op->n;
+        multiply(&wg, d->buffer[op->from[0]], to);
+        multiply(&wu, d->buffer[op->from[0]], up);
+        for (uint32_t j = 0; j < op->n; j++)
+            to[j] = gate(d->m, to[j]) * up[j];
+    }
+    free(up);
+}
+
+static void expert_sum(const struct double_model *d, const struct layer_op *op)
+{
+    double *y = numbers(op->n), *to = d->buffer[op->to[0]];
+    memset(to, 0, op->n * sizeof(*to));
+    for (uint32_t i = 0; i < op->geometry->n_expert_used; i++) {
+        const struct weights w = expert(d, op, 0, d->chosen[i]);
+        multiply(&w, d->buffer[op->from[0]] + (size_t)i * w.cols, y);
+        for (uint32_t j = 0; j < op->n; j++)
+            to[j] += d->weight[i] * y[j];
+    }
+    if (op->residual)
+        add(to, d->buffer[op->residual], op->n);
+    free(y);
+}
+
 /* Norms and sums over the width. */
 static void run_row(const struct double_model *d, const struct layer_op *op, uint32_t token)
 {
@@ -264,7 +329,7 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
         add(to, d->buffer[op->residual], op->n);
 }
 
-static void run(const struct double_model *d, const struct layer_op *op, uint32_t token)
+static void run(struct double_model *d, const struct layer_op *op, uint32_t token)
 {
     double *const *buffer = d->buffer;
     switch (op->kind) {
@@ -283,6 +348,15 @@ static void run(const struct double_model *d, const struct layer_op *op, uint32_
     case OP_GATE:
         for (uint32_t i = 0; i < op->n; i++)
             buffer[op->to[0]][i] = gate(d->m, buffer[op->from[0]][i]) * buffer[op->from[1]][i];
+        break;
+    case OP_ROUTE:
+        route(d, op);
+        break;
+    case OP_EXPERT_GATE:
+        expert_gate(d, op);
+        break;
+    case OP_EXPERT_SUM:
+        expert_sum(d, op);
         break;
     default:
         run_row(d, op, token);

@@ -51,11 +51,12 @@ struct builder {
     uint32_t n_matrices;
 };
 
-static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t cols, uint32_t rows,
-                   float center, float spread)
+/* n_matrices 0: a tensor of one or, with rows, two dimensions. */
+static void tensor_of(struct builder *b, const char *name, uint32_t type, uint32_t cols,
+                      uint32_t rows, uint32_t n_matrices, float center, float spread)
 {
-    uint64_t ne[2] = {cols, rows};
-    size_t n = (size_t)cols * (rows > 0 ? rows : 1);
+    uint64_t ne[3] = {cols, rows, n_matrices};
+    size_t n = (size_t)cols * (rows > 0 ? rows : 1) * (n_matrices > 0 ? n_matrices : 1);
     assert(n > 0);
     float *x = malloc(n * sizeof(*x));
     uint8_t *bytes = malloc(n * 4 + 64);
@@ -63,14 +64,21 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
         abort();
     for (size_t i = 0; i < n; i++)
         x[i] = center + spread * normal(&b->random);
-    gw_tensor_info(&b->w, name, type, rows > 0 ? 2 : 1, ne, b->w.data.bytes);
+    gw_tensor_info(&b->w, name, type, n_matrices > 0 ? 3 : rows > 0 ? 2 : 1, ne, b->w.data.bytes);
     gw_put(&b->w.data, bytes, tiny_encode(type, x, n, bytes));
     gw_pad(&b->w.data, b->w.alignment);
     free(x);
     free(bytes);
 }
 
-static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
+static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t cols, uint32_t rows,
+                   float center, float spread)
+{
+    tensor_of(b, name, type, cols, rows, 0, center, spread);
+}
+
+static void matrices(struct builder *b, const char *name, uint32_t cols, uint32_t rows,
+                     uint32_t n_matrices, float spread)
 {
     static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32,  QUANT_Q4_0, QUANT_BF16,
                                    QUANT_F16,  QUANT_Q5_0, QUANT_Q5_1};
@@ -80,7 +88,12 @@ static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t 
         type = mix[n % 7];
     else if (type == TINY_MIXED_K)
         type = cols % 256 == 0 ? mix_k[n % 4] : QUANT_Q5_0;
-    tensor(b, name, type, cols, rows, 0, spread * b->shape->scale);
+    tensor_of(b, name, type, cols, rows, n_matrices, 0, spread * b->shape->scale);
+}
+
+static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
+{
+    matrices(b, name, cols, rows, 0, spread);
 }
 
 static void vector(struct builder *b, const char *name, uint32_t n)
@@ -108,6 +121,11 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
     return layer % 2 && s->odd_head_kv ? s->odd_head_kv : s->n_head_kv;
 }
 
+static bool has_head_norms(const struct tiny_model *s)
+{
+    return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3");
+}
+
 /* The tensors that an architecture has beyond llama's. */
 static void extras(struct builder *b, uint32_t index)
 {
@@ -120,7 +138,7 @@ static void extras(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, n[i], 0, 0, 1);
     }
-    for (int i = 0; i < 2 && (is_arch(s, "qwen3") || is_arch(s, "gemma3")); i++) {
+    for (int i = 0; i < 2 && has_head_norms(s); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
         tensor(b, name, QUANT_F32, k_dim(s), 0, 1, 0.3f);
     }
@@ -128,6 +146,33 @@ static void extras(struct builder *b, uint32_t index)
     for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, added[i]);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
+    }
+}
+
+static uint32_t n_expert(const struct tiny_model *s)
+{
+    return !is_arch(s, "qwen3moe") ? 0 : s->n_expert ? s->n_expert : 7;
+}
+
+/* One feed-forward part, or a router and its experts. */
+static void feed_forward(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    const uint32_t experts = n_expert(s);
+    const char *suffix = experts ? "_exps" : "";
+    const float in = 1.0f / sqrtf((float)s->n_embd), down = 1.0f / sqrtf((float)s->n_ff);
+    char name[64];
+    if (experts) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", index);
+        tensor(b, name, QUANT_F32, s->n_embd, experts, 0, 2 * in * s->scale);
+    }
+    const char *const parts[] = {"gate", "up", "down"};
+    for (int i = is_arch(s, "phi3"); i < 3; i++) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_%s%s.weight", index, parts[i], suffix);
+        if (i == 2)
+            matrices(b, name, s->n_ff, s->n_embd, experts, down);
+        else
+            matrices(b, name, s->n_embd, is_arch(s, "phi3") ? 2 * s->n_ff : s->n_ff, experts, in);
     }
 }
 
@@ -149,11 +194,8 @@ static void layer(struct builder *b, uint32_t index)
     }
     matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
     vector(b, NAME("ffn_norm"), s->n_embd);
-    if (!is_arch(s, "phi3"))
-        matrix(b, NAME("ffn_gate"), s->n_embd, s->n_ff, in);
-    matrix(b, NAME("ffn_up"), s->n_embd, is_arch(s, "phi3") ? 2 * s->n_ff : s->n_ff, in);
-    matrix(b, NAME("ffn_down"), s->n_ff, s->n_embd, 1.0f / sqrtf((float)s->n_ff));
 #undef NAME
+    feed_forward(b, index);
     extras(b, index);
 }
 
@@ -244,6 +286,11 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
         arch_key(w, s, "attention.sliding_window_pattern", 2);
         gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
+    }
+    if (n_expert(s)) {
+        arch_key(w, s, "expert_count", n_expert(s));
+        arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
+        arch_key(w, s, "expert_feed_forward_length", s->n_ff);
     }
     if (is_arch(s, "granite")) {
         gw_key_f32(w, "granite.embedding_scale", 3);

@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 N_VOCAB, N_PROMPT, N_ANSWER, COLUMN_STEP = 288, 40, 20, 4
 LEAST_LEAD = 0.15  # several times what f16 KV moves a logit by
+LEAST_GAP = 0.01  # between the scores of the last expert chosen and the first one not chosen
 
 # rope of llama3: the first pair keeps its frequency, the second is between, the others are divided.
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -82,9 +83,12 @@ MODELS = {
                      rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 8.0, "beta_fast": 2.0, "beta_slow": 0.5,
                                       "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
                                       "llama_4_scaling_beta": 0.3}),
+    "qwen3moe": dict(kind="qwen3_moe", hidden_size=32, moe_intermediate_size=26, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, head_dim=10, num_experts=7, num_experts_per_tok=3, norm_topk_prob=True,
+                     tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
 }
 
-BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2"}  # pre-tokenizer; SPM for the others
+BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2"}  # pre-tokenizer; SPM for the others
 
 
 def make_model(spec, seed):
@@ -92,7 +96,8 @@ def make_model(spec, seed):
     spec = dict(spec)
     config = AutoConfig.for_model(spec.pop("kind"), vocab_size=N_VOCAB, max_position_embeddings=128, rms_norm_eps=1e-5,
                                   bos_token_id=1, eos_token_id=2, **spec)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").double().eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", experts_implementation="eager")
+    model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
     gemma = config.model_type == "gemma3_text"
     with torch.no_grad():
@@ -104,18 +109,34 @@ def make_model(spec, seed):
                 x = 1 + 0.25 * x
             elif name.endswith(("q_proj.weight", "k_proj.weight", "qkv_proj.weight")):
                 x = 1.5 * x / p.shape[1] ** 0.5
-            elif p.dim() == 2 and "embed_tokens" not in name:
-                x = x / p.shape[1] ** 0.5
+            elif p.dim() >= 2 and "embed_tokens" not in name:
+                x = x / p.shape[-1] ** 0.5
             if "lm_head" in name:
                 x = x * p.shape[1] ** 0.5
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
+            if name.endswith(("o_proj.weight", "down_proj.weight", "down_proj")):
                 x = 3 * x  # else a tied model answers with its last token for ever
             p.copy_(x.to(torch.float16))
     return model
 
 
+def watch_routers(model):
+    """A list to which every router of a mixture of experts adds how close its choices were."""
+    gaps = []
+
+    def note(router, inputs, _):
+        scores = (inputs[0] @ router.weight.T).sort(dim=-1, descending=True).values
+        k = model.config.num_experts_per_tok
+        gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
+
+    for name, module in model.named_modules():
+        if name.endswith("mlp.gate"):
+            module.register_forward_hook(note)
+    return gaps
+
+
 def run(model, seed):
-    """prompt, logits [N_PROMPT][N_VOCAB], greedy ids, their smallest lead, that in the prompt; None if a sample is close."""
+    """prompt, logits [N_PROMPT][N_VOCAB], greedy ids, their smallest lead, that in the prompt; None if a sample is close, or an expert's choice."""
+    gaps = watch_routers(model)
     prompt = torch.randint(0, N_VOCAB, (N_PROMPT,), generator=torch.Generator().manual_seed(seed)).tolist()
     ids, leads = [], []
     with torch.no_grad():
@@ -126,7 +147,7 @@ def run(model, seed):
             best = last.topk(2).values
             leads.append(float(best[0] - best[1]))
             # Neither close, nor the end, nor one id over and over.
-            if leads[-1] < LEAST_LEAD or ids[-1] == 2 or ids.count(ids[-1]) > 6:
+            if min(gaps, default=1) < LEAST_GAP or leads[-1] < LEAST_LEAD or ids[-1] == 2 or ids.count(ids[-1]) > 6:
                 return None
     best = logits.topk(2, dim=1).values
     return prompt, logits.numpy(), ids, min(leads), float((best[:, 0] - best[:, 1]).min())
@@ -213,6 +234,7 @@ PARTS = {
     "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
     "self_attn.k_norm.weight": "attn_k_norm.weight", "mlp.gate_proj.weight": "ffn_gate.weight",
     "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+    "mlp.gate.weight": "ffn_gate_inp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
     "self_attn.qkv_proj.weight": "attn_qkv.weight", "mlp.gate_up_proj.weight": "ffn_up.weight",
 }
 # gemma3 has other names for its norms.
@@ -225,7 +247,7 @@ GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight"
 def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
-    arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3"}.get(c.model_type, c.model_type)
+    arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
@@ -265,6 +287,10 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
+    if arch == "qwen3moe":
+        out.add_expert_count(c.num_experts)
+        out.add_expert_used_count(c.num_experts_per_tok)
+        out.add_expert_feed_forward_length(c.moe_intermediate_size)
     if arch == "phi3":
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
@@ -292,11 +318,17 @@ def write(model, name, path):
         if permuted and key.endswith("k_proj.weight"):
             value = pairs(value, c.num_key_value_heads)
         if key in GLOBALS:
-            tensor = GLOBALS[key]
+            tensors = {GLOBALS[key]: value}
         else:
             _, _, layer, part = key.split(".", 3)
-            tensor = f"blk.{layer}.{(GEMMA_PARTS if gemma else PARTS)[part]}"
-        out.add_tensor(tensor, value.astype(np.float16 if value.ndim == 2 else np.float32))
+            if part == "mlp.experts.gate_up_proj":
+                parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
+            else:
+                parts = {(GEMMA_PARTS if gemma else PARTS)[part]: value}
+            tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
+        for tensor, v in tensors.items():
+            whole = v.ndim == 1 or "ffn_gate_inp" in tensor  # F32 in every file
+            out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

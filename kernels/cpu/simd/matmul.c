@@ -9,6 +9,8 @@
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/simd_tile.h"
 
+#include <string.h>
+
 #if defined(__AVXVNNI__)
 #define FLOAT_TILES(type) tiles_##type##_avx2
 #else
@@ -115,6 +117,8 @@ struct matmul_block {
     uint32_t group, apart, log;
     /* quantized types: for each tile, PANEL_BYTES per row and quant block */
     const uint8_t *panels;
+    const float *x; /* float types: [row1 - row0][stride] */
+    size_t stride;
 };
 
 /* The inputs that a run of tiles covers: one segment, or all. */
@@ -136,7 +140,6 @@ static void run_tiles(const struct matmul_block *b, struct tile tile, const stru
                       float *sums)
 {
     const struct cpu_matmul *p = b->p;
-    const struct cpu_input *x = p->x;
     size_t blocks = p->matrix->file.cols / CPU_BLOCK, begin = in->begin / CPU_BLOCK;
     tile.inputs = in->n;
     tile.first = in->begin == 0;
@@ -145,7 +148,7 @@ static void run_tiles(const struct matmul_block *b, struct tile tile, const stru
         rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
         size_t out = (size_t)r * p->stride + (size_t)b->group * CPU_LANES;
         tile.tiles = rows > 1 ? (b->row1 - r) / rows : 1;
-        tile.x = x->f + (size_t)r * x->stride + in->begin;
+        tile.x = b->x + (size_t)(r - b->row0) * b->stride + in->begin;
         tile.panel = b->panels + ((r - b->row0) * blocks + begin * rows) * PANEL_BYTES;
         tile.panel_stride = rows * blocks * PANEL_BYTES;
         tile.sums = sums + ((size_t)(r - b->row0) * CPU_LANES << b->log);
@@ -167,7 +170,7 @@ static void run_block(const struct matmul_block *b)
     struct tile tile = {
         .w = m->packed + b->group * m->group_bytes,
         .group_stride = b->apart * m->group_bytes,
-        .stride = b->p->x->stride,
+        .stride = b->stride,
         .fetch = 2 * segment_bytes,
         .fetch_bytes = fetch_share(tiles, segment_bytes),
         .y_stride = b->p->stride,
@@ -210,13 +213,23 @@ static uint32_t block_rows(const struct cpu_matmul *p, uint32_t tile_rows)
 
 static void fill_panels(const struct matmul_block *b, uint8_t *panels)
 {
-    const struct cpu_matrix *m = b->p->matrix;
-    size_t row_bytes = (size_t)m->file.cols / CPU_BLOCK * PANEL_BYTES;
+    size_t row_bytes = (size_t)b->p->matrix->file.cols / CPU_BLOCK * PANEL_BYTES;
     for (uint32_t r = b->row0; r < b->row1; r += b->tile_rows) {
         uint32_t rows = b->row1 - r < b->tile_rows ? b->row1 - r : b->tile_rows;
-        panel_fill(b->p->x, r, rows, m->file.cols, m->file.type,
-                   panels + (r - b->row0) * row_bytes);
+        panel_fill(b->p, r, rows, panels + (r - b->row0) * row_bytes);
     }
+}
+
+/* The rows of a block of floats, copied to x if they are not one after the other. */
+static void find_rows(struct matmul_block *b, float *x)
+{
+    const struct cpu_matmul *p = b->p;
+    const uint32_t cols = p->matrix->file.cols;
+    b->x = p->gather ? x : p->x->f + (size_t)b->row0 * p->x->stride;
+    b->stride = p->gather ? cols : p->x->stride;
+    for (uint32_t r = b->row0; p->gather && r < b->row1; r++)
+        memcpy(x + (size_t)(r - b->row0) * cols, p->x->f + (size_t)p->gather[r] * p->x->stride,
+               cols * sizeof(float));
 }
 
 void SIMD(simd_matmul)(const struct cpu_matmul *p)
@@ -224,8 +237,8 @@ void SIMD(simd_matmul)(const struct cpu_matmul *p)
     const struct tile_set *set = tiles_of(p->matrix->file.type);
     uint8_t panels[BLOCK_BYTES / CPU_BLOCK * PANEL_BYTES] __attribute__((aligned(64)));
     bool quantized = !float_type(p->matrix->file.type);
-    uint32_t n = p->row1 - p->row0, fit = BLOCK_BYTES / p->matrix->file.cols;
-    uint32_t most = quantized && fit < set->max_rows ? fit : set->max_rows;
+    uint32_t n = p->row1 - p->row0, fit = BLOCK_BYTES / p->matrix->file.cols / (quantized ? 1 : 4);
+    uint32_t most = (quantized || p->gather) && fit < set->max_rows ? fit : set->max_rows;
     uint32_t tiles = (n + most - 1) / most;
     struct matmul_block b = {
         .p = p, .set = set, .tile_rows = (n + tiles - 1) / tiles, .panels = panels};
@@ -234,6 +247,8 @@ void SIMD(simd_matmul)(const struct cpu_matmul *p)
         b.row1 = p->row1 - b.row0 < rows ? p->row1 : b.row0 + rows;
         if (quantized)
             fill_panels(&b, panels);
+        else
+            find_rows(&b, (float *)(void *)panels);
         run_rows(p, b);
     }
 }

@@ -115,6 +115,16 @@ void SIMD(simd_add)(float *x, const float *bias, uint32_t n)
         v_store_part(x + i, v_add(v_load_part(x + i, n - i), v_load_part(bias + i, n - i)), n - i);
 }
 
+void SIMD(simd_add_scaled)(float *x, float factor, const float *y, uint32_t n)
+{
+    const vf f = v_set1(factor);
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(x + i, v_fma(f, v_load(y + i), v_load(x + i)));
+    if (i < n)
+        v_store_part(x + i, v_fma(f, v_load_part(y + i, n - i), v_load_part(x + i, n - i)), n - i);
+}
+
 void SIMD(simd_rope_interleaved)(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,
                                  const float *cs, const float *sn)
 {

@@ -11,6 +11,7 @@
     void simd_norm_##isa(const float *x, const float *w, uint32_t n, float eps, float *y);         \
     void simd_quantize_##isa(const float *x, uint32_t n, int8_t *q, float *d, int32_t *sum);       \
     void simd_add_##isa(float *x, const float *bias, uint32_t n);                                  \
+    void simd_add_scaled_##isa(float *x, float factor, const float *y, uint32_t n);                \
     void simd_rope_interleaved_##isa(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,  \
                                      const float *cs, const float *sn);                            \
     void simd_rope_neox_##isa(float *x, uint32_t heads, uint32_t head_dim, uint32_t n_rot,         \

@@ -57,13 +57,15 @@ static inline int32_t panel_offset(uint32_t type)
     return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
 }
 
-/* Fills the panel for rows [row, row + rows), all inputs of a matmul, for weights of `type`. */
-static inline void panel_fill(const struct cpu_input *x, uint32_t row, uint32_t rows, uint32_t cols,
-                              uint32_t type, uint8_t *panel)
+/* Fills the panel for rows [row, row + rows), all inputs of a matmul. */
+static inline void panel_fill(const struct cpu_matmul *p, uint32_t row, uint32_t rows,
+                              uint8_t *panel)
 {
-    const int32_t offset = panel_offset(type);
+    const struct cpu_input *x = p->x;
+    const uint32_t cols = p->matrix->file.cols;
+    const int32_t offset = panel_offset(p->matrix->file.type);
     for (uint32_t r = 0; r < rows; r++) {
-        const size_t from = (size_t)(row + r) * x->stride;
+        const size_t from = (size_t)(p->gather ? p->gather[row + r] : row + r) * x->stride;
         const int8_t *q = x->q + from;
         uint8_t *to = panel + r * CPU_BLOCK, *words = panel + rows * CPU_BLOCK + r * 4;
         for (uint32_t b = 0; b < cols / CPU_BLOCK; b++) {

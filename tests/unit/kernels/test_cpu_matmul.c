@@ -73,6 +73,7 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
     p->file = help_memory(outputs * row_bytes);
     struct model_tensor file = {.data = p->file,
                                 .type = type,
+                                .n_matrices = 1,
                                 .rows = outputs,
                                 .cols = cols,
                                 .row_bytes = row_bytes,
@@ -159,6 +160,27 @@ static void check_problem(struct problem *p, const struct cpu_isa *isa, bool res
     check_rows(p, isa, 0, 10);
 }
 
+/* Rows of the input in any order, some twice. */
+static void check_gathered(struct problem *p, const struct cpu_isa *isa, uint64_t *seed)
+{
+    uint32_t from[2 * MOST_ROWS];
+    float *y = help_memory(2 * (size_t)MOST_ROWS * p->stride * sizeof(float));
+    for (uint32_t r = 0; r < 2 * MOST_ROWS; r++)
+        from[r] = (uint32_t)(help_random(seed) % p->rows);
+    struct cpu_matmul job = job_of(p, p->want, 0, p->rows, false);
+    ref_matmul(&job);
+    const uint32_t counts[] = {1, 2, 5, 7, 2 * MOST_ROWS};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        job = job_of(p, y, 0, counts[i], false);
+        job.gather = from;
+        isa->matmul(&job);
+        for (uint32_t r = 0; r < counts[i]; r++)
+            ck_assert_mem_eq(y + (size_t)r * p->stride, p->want + (size_t)from[r] * p->stride,
+                             p->matrix.file.rows * sizeof(float));
+    }
+    free(y);
+}
+
 START_TEST(matmul_equals_reference)
 {
     const uint32_t shapes[][2] = {{64, 64},  {172, 64}, {64, 172},  {1, 1},   {7, 33},   {255, 16},
@@ -176,6 +198,9 @@ START_TEST(matmul_equals_reference)
                      (enum help_kind)(s % HELP_KINDS));
         for (int i = 0; i < n_isas; i++)
             check_problem(&p, isas[i], s % 2);
+        check_gathered(&p, &cpu_isa_ref, &seed);
+        for (int i = 0; i < n_isas; i++)
+            check_gathered(&p, isas[i], &seed);
         problem_close(&p);
     }
 }

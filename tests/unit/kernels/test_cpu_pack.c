@@ -57,6 +57,7 @@ static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_
         file[i] = (uint8_t)next_random(seed);
     const struct model_tensor tensor = {.data = file,
                                         .type = type,
+                                        .n_matrices = 1,
                                         .rows = n_rows,
                                         .cols = cols,
                                         .row_bytes = row_bytes,

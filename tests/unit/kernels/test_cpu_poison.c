@@ -160,7 +160,7 @@ END_TEST
 
 /* A value in a bias or in a head norm makes its layer's queries, keys or values nonfinite; a head
  * norm keeps infinite queries infinite; a value in the norm after a sub-layer makes the residual
- * nonfinite. */
+ * nonfinite, one in a router its scores. */
 START_TEST(nonfinite_biases_and_norms_poison_their_layer)
 {
     const struct {
@@ -173,6 +173,7 @@ START_TEST(nonfinite_biases_and_norms_poison_their_layer)
         {"qwen3", MODEL_ATTN_Q_NORM, NAN},       {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
         {"qwen3", MODEL_ATTN_Q, INFINITY},       {"qwen3", MODEL_ATTN_K, NAN},
         {"gemma3", MODEL_ATTN_POST_NORM, NAN},   {"gemma3", MODEL_FFN_POST_NORM, INFINITY},
+        {"qwen3moe", MODEL_FFN_ROUTER, NAN},     {"qwen3moe", MODEL_FFN_ROUTER, INFINITY},
     };
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -196,7 +197,7 @@ int main(void)
     tcase_add_test(tcase, a_nonfinite_residual_poisons_its_row_only);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(tcase, nonfinite_weights_poison_every_row);
-    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 10);
+    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 12);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

@@ -90,7 +90,7 @@ START_TEST(logits_are_close_to_double_precision)
         {"gemma3", QUANT_F32, 1e-4, 1},    {"gemma3", QUANT_Q8_0, 1, 1},
         {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
         {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
-        {"unequal", QUANT_F32, 1e-4, 1},
+        {"unequal", QUANT_F32, 1e-4, 1},   {"qwen3moe", QUANT_F32, 1e-4, 1},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0;
     struct tiny_model shape = tiny_model_default(cases[_i].type);
@@ -400,7 +400,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 19);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 20);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

@@ -89,10 +89,10 @@ static void to_q4(struct model_tensor *t)
 {
     const struct quant_info *q4 = quant_find(QUANT_Q4_0);
     uint64_t row_bytes = (uint64_t)t->cols / q4->block * q4->block_bytes;
-    uint8_t *data = malloc(t->rows * row_bytes);
+    uint8_t *data = malloc(model_tensor_rows(t) * row_bytes);
     float *x = malloc(t->cols * sizeof(*x));
 
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint64_t r = 0; r < model_tensor_rows(t); r++) {
         quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
         ck_assert_int_eq(quantize_row(QUANT_Q4_0, x, t->cols, data + r * row_bytes), 0);
     }
@@ -100,7 +100,7 @@ static void to_q4(struct model_tensor *t)
     t->type = QUANT_Q4_0;
     t->data = data;
     t->row_bytes = row_bytes;
-    t->bytes = t->rows * row_bytes;
+    t->bytes = model_tensor_rows(t) * row_bytes;
 }
 
 /* The model with its layers' matrices and its output matrix in Q4_0, as if loaded from such a
@@ -108,15 +108,16 @@ static void to_q4(struct model_tensor *t)
 static struct model q4_model(const struct model *m)
 {
     static const enum model_layer_tensor matrices[] = {
-        MODEL_ATTN_Q,   MODEL_ATTN_K, MODEL_ATTN_V,  MODEL_ATTN_OUTPUT,
-        MODEL_FFN_GATE, MODEL_FFN_UP, MODEL_FFN_DOWN};
+        MODEL_ATTN_Q, MODEL_ATTN_K,   MODEL_ATTN_V,        MODEL_ATTN_OUTPUT, MODEL_FFN_GATE,
+        MODEL_FFN_UP, MODEL_FFN_DOWN, MODEL_FFN_GATE_EXPS, MODEL_FFN_UP_EXPS, MODEL_FFN_DOWN_EXPS};
     struct model q4 = *m;
 
     q4.layers = malloc(m->n_layer * sizeof(*q4.layers));
     memcpy(q4.layers, m->layers, m->n_layer * sizeof(*q4.layers));
     for (uint32_t l = 0; l < m->n_layer; l++)
         for (size_t i = 0; i < sizeof(matrices) / sizeof(matrices[0]); i++)
-            to_q4(&q4.layers[l].tensor[matrices[i]]);
+            if (q4.layers[l].tensor[matrices[i]].data)
+                to_q4(&q4.layers[l].tensor[matrices[i]]);
     to_q4(&q4.global[MODEL_OUTPUT]);
     q4.tied = false; /* the embedding keeps its type */
     return q4;
@@ -135,9 +136,9 @@ static void q4_close(struct model *q4)
 START_TEST(a_fast_pass_equals_the_model_in_q4_0)
 {
     static const uint32_t types[] = {QUANT_F16, QUANT_BF16, QUANT_Q8_0};
-    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3", "qwen3moe"};
     struct tiny_model shape = shape_of(types[_i % 3], 40 + (uint64_t)_i);
-    shape.arch = archs[_i / 3 % 4];
+    shape.arch = archs[_i / 3 % 5];
     struct help_model m;
     help_model_tiny(&m, &shape);
     struct model q4 = q4_model(m.model);
@@ -277,7 +278,7 @@ int main(void)
     TCase *t = tcase_create("shadow");
 
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, a_fast_pass_equals_the_model_in_q4_0, 0, 24);
+    tcase_add_loop_test(t, a_fast_pass_equals_the_model_in_q4_0, 0, 30);
     tcase_add_loop_test(t, canonical_passes_ignore_the_shadow, 0, 8);
     tcase_add_test(t, describe_names_the_shadow);
     tcase_add_test(t, a_model_of_few_bits_gets_no_shadow);

@@ -487,6 +487,98 @@ START_TEST(granite_needs_its_factors)
 }
 END_TEST
 
+/* The keys of a mixture of experts, one of them replaced or added; the tensors are llama's. */
+static void write_experts(struct gw *w, const char *name, uint32_t type, const void *value)
+{
+    static const struct {
+        const char *name;
+        uint32_t value;
+    } COUNTS[] = {
+        {"qwen3moe.context_length", 32},      {"qwen3moe.embedding_length", 64},
+        {"qwen3moe.block_count", 1},          {"qwen3moe.expert_feed_forward_length", 96},
+        {"qwen3moe.expert_count", 8},         {"qwen3moe.expert_used_count", 2},
+        {"qwen3moe.attention.head_count", 4},
+    };
+    const struct gw_llama spec = gw_llama_small(QUANT_F32);
+    gw_init(w);
+    gw_key_string(w, "general.architecture", "qwen3moe");
+    for (size_t i = 0; i < sizeof(COUNTS) / sizeof(COUNTS[0]); i++)
+        if (strcmp(COUNTS[i].name, name) != 0)
+            gw_key_u32(w, COUNTS[i].name, COUNTS[i].value);
+    gw_key_f32(w, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (value)
+        gw_key(w, name, type, value, type == GGUF_BOOL ? 1 : 4);
+    gw_llama_tensors(w, &spec);
+}
+
+START_TEST(bad_keys_of_experts_are_refused)
+{
+    const uint32_t none = 0, nine = 9, many = 1u << 20, sigmoid = 2;
+    const float scale = 2.5f;
+    const uint8_t no = 0;
+    const struct {
+        const char *name;
+        uint32_t type;
+        const void *value;
+        int code;
+        const char *part;
+    } cases[] = {
+        {"qwen3moe.expert_count", 0, NULL, -EBADMSG, "expert_count is missing"},
+        {"qwen3moe.expert_count", GGUF_U32, &none, -EBADMSG, "expert_count must be 1 to"},
+        {"qwen3moe.expert_count", GGUF_U32, &many, -EBADMSG, "expert_count must be 1 to"},
+        {"qwen3moe.expert_used_count", 0, NULL, -EBADMSG, "expert_used_count is missing"},
+        {"qwen3moe.expert_used_count", GGUF_U32, &nine, -EBADMSG, "9 of 8 experts used"},
+        {"qwen3moe.expert_used_count", GGUF_U32, &many, -EBADMSG, "expert_used_count must be"},
+        {"qwen3moe.expert_feed_forward_length", 0, NULL, -EBADMSG, "length is missing"},
+        {"qwen3moe.expert_gating_func", GGUF_U32, &sigmoid, -ENOTSUP, "not softmax"},
+        {"qwen3moe.expert_weights_norm", GGUF_BOOL, &no, -ENOTSUP, "do not add up to 1"},
+        {"qwen3moe.expert_weights_scale", GGUF_F32, &scale, -ENOTSUP, "scaled by 2.5"},
+        {"qwen3moe.expert_weights_scale", GGUF_F32, &none, -EBADMSG,
+         "tensor blk.0.attn_k"}, /* 0: none */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gw w;
+        write_experts(&w, cases[i].name, cases[i].type, cases[i].value);
+        check_refused(&w, cases[i].code, cases[i].part);
+    }
+}
+END_TEST
+
+/* Tensors must have the file's number of experts; the fingerprint depends on how many a row uses,
+ * which no tensor tells. */
+START_TEST(experts_are_counted)
+{
+    static const char COUNT[] = "qwen3moe.expert_count";
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = "qwen3moe";
+    for (uint32_t i = 0; i < 2; i++) {
+        struct opened o;
+        size_t bytes;
+        shape.n_expert_used = 2 + i;
+        ck_assert_int_eq(open_file(tiny_model_file(&shape, &bytes), bytes, &o), 0);
+        const struct model_tensor *t = &o.model->layers[1].tensor[MODEL_FFN_DOWN_EXPS];
+        ck_assert(o.model->n_expert == 7 && o.model->n_expert_used == 2 + i);
+        ck_assert(t->n_matrices == 7 && t->rows == 64 && t->cols == 96);
+        ck_assert_uint_eq(t->bytes, 7 * 64 * t->row_bytes);
+        ck_assert(model_portable(o.model));
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        close_opened(&o);
+    }
+    ck_assert(memcmp(seen[0], seen[1], sizeof(seen[0])) != 0);
+    struct opened o;
+    size_t bytes;
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    uint8_t *key = memmem(file, bytes, COUNT, strlen(COUNT));
+    ck_assert_ptr_nonnull(key);
+    key[strlen(COUNT) + 4] = 6; /* after the type */
+    ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
+    ck_assert_msg(strstr(err, "ffn_gate_inp.weight is 64 x 7 x 1 x 1, must be 64 x 6") != NULL,
+                  "%s", err);
+    close_opened(&o);
+}
+END_TEST
+
 START_TEST(divisors_of_frequencies_are_checked)
 {
     static const float BAD[] = {0, -1, 0.25f, 2e6f, NAN, INFINITY, -INFINITY};
@@ -696,6 +788,8 @@ int main(void)
     tcase_add_test(core, per_layer_hyperparameters_are_refused);
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
+    tcase_add_test(core, bad_keys_of_experts_are_refused);
+    tcase_add_test(core, experts_are_counted);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
     tcase_add_test(core, yarn_is_read);
     tcase_add_test(core, malformed_yarn_is_refused);

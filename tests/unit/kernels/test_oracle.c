@@ -15,7 +15,7 @@
 
 static const char *const names[] = {"llama",      "llama3",    "llama-linear", "mistral", "qwen2",
                                     "qwen3",      "gemma3",    "granite",      "smollm3", "phi3",
-                                    "llama-yarn", "phi3-long", "mistral3"};
+                                    "llama-yarn", "phi3-long", "mistral3",     "qwen3moe"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), PAGES = 4, MOST = 128 };
 
 /* Logits reach 20 to 30. In F32 with KV in f32 only the rounding of f32 sums remains, at most 3e-5
@@ -86,7 +86,7 @@ static void widen(const struct gguf *from, struct help_model *to)
         const struct gguf_tensor *t = gguf_tensor_at(from, i);
         snprintf(name, sizeof(name), "%.*s", (int)t->name.bytes, t->name.data);
         gw_tensor_info(&w, name, QUANT_F32, t->n_dims, t->ne, w.data.bytes);
-        for (uint64_t at = 0; at < t->ne[0] * t->ne[1]; at++) {
+        for (uint64_t at = 0; at < t->ne[0] * t->ne[1] * t->ne[2]; at++) {
             uint16_t half = 0;
             float x = 0;
             if (t->type == QUANT_F32)
