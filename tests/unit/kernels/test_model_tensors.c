@@ -73,7 +73,7 @@ static const struct tensor_case BAD_TENSORS[] = {
     {"output.weight", 28, 64, 40, -ENOTSUP, "output.weight is F64"},
     {"rope_freqs.weight", QUANT_F32, 16, 0, -EBADMSG, "must be 8 x 1"},
     {"rope_freqs.weight", QUANT_F16, 8, 0, -ENOTSUP, "vectors must be F32"},
-    {"rope_factors_long.weight", QUANT_F32, 8, 0, -ENOTSUP, "tensor rope_factors_long.weight"},
+    {"rope_factors_long.weight", QUANT_F32, 8, 0, -EBADMSG, "belong together, one is missing"},
     {"blk.0.rope_freqs.weight", QUANT_F32, 8, 0, -ENOTSUP, "tensor blk.0.rope_freqs.weight"},
     {"blk.0.attn_q.bias", QUANT_F32, 64, 0, -ENOTSUP, "tensor blk.0.attn_q.bias"},
     {"blk.1.attn_norm.weight", QUANT_F32, 64, 0, -ENOTSUP, "tensor blk.1.attn_norm.weight"},
