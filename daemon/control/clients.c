@@ -77,6 +77,28 @@ void clients_drop(struct control *control, struct client *client)
     }
 }
 
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
+struct control_user *clients_user(struct control *control, uid_t uid)
+{
+    struct control_user *found = NULL;
+    uint64_t least_ns = UINT64_MAX;
+    for (struct control_user *user = control->users; user < control->users + USERS_MOST; user++) {
+        uint64_t due_ns = later(user->segments_due_ns, user->asks_due_ns);
+        if (due_ns > 0 && user->uid == uid)
+            return user;
+        if (due_ns >= least_ns)
+            continue;
+        found = user;
+        least_ns = due_ns;
+    }
+    *found = (struct control_user){.uid = uid};
+    return found;
+}
+
 bool clients_have(const struct control *control, const struct client *wanted)
 {
     for (const struct client *client = control->clients; client; client = client->next)

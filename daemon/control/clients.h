@@ -11,12 +11,12 @@
 
 #include <stdbool.h>
 
-enum { USERS_MOST = 64 }; /* whose segments are counted */
+enum { USERS_MOST = 64 }; /* whose segments and questions are counted */
 
-/* A user's token bucket (rate.h). */
-struct user_rate {
+/* A user's token buckets (rate.h). */
+struct control_user {
     uid_t uid;
-    uint64_t due_ns;
+    uint64_t segments_due_ns, asks_due_ns;
 };
 
 struct control {
@@ -27,15 +27,16 @@ struct control {
     uint32_t n_greeting;
     uint64_t n_accepted; /* clients accepted since the start */
     uint32_t slots_free;
-    struct user_rate segments[USERS_MOST];
+    struct control_user users[USERS_MOST];
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;
     uint64_t heartbeat;    /* the engine's heartbeat when the watchdog last looked */
+    uint64_t unread_ns;    /* > 0: the first unread_ns of a client */
+    uint64_t turn;         /* number of the client that was answered last */
     uint64_t accept_at_ns; /* > 0: accepting failed and is retried at this time */
     struct log_limit closed_lines, accept_lines;
     bool accept_failing;    /* the failure was logged */
-    bool unread;            /* some client's turn ended before everything it sent was read */
     uint64_t idle_stop_ns;  /* 0: never stop by itself */
     uint64_t idle_since_ns; /* when the last client left; 0: a client is connected */
     bool accept_ending;     /* ending, to stop unless another client comes meanwhile */
@@ -56,6 +57,10 @@ void clients_free(struct control *control, struct client *client);
 /* The client hung up or is being closed. Its memory comes back from the engine with
  * MAIL_DETACHED. */
 void clients_drop(struct control *control, struct client *client);
+
+/* The user's buckets. Of more users than there is room for, those whose buckets are fullest are
+ * forgotten. */
+struct control_user *clients_user(struct control *control, uid_t uid);
 
 /* True if the client is in the list: it may have been freed meanwhile. */
 bool clients_have(const struct control *control, const struct client *wanted);

@@ -8,6 +8,7 @@
 #include "daemon/control/status.h"
 #include "daemon/engine/waker.h"
 #include "daemon/log.h"
+#include "daemon/rate.h"
 #include "ipc/bell.h"
 #include "ipc/counters.h"
 #include "ipc/hello.h"
@@ -20,12 +21,14 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_AT_ONCE = 64, /* events handled between two looks at the mailbox */
-    ASKS_AT_ONCE = 8,    /* messages of one client handled before other clients get a turn */
+    EVENTS_AT_ONCE = 64, /* of one wait */
 };
 
 static const uint64_t ACCEPT_AGAIN_NS = 100000000;
 static const uint64_t GREETING_NS = 5000000000; /* a connection must send HELLO within this time */
+
+/* Questions for the status that a user gets an answer to; further ones wait in their sockets. */
+static const struct rate ask_rate = {.every_ns = 10000000, .burst = 100};
 
 /* Cookies of non-client registrations; a client's cookie is its address. */
 enum { COOKIE_LISTEN = 1, COOKIE_SIGNAL, COOKIE_MAIL };
@@ -94,25 +97,52 @@ static void control_status(struct control *control, struct client *client, uint3
     hello_send_status(client->socket_fd, number, text, (size_t)n);
 }
 
-/* Reads what waits on a client's socket, at most as much as one turn allows. */
+static void control_read_later(struct control *control, struct client *client, uint64_t at_ns)
+{
+    client->unread_ns = at_ns;
+    if (!control->unread_ns || at_ns < control->unread_ns)
+        control->unread_ns = at_ns;
+}
+
+static bool control_hung_up(const struct client *client)
+{
+    struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
+    return poll(&hang_up, 1, 0) > 0 && (hang_up.revents & (POLLRDHUP | POLLHUP));
+}
+
+/* While its user may not ask, what a client sent stays in its socket. */
+static bool control_is_held(struct control *control, struct client *client)
+{
+    uint64_t now = control->options.now_ns();
+    uint64_t due = clients_user(control, client->uid)->asks_due_ns;
+    uint64_t wait_ns = rate_wait_ns(due, &ask_rate, now);
+    if (!wait_ns)
+        return false;
+    if (control_hung_up(client))
+        clients_drop(control, client);
+    else
+        control_read_later(control, client, now + wait_ns);
+    return true;
+}
+
+/* Reads what waits on a client's socket, up to a question for the status: that ends its turn. */
 static void control_read(struct control *control, struct client *client)
 {
     uint8_t message[512];
-    int asks = 0;
-    client->unread = false;
-    while (client->state != CLIENT_DETACHING) {
-        if (asks == ASKS_AT_ONCE) {
-            client->unread = control->unread = true;
-            return;
-        }
+    client->unread_ns = 0;
+    while (client->state != CLIENT_DETACHING && !control_is_held(control, client)) {
         int n =
             hello_recv(client->socket_fd, message, sizeof(message), NULL, 0, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
             return;
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
         if (kind == HELLO_STATUS_ASK) {
-            asks++;
+            uint64_t now = control->options.now_ns();
+            rate_take(&clients_user(control, client->uid)->asks_due_ns, &ask_rate, now);
             control_status(control, client, hello_number(message));
+            control->turn = client->number;
+            control_read_later(control, client, now);
+            return;
         } else if (kind == HELLO_HELLO && client->state == CLIENT_GREETING && !client->waiting) {
             handshake_hello(control, client, message, (size_t)n);
             if (!clients_have(control, client))
@@ -124,17 +154,33 @@ static void control_read(struct control *control, struct client *client)
     }
 }
 
-/* Gives another turn to clients with unread messages. */
+/* The client whose turn comes next, in the circle of their numbers; NULL: no turn is due. */
+static struct client *control_next(struct control *control, uint64_t now)
+{
+    struct client *next = NULL;
+    uint64_t first_ns = UINT64_MAX;
+    for (struct client *client = control->clients; client; client = client->next) {
+        if (!client->unread_ns)
+            continue;
+        if (client->unread_ns < first_ns)
+            first_ns = client->unread_ns;
+        uint64_t distance = control->turn - client->number - 1;
+        if (client->unread_ns <= now && (!next || distance < control->turn - next->number - 1))
+            next = client;
+    }
+    control->unread_ns = first_ns < UINT64_MAX ? first_ns : 0;
+    return next;
+}
+
+/* Gives one client with unread messages another turn: events and mail come between two of them. */
 static void control_read_on(struct control *control)
 {
-    if (!control->unread)
+    uint64_t now = control->options.now_ns();
+    if (!control->unread_ns || control->unread_ns > now)
         return;
-    control->unread = false;
-    for (struct client *client = control->clients, *next; client; client = next) {
-        next = client->next; /* reading frees no other client */
-        if (client->unread)
-            control_read(control, client);
-    }
+    struct client *next = control_next(control, now);
+    if (next)
+        control_read(control, next);
 }
 
 /* ---- events ------------------------------------------------------------------------------------
@@ -314,8 +360,8 @@ static int64_t control_timeout(struct control *control)
          client = client->next)
         if (client->state == CLIENT_GREETING && client->deadline_ns < due)
             due = client->deadline_ns;
-    if (control->unread)
-        return 0;
+    if (control->unread_ns && control->unread_ns < due)
+        due = control->unread_ns;
     if (due == UINT64_MAX)
         return -1;
     return due > now ? (int64_t)(due - now) : 0;
@@ -377,8 +423,10 @@ int control_run(const struct control_options *options)
     while (!control.stopped && rc == 0) {
         int n = loop_wait(control.loop, control_timeout(&control), events, EVENTS_AT_ONCE);
         counters_add(options->ctl, COUNTER_CONTROL_WAKEUPS, 1);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             control_event(&control, &events[i]);
+            control_mail(&control); /* wakes do not wait for the other events */
+        }
         control_read_on(&control);
         control_mail(&control);
         rc = n < 0 ? n : 0;

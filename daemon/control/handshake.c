@@ -174,22 +174,11 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
  * can make by connecting again and again is limited. */
 static const struct rate segment_rate = {.every_ns = 1000000000 / 64, .burst = 1024};
 
-/* False: this user has made too many. Of more users than there is room for, those that made the
- * fewest lately are forgotten. */
+/* False: this user has made too many. */
 static bool handshake_segment_allowed(struct control *control, uid_t uid)
 {
-    struct user_rate *found = control->segments;
-    for (struct user_rate *user = found; user < control->segments + USERS_MOST; user++) {
-        if (user->due_ns > 0 && user->uid == uid) {
-            found = user;
-            break;
-        }
-        if (user->due_ns < found->due_ns)
-            found = user;
-    }
-    if (found->uid != uid)
-        *found = (struct user_rate){.uid = uid};
-    return rate_take(&found->due_ns, &segment_rate, control->options.now_ns());
+    return rate_take(&clients_user(control, uid)->segments_due_ns, &segment_rate,
+                     control->options.now_ns());
 }
 
 /* Creates everything that is shared with the client. On failure clients_free releases what was

@@ -49,7 +49,7 @@ struct client {
     struct hello
         hello; /* GREETING: what it asked for, while it waits for a client that is leaving */
     bool waiting;
-    bool unread;               /* more waits on its socket than one turn has time for */
+    uint64_t unread_ns;        /* > 0: its turn ended early; when its socket is read on */
     struct client *next;       /* in the control thread's list */
     uint64_t number;           /* of all that connected since the start */
     uint64_t told;             /* slots that have their row in the status that is being written */

@@ -497,6 +497,73 @@ START_TEST(a_user_that_makes_segment_after_segment_is_refused_others_are_not)
 }
 END_TEST
 
+static int connect_looking(void)
+{
+    struct hello_welcome welcome;
+    struct hello hello;
+    char err[256];
+    int fds[HELLO_FDS];
+    int fd = hello_connect(daemon_.socket, -1, err, sizeof(err));
+
+    hello_prep_hello(&hello, 0, 0, NULL);
+    ck_assert_int_eq(hello_send(fd, &hello, sizeof(hello), NULL, 0), 0);
+    ck_assert_int_eq(hello_recv_answer(fd, &welcome, fds, 60000, err, sizeof(err)), 0);
+    for (uint32_t i = 0; i < welcome.n_fds; i++)
+        close(fds[i]);
+    return fd;
+}
+
+/* Sends a question when the socket has room for one. */
+static bool ask_status(int fd)
+{
+    struct hello hello;
+
+    hello_prep_hello(&hello, 0, 0, NULL);
+    hello.head.kind = HELLO_STATUS_ASK;
+    hello.head.bytes = sizeof(hello.head);
+    return send(fd, &hello.head, sizeof(hello.head), MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+}
+
+static bool status_comes(int fd)
+{
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    static char text[HELLO_STATUS_MAX];
+
+    return poll(&answer, 1, 60000) == 1 &&
+           recv(fd, text, sizeof(text), 0) > (ssize_t)sizeof(struct hello_head);
+}
+
+/* A hundred in a row, then a hundred a second: none is lost, and another connection of the same user
+ * has its turn beside one that asks without end. */
+START_TEST(questions_for_the_status_are_answered_at_a_rate)
+{
+    enum { ASKS = 250, BURST = 100, EVERY_MS = 10 };
+    harness_start(&daemon_, harness_tiny_model(), NULL);
+    uint64_t start_ns = bell_now_ns();
+    int other = connect_looking(), fd = connect_looking();
+    for (int i = 0; i < ASKS; i++) {
+        ck_assert(ask_status(fd));
+        ck_assert(status_comes(fd));
+    }
+    ck_assert_uint_le(ASKS - BURST, (bell_now_ns() - start_ns) / (EVERY_MS * 1000000));
+    pid_t pid = fork();
+    while (pid == 0 && (ask_status(fd) || status_comes(fd)))
+        ;
+    for (int i = 0; i < 5; i++) {
+        ck_assert(ask_status(other));
+        ck_assert(status_comes(other));
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    while (ask_status(fd))
+        ;
+    close(fd); /* with questions that are not read yet */
+    close(other);
+    ck_assert_int_eq(harness_wait_counter(&daemon_, "clients", 0), 0);
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("hostile");
@@ -511,6 +578,7 @@ int main(void)
     tcase_add_test(tcase, an_idle_daemon_with_64_idle_clients_sleeps);
     tcase_add_test(tcase, a_stopping_daemon_ends_every_answer);
     tcase_add_test(tcase, a_user_that_makes_segment_after_segment_is_refused_others_are_not);
+    tcase_add_test(tcase, questions_for_the_status_are_answered_at_a_rate);
     tcase_add_test(tcase, a_client_that_exits_before_it_is_let_in_has_hung_up);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
