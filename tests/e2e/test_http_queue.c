@@ -81,7 +81,7 @@ END_TEST
 
 START_TEST(a_grammar_too_large_is_not_called_a_context_too_small)
 {
-    enum { BYTES = 1 << 20 };
+    enum { BYTES = 3 << 20 };
     char *body = malloc(BYTES + 100);
     char *at = stpcpy(body, "{\"prompt\":\"x\",\"grammar\":\"root ::= ");
     memset(at, 'a', BYTES);
