@@ -16,6 +16,7 @@ const struct attack attacks[ATTACKS] = {
     {"cells", "mutated cells", 12, attack_cells, NULL},
     {"holes", "holes punched", 30, attack_holes, NULL},
     {"generations", "generations stored", 30, attack_generations, NULL},
+    {"grammars", "grammars that do not compile", 2, attack_grammars, NULL},
     {"messages", "mutated messages", 1500, attack_messages, NULL},
     {"floods", "handshakes", 10, attack_floods, NULL},
     {"silence", "silent connections", 4, attack_silence, NULL},

@@ -32,7 +32,7 @@ struct attack {
     void (*prepare)(void); /* NULL, or what it needs root for: called in the child before */
 };
 
-enum { ATTACKS = 13 };
+enum { ATTACKS = 14 };
 extern const struct attack attacks[ATTACKS];
 
 /* Becomes this user where that is possible, and dies with the parent. For children. */
@@ -57,6 +57,7 @@ void attack_words(struct attack_state *a);
 void attack_cells(struct attack_state *a);
 void attack_holes(struct attack_state *a);
 void attack_generations(struct attack_state *a);
+void attack_grammars(struct attack_state *a);
 
 /* attack_socket.c: what is sent, and how one connects and leaves. */
 void attack_messages(struct attack_state *a);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,9 @@ enum {
     CELLS = 1000,  /* of a connection whose cells are mutated */
     PROMPT = 100,
     BLOCK = 2048, /* bytes of a parameter block before its mutation */
+    BLOCK_USED = 65536,
+    GRAMMAR = 60000,
+    GRAMMARS = 100, /* of a connection */
 };
 
 struct intruder {
@@ -191,15 +195,33 @@ static uint32_t worst_value(uint32_t *random, uint32_t old)
     }
 }
 
+/* The place of byte `at` of what requests use: of each parameter block the beginning alone. */
+static uint64_t used_place(const struct segment *s, uint64_t at)
+{
+    uint64_t blocks = at - s->plan.up_params;
+
+    if (at < s->plan.up_params)
+        return at;
+    if (blocks < s->limits.slots * BLOCK_USED)
+        return s->plan.up_params + blocks / BLOCK_USED * s->limits.params_bytes +
+               blocks % BLOCK_USED;
+    return s->plan.up_arenas + blocks - s->limits.slots * BLOCK_USED;
+}
+
+static uint64_t used_bytes(const struct segment *s)
+{
+    return s->plan.up_bytes - s->plan.up_arenas + s->plan.up_params + s->limits.slots * BLOCK_USED;
+}
+
 /* A thread: all words in an order without a pattern, over and over. That it races is its purpose. */
 __attribute__((no_sanitize("thread"))) static void *scribble(void *arg)
 {
     struct scribbler *s = arg;
     _Atomic uint32_t *words = (_Atomic uint32_t *)(void *)s->segment->up;
-    uint64_t n = s->segment->plan.up_bytes / 4, done = 0;
+    uint64_t n = used_bytes(s->segment) / 4, done = 0;
 
     for (uint64_t i = 0; !atomic_load_explicit(&s->stop, memory_order_relaxed); i++) {
-        uint64_t at = i * 7919 % n;
+        uint64_t at = used_place(s->segment, i * 7919 % n * 4) / 4;
         if (!is_within(s, at * 4))
             continue;
         uint32_t old = atomic_load_explicit(&words[at], memory_order_relaxed);
@@ -267,11 +289,11 @@ void attack_cells(struct attack_state *a)
 static void *punch(void *arg)
 {
     struct scribbler *s = arg;
-    const struct segment_plan *plan = &s->segment->plan;
+    uint32_t n = (uint32_t)(used_bytes(s->segment) / IPC_PAGE);
 
     while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
-        uint64_t page = random_below(&s->random, (uint32_t)(plan->up_bytes / IPC_PAGE));
-        madvise(s->segment->up + page * IPC_PAGE, IPC_PAGE, MADV_REMOVE);
+        uint64_t at = used_place(s->segment, random_below(&s->random, n) * (uint64_t)IPC_PAGE);
+        madvise(s->segment->up + at / IPC_PAGE * IPC_PAGE, IPC_PAGE, MADV_REMOVE);
         atomic_fetch_add(&s->state->done, 1);
         attack_sleep_us(20);
     }
@@ -282,6 +304,45 @@ static void *punch(void *arg)
 void attack_holes(struct attack_state *a)
 {
     submit_beside(a, punch, 1);
+}
+
+/* ---- grammars ---------------------------------------------------------------------------------- */
+
+/* Of GRAMMAR bytes, another one each time; the mistake comes last. */
+static uint32_t fill_grammar(uint32_t number, char *text)
+{
+    int n = sprintf(text, "root ::= \"%u\"", number);
+
+    while (n < GRAMMAR)
+        n += sprintf(text + n, " | \"a%d\" [b-z]", n);
+    n += sprintf(text + n, " | missing");
+    return (uint32_t)n;
+}
+
+/* Requests whose grammars cost much and do not compile, and each of their cells again and again. */
+void attack_grammars(struct attack_state *a)
+{
+    static char text[GRAMMAR + 100];
+    struct intruder in;
+    struct submit_cell cell;
+    struct params p;
+
+    if (!intruder_open(&in, a))
+        return;
+    for (uint32_t i = 0; i < GRAMMARS && !atomic_load(&a->stop); i++) {
+        prepare(&in, &a->random, &cell);
+        params_default(&p);
+        p.grammar = (const uint8_t *)text;
+        p.grammar_bytes = fill_grammar(next_random(&a->random), text);
+        int bytes = params_encode(&p, segment_params(&in.raw.segment, cell.slot),
+                                  in.raw.segment.limits.params_bytes, NULL, 0);
+        cell.params_bytes = (uint32_t)bytes;
+        for (int k = 0; k < 16; k++)
+            push(&in, &cell);
+        intruder_read(&in);
+        atomic_fetch_add(&a->done, 1);
+    }
+    raw_close(&in.raw);
 }
 
 /* ---- requests void at any time ----------------------------------------------------------------- */
