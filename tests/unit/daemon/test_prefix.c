@@ -9,9 +9,12 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { TOTAL = 40, ALICE = 1000, BOB = 1001, DEPTH = 6, TABLES = 5 };
 
@@ -60,6 +63,22 @@ static void release_chain(const uint32_t *pages, uint32_t n)
     while (n > 0)
         prefix_release(&prefix, pages[--n]);
 }
+
+START_TEST(too_large_a_table_is_refused)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skip: sanitizers take more memory than the limit\n");
+#else
+    const struct rlimit little = {.rlim_cur = 1u << 29, .rlim_max = 1u << 29};
+    const struct pages many = {.total = 1u << 28};
+    struct prefix refused;
+
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &little), 0);
+    ck_assert_int_eq(prefix_init(&refused, (struct pages *)(uintptr_t)&many, "model", 5), -ENOMEM);
+    prefix_fini(&refused);
+#endif
+}
+END_TEST
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -414,6 +433,7 @@ int main(void)
     TCase *t = tcase_create("prefix");
 
     tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, too_large_a_table_is_refused);
     tcase_add_test(t, a_page_is_found_by_its_whole_prefix);
     tcase_add_test(t, every_single_token_counts);
     tcase_add_test(t, users_find_nothing_of_others);

@@ -177,6 +177,18 @@ START_TEST(a_hang_up_ends_the_wait)
 }
 END_TEST
 
+START_TEST(a_hang_up_ends_a_wait_long_before_its_deadline)
+{
+    struct bell_patience p = {.deadline_ns = in_ms(24 * 3600000)};
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+    sleeper.socket_fd = fds[0];
+    close(fds[1]);
+    ck_assert_int_eq(bell_wait(&sleeper, flag_set, &flag, &p), -EPIPE);
+}
+END_TEST
+
 static void on_alarm(int sig)
 {
     (void)sig;
@@ -289,6 +301,7 @@ int main(void)
     tcase_add_test(t, a_wait_that_is_ready_at_once_announces_nothing);
     tcase_add_test(t, deadline_ends_every_kind_of_wait);
     tcase_add_test(t, a_hang_up_ends_the_wait);
+    tcase_add_test(t, a_hang_up_ends_a_wait_long_before_its_deadline);
     tcase_add_test(t, a_signal_ends_the_wait);
     tcase_add_test(t, a_sleeper_is_woken);
     tcase_add_test(t, an_event_before_its_expected_time_wakes_the_sleeper);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -458,6 +459,24 @@ START_TEST(opening_and_closing_leaks_no_descriptor)
 }
 END_TEST
 
+START_TEST(without_descriptors_the_error_says_so)
+{
+    struct rlimit few;
+    struct segment s;
+    int free_fd = dup(0);
+
+    close(free_fd);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &few), 0);
+    few.rlim_cur = (rlim_t)free_fd;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    ck_assert_int_eq(segment_open(&s, &limits, err, sizeof(err)), -EMFILE);
+    few.rlim_cur++; /* for one of the two */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    ck_assert_int_eq(segment_open(&s, &limits, err, sizeof(err)), -EMFILE);
+    ck_assert_int_eq(dup(0), free_fd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("segment");
@@ -470,6 +489,7 @@ int main(void)
     tcase_add_test(plan, blobs_are_shared_read_only);
     tcase_add_test(plan, neighbouring_segments_have_different_page_offsets);
     tcase_add_test(plan, opening_and_closing_leaks_no_descriptor);
+    tcase_add_test(plan, without_descriptors_the_error_says_so);
     suite_add_tcase(s, plan);
     tcase_add_checked_fixture(pair, setup, teardown);
     tcase_add_test(pair, each_side_sees_the_other_sides_writes);

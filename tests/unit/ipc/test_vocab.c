@@ -61,6 +61,11 @@ START_TEST(spm_bytes_follow_the_type)
     assert_text(s, n, "  ");
     s = vocab_bytes(&v, plain, &n);
     assert_text(s, n, "<0x0A");
+    struct vocab_token token;
+    ck_assert(vocab_find_token(&v, plain, &token));
+    ck_assert_ptr_eq(token.text, token.bytes); /* stored once */
+    ck_assert(vocab_find_token(&v, user, &token));
+    ck_assert_ptr_ne(token.text, token.bytes);
     free(block);
 }
 END_TEST
