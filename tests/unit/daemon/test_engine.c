@@ -117,6 +117,43 @@ START_TEST(a_receipt_is_that_of_the_parameters_without_the_guess)
 }
 END_TEST
 
+START_TEST(the_sampler_gets_what_was_asked_for)
+{
+    const struct params_bias bias[] = {{3, 1.5f}, {4, -2}};
+    struct params p;
+    struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 5, .params = &p};
+
+    params_default(&p);
+    p.temperature = 0.7f;
+    p.top_k = 11;
+    p.top_p = 0.9f;
+    p.min_p = 0.1f;
+    p.typical_p = 0.8f;
+    p.repeat_penalty = 1.1f;
+    p.frequency_penalty = 0.2f;
+    p.presence_penalty = 0.3f;
+    p.penalty_last_n = 9;
+    p.seed = 77;
+    p.bias = bias;
+    p.n_bias = 2;
+    memset(p.order, 0, sizeof(p.order));
+    p.order[0] = PARAMS_STAGE_TEMPERATURE;
+    p.order[1] = PARAMS_STAGE_TOP_K;
+    rig_submit(&a, 0, &request);
+    engine_step(rig.engine);
+    const struct sampler_params *s = &a.client->slots[0]->request->sampler;
+    ck_assert(s->temperature == 0.7f && s->top_k == 11 && s->top_p == 0.9f && s->min_p == 0.1f);
+    ck_assert(s->typical_p == 0.8f && s->repeat_penalty == 1.1f && s->frequency_penalty == 0.2f);
+    ck_assert(s->presence_penalty == 0.3f && s->penalty_last_n == 9 && s->seed == 77);
+    ck_assert_uint_eq(s->n_order, 2);
+    ck_assert(s->order[0] == SAMPLE_TEMPERATURE && s->order[1] == SAMPLE_TOP_K);
+    ck_assert_uint_eq(s->n_bias, 2);
+    ck_assert(s->bias[0].id == 3 && s->bias[0].value == 1.5f && s->bias[1].id == 4);
+    rig_cancel(&a, 0);
+    rig_run(&rig, 100);
+}
+END_TEST
+
 START_TEST(one_token_prompt_and_one_token_answer)
 {
     struct rig_request request = {.tokens = prompt, .n = 1, .max_tokens = 1};
@@ -428,6 +465,7 @@ int main(void)
     tcase_add_test(t, a_request_is_answered_end_to_end);
     tcase_add_test(t, equal_requests_have_equal_receipts_and_others_have_not);
     tcase_add_test(t, a_receipt_is_that_of_the_parameters_without_the_guess);
+    tcase_add_test(t, the_sampler_gets_what_was_asked_for);
     tcase_add_test(t, one_token_prompt_and_one_token_answer);
     tcase_add_test(t, the_status_line_follows_the_answers);
     tcase_add_test(t, an_echo_comes_back_with_its_cookie_and_touches_nothing);

@@ -182,6 +182,21 @@ START_TEST(a_cached_page_replaces_a_partial_one)
 }
 END_TEST
 
+/* A slot that turns to another prompt, which the cache has, keeps its own pages in the cache. */
+START_TEST(a_prompt_that_is_left_for_a_cached_one_stays_cached)
+{
+    open_with(0, 64);
+    write_prompts(PAGE + 8, 4 * PAGE + 2);
+    rig_attach(&rig, &clients[0], 1, USER, "");
+    rig_attach(&rig, &clients[1], 1, USER, "");
+    rig_ask(&rig, &clients[1], 0, &requests[1]);
+    rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert_uint_eq(rig_ask(&rig, &clients[0], 0, &requests[1])->done.cached, 4 * PAGE);
+    ck_assert_uint_eq(rig_ask(&rig, &clients[0], 0, &requests[0])->done.cached, 4 * PAGE);
+    teardown();
+}
+END_TEST
+
 START_TEST(users_compute_for_themselves)
 {
     static const uid_t uids[] = {USER, USER + 1, 0, OVERFLOW_UID_USUAL, OVERFLOW_UID_USUAL};
@@ -604,6 +619,7 @@ int main(void)
     tcase_add_test(t, answers_are_shared_as_well_as_prompts);
     tcase_add_test(t, a_request_for_no_tokens_warms_other_processes_as_well);
     tcase_add_test(t, a_cached_page_replaces_a_partial_one);
+    tcase_add_test(t, a_prompt_that_is_left_for_a_cached_one_stays_cached);
     tcase_add_test(t, users_compute_for_themselves);
     tcase_add_test(t, users_compute_for_themselves_at_once_too);
     tcase_add_test(t, named_slots_share_and_stay_warm);
