@@ -360,7 +360,7 @@ determinism: deps-check ## the determinism suite at length
 	@BUILD=build/faults HEARTH_DETERMINISM=$(DETERMINISM_ROUNDS) build/faults/tests/e2e/test_determinism
 	@BUILD=build/faults HEARTH_DETERMINISM=$(DETERMINISM_OFTEN) HEARTH_DETERMINISM_EVERY=8 \
 	    build/faults/tests/e2e/test_determinism
-	@for type in F32 F16 BF16 Q4_0 Q5_0 Q5_1 Q4_K Q5_K Q6_K; do \
+	@for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K MXFP4 IQ4_NL IQ4_XS IQ3_XXS IQ3_S; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_TYPE=$$type HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
 	@BUILD=build/faults HEARTH_DETERMINISM_ARCH=gemma3 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \

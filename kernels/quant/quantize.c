@@ -1,7 +1,9 @@
 /* quantize.c: rows, plain numbers, and blocks of 32. See quantize.h. */
 #include "kernels/quant/quantize.h"
 
+#include "kernels/quant/quant_block.h"
 #include "kernels/quant/quantize_fit.h"
+#include "kernels/quant/quantize_grid.h"
 #include "kernels/quant/quantize_k.h"
 
 #include <errno.h>
@@ -80,6 +82,18 @@ static int write_q5_0(const float *x, uint8_t *out)
     return 0;
 }
 
+static int write_q4_1(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS];
+    struct fit_affine fit;
+    memcpy(v, x, sizeof(v));
+    fit_unsigned(v, VECTORS, 15.0f, false, fit_hold_f16, &fit);
+    if (!put_f16(fit.d, out) || !put_f16(fit.m, out + 2))
+        return -ERANGE;
+    put_nibbles(fit.q, 0.0f, out + 4);
+    return 0;
+}
+
 static int write_q5_1(const float *x, uint8_t *out)
 {
     v4f v[VECTORS];
@@ -90,6 +104,50 @@ static int write_q5_1(const float *x, uint8_t *out)
         return -ERANGE;
     put_fifth_bits(fit.q, 0.0f, out + 4);
     put_nibbles(fit.q, 0.0f, out + 8);
+    return 0;
+}
+
+static int write_iq4_nl(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS], q[VECTORS];
+    v4i index[VECTORS];
+    memcpy(v, x, sizeof(v));
+    if (!put_f16(fit_scale(v, VECTORS, &fit_iq4, fit_hold_f16, q), out))
+        return -ERANGE;
+    fit_nearest(&fit_iq4, q, VECTORS, 1.0f, q, index);
+    for (int i = 0; i < BLOCK / 2; i++)
+        out[2 + i] = (uint8_t)(index[i / 4][i % 4] | index[4 + i / 4][i % 4] << 4);
+    return 0;
+}
+
+/* The nibble of a place in fit_fp4. */
+static int nibble_fp4(int index)
+{
+    return index < 7 ? 15 - index : index - 7;
+}
+
+/* The largest weight that the format's own rule for e gives is 8 or 12 w, so that those above 12 w
+ * are cut off; the next e cuts off none. */
+static int write_mxfp4(const float *x, uint8_t *out)
+{
+    v4f v[VECTORS], q[2][VECTORS];
+    v4i index[VECTORS];
+    float error[2];
+    memcpy(v, x, sizeof(v));
+    const int e = (int)(num_bits(fit_extreme(v, VECTORS)) >> 23 & 255) - 2, low = e < 0 ? 0 : e;
+    const float inverse = fit_inverse(quant_e8m0((uint8_t)low));
+    for (int i = 0; i < VECTORS; i++)
+        v[i] = v[i] * inverse; /* exact: a power of two */
+    for (int k = 0; k < 2; k++) {
+        fit_nearest(&fit_fp4, v, VECTORS, k ? 0.5f : 1.0f, q[k], NULL);
+        error[k] = fit_error(v, q[k], VECTORS, k ? 2.0f : 1.0f, 0.0f);
+    }
+    const int k = error[1] < error[0];
+    out[0] = (uint8_t)(low + k);
+    fit_nearest(&fit_fp4, q[k], VECTORS, 1.0f, q[k], index);
+    for (int i = 0; i < BLOCK / 2; i++)
+        out[1 + i] =
+            (uint8_t)(nibble_fp4(index[i / 4][i % 4]) | nibble_fp4(index[4 + i / 4][i % 4]) << 4);
     return 0;
 }
 
@@ -104,10 +162,22 @@ static write_block writer_of(uint32_t type)
         return write_q8_0;
     case QUANT_Q4_0:
         return write_q4_0;
+    case QUANT_Q4_1:
+        return write_q4_1;
     case QUANT_Q5_0:
         return write_q5_0;
     case QUANT_Q5_1:
         return write_q5_1;
+    case QUANT_MXFP4:
+        return write_mxfp4;
+    case QUANT_IQ4_NL:
+        return write_iq4_nl;
+    case QUANT_IQ4_XS:
+        return quantize_iq4_xs;
+    case QUANT_Q2_K:
+        return quantize_q2_k;
+    case QUANT_Q3_K:
+        return quantize_q3_k;
     case QUANT_Q4_K:
         return quantize_q4_k;
     case QUANT_Q5_K:

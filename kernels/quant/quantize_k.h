@@ -6,6 +6,9 @@
 #include <stdint.h>
 
 /* One block of finite values x [256] -> out. Return 0 or -ERANGE. */
+int quantize_iq4_xs(const float *x, uint8_t *out);
+int quantize_q2_k(const float *x, uint8_t *out);
+int quantize_q3_k(const float *x, uint8_t *out);
 int quantize_q4_k(const float *x, uint8_t *out);
 int quantize_q5_k(const float *x, uint8_t *out);
 int quantize_q6_k(const float *x, uint8_t *out);

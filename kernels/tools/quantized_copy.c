@@ -8,16 +8,25 @@
 #include <errno.h>
 #include <stdio.h>
 
-static uint32_t count_layers(const struct gguf *g)
+/* A number of the architecture's; 0 if the file lacks it. */
+static uint32_t number_of(const struct gguf *g, const char *key)
 {
     struct gguf_string arch;
     char name[96];
-    uint32_t layers = 0;
+    uint32_t number = 0;
     if (gguf_string(g, "general.architecture", &arch) == 0) {
-        snprintf(name, sizeof(name), "%.*s.block_count", GGUF_SHOW(arch));
-        (void)gguf_u32(g, name, &layers);
+        snprintf(name, sizeof(name), "%.*s.%s", GGUF_SHOW(arch), key);
+        (void)gguf_u32(g, name, &number);
     }
-    return layers;
+    return number;
+}
+
+static struct type_mix_model facts_of(const struct gguf *g)
+{
+    const uint32_t kv = number_of(g, "attention.head_count_kv");
+    return (struct type_mix_model){.n_layer = number_of(g, "block_count"),
+                                   .n_gqa = kv ? number_of(g, "attention.head_count") / kv : 1,
+                                   .tied = !gguf_find_tensor(g, "output.weight")};
 }
 
 /* True for keys that describe the file itself and are written anew. */
@@ -40,8 +49,7 @@ int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out,
                         size_t err_bytes)
 {
     const struct gguf *g = copy->from;
-    uint32_t n_layer = count_layers(g);
-    bool tied = !gguf_find_tensor(g, "output.weight");
+    const struct type_mix_model facts = facts_of(g);
     for (uint64_t i = 0; i < gguf_n_keys(g); i++) {
         const struct gguf_key *key = gguf_key_at(g, i);
         if (!replaced(key))
@@ -62,8 +70,7 @@ int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out,
             return fail(err, err_bytes, -ENOTSUP,
                         "tensor %s has %u dimensions, which is not supported", t.name,
                         from->n_dims);
-        t.type =
-            from->n_dims == 2 ? type_mix_of(copy->mix, t.name, t.cols, n_layer, tied) : QUANT_F32;
+        t.type = from->n_dims == 2 ? type_mix_of(copy->mix, t.name, t.cols, &facts) : QUANT_F32;
         gguf_out_tensor(out, &t);
     }
     return 0;

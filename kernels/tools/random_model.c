@@ -229,6 +229,9 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
 int random_model_list(const struct random_model *m, struct gguf_out *out)
 {
     struct place p;
+    const struct model_shape *s = m->shape;
+    const struct type_mix_model facts = {
+        .n_layer = s->n_layer, .n_gqa = s->n_head / s->n_head_kv, .tied = s->tied};
     int rc = list_keys(m, out);
     for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
         uint32_t rows = rows_of(m->shape, p.kind), cols = cols_of(m->shape, p.kind);
@@ -237,8 +240,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
             snprintf(t.name, sizeof(t.name), "%s", p.name);
         else
             snprintf(t.name, sizeof(t.name), "blk.%u.%s", p.layer, p.name);
-        t.type =
-            rows ? type_mix_of(m->mix, t.name, cols, m->shape->n_layer, m->shape->tied) : QUANT_F32;
+        t.type = rows ? type_mix_of(m->mix, t.name, cols, &facts) : QUANT_F32;
         gguf_out_tensor(out, &t);
     }
     return rc;

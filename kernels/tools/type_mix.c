@@ -11,24 +11,37 @@ enum file_type {
     FILE_F32 = 0,
     FILE_F16 = 1,
     FILE_Q4_0 = 2,
+    FILE_Q4_1 = 3,
     FILE_Q8_0 = 7,
     FILE_Q5_0 = 8,
     FILE_Q5_1 = 9,
+    FILE_Q2_K = 10,
+    FILE_Q3_K_S = 11,
+    FILE_Q3_K_M = 12,
+    FILE_Q3_K_L = 13,
     FILE_Q4_K_S = 14,
     FILE_Q4_K_M = 15,
     FILE_Q5_K_S = 16,
     FILE_Q5_K_M = 17,
     FILE_Q6_K = 18,
+    FILE_IQ4_NL = 25,
+    FILE_IQ4_XS = 30,
     FILE_BF16 = 32,
+    FILE_MXFP4 = 38,
 };
 
 static const struct type_mix mixes[] = {
-    {"F32", FILE_F32, QUANT_F32},        {"F16", FILE_F16, QUANT_F16},
-    {"BF16", FILE_BF16, QUANT_BF16},     {"Q8_0", FILE_Q8_0, QUANT_Q8_0},
-    {"Q4_0", FILE_Q4_0, QUANT_Q4_0},     {"Q5_0", FILE_Q5_0, QUANT_Q5_0},
-    {"Q5_1", FILE_Q5_1, QUANT_Q5_1},     {"Q4_K_S", FILE_Q4_K_S, QUANT_Q4_K},
-    {"Q4_K_M", FILE_Q4_K_M, QUANT_Q4_K}, {"Q5_K_S", FILE_Q5_K_S, QUANT_Q5_K},
-    {"Q5_K_M", FILE_Q5_K_M, QUANT_Q5_K}, {"Q6_K", FILE_Q6_K, QUANT_Q6_K},
+    {"F32", FILE_F32, QUANT_F32},          {"F16", FILE_F16, QUANT_F16},
+    {"BF16", FILE_BF16, QUANT_BF16},       {"Q8_0", FILE_Q8_0, QUANT_Q8_0},
+    {"Q4_0", FILE_Q4_0, QUANT_Q4_0},       {"Q4_1", FILE_Q4_1, QUANT_Q4_1},
+    {"Q5_0", FILE_Q5_0, QUANT_Q5_0},       {"Q5_1", FILE_Q5_1, QUANT_Q5_1},
+    {"Q2_K", FILE_Q2_K, QUANT_Q2_K},       {"Q3_K_S", FILE_Q3_K_S, QUANT_Q3_K},
+    {"Q3_K_M", FILE_Q3_K_M, QUANT_Q3_K},   {"Q3_K_L", FILE_Q3_K_L, QUANT_Q3_K},
+    {"Q4_K_S", FILE_Q4_K_S, QUANT_Q4_K},   {"Q4_K_M", FILE_Q4_K_M, QUANT_Q4_K},
+    {"Q5_K_S", FILE_Q5_K_S, QUANT_Q5_K},   {"Q5_K_M", FILE_Q5_K_M, QUANT_Q5_K},
+    {"Q6_K", FILE_Q6_K, QUANT_Q6_K},       {"IQ4_NL", FILE_IQ4_NL, QUANT_IQ4_NL},
+    {"IQ4_XS", FILE_IQ4_XS, QUANT_IQ4_XS}, {"MXFP4", FILE_MXFP4, QUANT_MXFP4},
+    {"MXFP4_MOE", FILE_MXFP4, QUANT_Q8_0},
 };
 enum { N_MIXES = sizeof(mixes) / sizeof(mixes[0]) };
 
@@ -60,34 +73,103 @@ static bool more_bits(uint32_t layer, uint32_t n_layer)
     return layer < eighth || layer >= 7 * n_layer / 8 || (layer - eighth) % 3 == 2;
 }
 
-static uint32_t wanted(const struct type_mix *mix, const char *tensor, uint32_t n_layer, bool tied)
+static uint32_t value_type(const struct type_mix *mix, const struct type_mix_model *m,
+                           uint32_t layer)
 {
-    bool plain = !quant_find(mix->base)->quantized || mix->base == QUANT_Q8_0;
-    bool logits = strcmp(tensor, tied ? "token_embd.weight" : "output.weight") == 0;
+    const bool grouped = m->n_gqa >= 4;
+    switch (mix->file_type) {
+    case FILE_Q2_K:
+        return grouped ? QUANT_Q4_K : QUANT_Q3_K;
+    case FILE_Q3_K_M:
+        return layer < 2 ? QUANT_Q5_K : QUANT_Q4_K;
+    case FILE_Q3_K_L:
+        return QUANT_Q5_K;
+    case FILE_Q4_K_S:
+        return layer < 4 ? QUANT_Q5_K : mix->base;
+    case FILE_Q4_K_M:
+    case FILE_Q5_K_M:
+        return more_bits(layer, m->n_layer) ? QUANT_Q6_K : mix->base;
+    case FILE_IQ4_NL:
+    case FILE_IQ4_XS:
+        return grouped ? QUANT_Q5_K : mix->base;
+    default:
+        return mix->base;
+    }
+}
+
+static uint32_t down_type(const struct type_mix *mix, const struct type_mix_model *m,
+                          uint32_t layer)
+{
+    switch (mix->file_type) {
+    case FILE_Q2_K:
+        return QUANT_Q3_K;
+    case FILE_Q3_K_M:
+        return layer < m->n_layer / 16 ? QUANT_Q5_K : QUANT_Q4_K;
+    case FILE_Q3_K_L:
+        return QUANT_Q5_K;
+    case FILE_Q4_K_M:
+    case FILE_Q5_K_M:
+        return more_bits(layer, m->n_layer) ? QUANT_Q6_K : mix->base;
+    case FILE_Q4_K_S:
+    case FILE_IQ4_NL:
+    case FILE_IQ4_XS:
+        return layer < m->n_layer / 8 ? QUANT_Q5_K : mix->base;
+    default:
+        return mix->base;
+    }
+}
+
+/* attn_output, or of the merged attn_qkv. */
+static uint32_t attention_type(const struct type_mix *mix, bool merged)
+{
+    switch (mix->file_type) {
+    case FILE_Q2_K:
+        return merged ? mix->base : QUANT_Q3_K;
+    case FILE_Q3_K_M:
+        return QUANT_Q4_K;
+    case FILE_Q3_K_L:
+        return merged ? QUANT_Q4_K : QUANT_Q5_K;
+    case FILE_Q4_K_M:
+        return merged ? QUANT_Q5_K : mix->base;
+    case FILE_Q5_K_M:
+        return merged ? QUANT_Q6_K : mix->base;
+    default:
+        return mix->base;
+    }
+}
+
+static uint32_t wanted(const struct type_mix *mix, const char *tensor,
+                       const struct type_mix_model *m)
+{
+    const bool plain = !quant_find(mix->base)->quantized || mix->base == QUANT_Q8_0;
+    const uint32_t layer = (uint32_t)strtoul(tensor + strcspn(tensor, "0123456789"), NULL, 10);
+    if (mix->file_type == FILE_MXFP4 && strstr(tensor, "_exps."))
+        return QUANT_MXFP4;
     if (plain)
         return mix->base;
-    if (logits)
-        return QUANT_Q6_K;
-    bool value = ends_with(tensor, ".attn_v.weight"), down = ends_with(tensor, ".ffn_down.weight");
-    if (strncmp(tensor, "blk.", 4) != 0 || (!value && !down))
+    if (strcmp(tensor, m->tied ? "token_embd.weight" : "output.weight") == 0)
+        return mix->base == QUANT_MXFP4 ? QUANT_Q8_0 : QUANT_Q6_K;
+    if (strncmp(tensor, "blk.", 4) != 0)
         return mix->base;
-    uint32_t layer = (uint32_t)strtoul(tensor + 4, NULL, 10);
-    bool medium = mix->file_type == FILE_Q4_K_M || mix->file_type == FILE_Q5_K_M;
-    if (medium && more_bits(layer, n_layer))
-        return QUANT_Q6_K;
-    if (mix->file_type == FILE_Q4_K_S && layer < (value ? 4 : n_layer / 8))
-        return QUANT_Q5_K;
+    if (ends_with(tensor, ".attn_v.weight"))
+        return value_type(mix, m, layer);
+    if (strstr(tensor, ".ffn_down"))
+        return down_type(mix, m, layer);
+    if (ends_with(tensor, ".attn_output.weight") || ends_with(tensor, ".attn_qkv.weight"))
+        return attention_type(mix, ends_with(tensor, ".attn_qkv.weight"));
     return mix->base;
 }
 
 uint32_t type_mix_of(const struct type_mix *mix, const char *tensor, uint64_t cols,
-                     uint32_t n_layer, bool tied)
+                     const struct type_mix_model *m)
 {
-    uint32_t type = wanted(mix, tensor, n_layer, tied);
+    uint32_t type = wanted(mix, tensor, m);
     if (cols % quant_find(type)->block != 0)
-        type = type == QUANT_Q4_K   ? QUANT_Q5_0
-               : type == QUANT_Q5_K ? QUANT_Q5_1
-               : type == QUANT_Q6_K ? QUANT_Q8_0
-                                    : QUANT_F16;
+        type = type == QUANT_Q4_K                         ? QUANT_Q5_0
+               : type == QUANT_Q5_K                       ? QUANT_Q5_1
+               : type == QUANT_Q6_K                       ? QUANT_Q8_0
+               : type == QUANT_Q2_K || type == QUANT_Q3_K ? QUANT_Q4_0
+               : type == QUANT_IQ4_XS                     ? QUANT_IQ4_NL
+                                                          : QUANT_F16;
     return cols % quant_find(type)->block == 0 ? type : QUANT_F16;
 }

@@ -22,6 +22,7 @@
 #include "tests/e2e/harness.h"
 #include "tests/e2e/traffic.h"
 #include "tests/random.h"
+#include "tests/rig/every_type.h"
 #include "tests/rig/tiny_model.h"
 
 #include <check.h>
@@ -247,13 +248,11 @@ static void get_alone(void)
 /* The requested type, by default Q8_0. */
 static uint32_t wanted_type(void)
 {
-    static const uint32_t types[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                     QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
     const char *name = getenv("HEARTH_DETERMINISM_TYPE");
 
-    for (size_t i = 0; name && i < sizeof(types) / sizeof(*types); i++)
-        if (!strcmp(quant_name(types[i]), name))
-            return types[i];
+    for (size_t i = 0; name && i < EVERY_TYPE; i++)
+        if (!strcmp(quant_name(every_type[i]), name))
+            return every_type[i];
     ck_assert_msg(!name, "HEARTH_DETERMINISM_TYPE=%s: no such type", name);
     return QUANT_Q8_0;
 }

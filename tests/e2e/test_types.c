@@ -43,7 +43,7 @@ static char *ask(const char *prompt, const char *proposer, const char **ret_nume
     return text;
 }
 
-static const uint32_t types[] = {TINY_MIXED_K, QUANT_Q5_1, QUANT_Q4_0};
+static const uint32_t types[] = {TINY_MIXED_K, QUANT_Q5_1, QUANT_Q4_0, TINY_MIXED_SMALL};
 
 START_TEST(answers_are_equal_on_every_kernel)
 {
@@ -85,7 +85,7 @@ int main(void)
     Suite *suite = suite_create("types");
     TCase *tcase = tcase_create("types");
     tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, answers_are_equal_on_every_kernel, 0, 3);
+    tcase_add_loop_test(tcase, answers_are_equal_on_every_kernel, 0, 4);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

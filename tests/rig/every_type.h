@@ -10,15 +10,16 @@
 #define FLOAT_TYPES QUANT_F32, QUANT_F16, QUANT_BF16
 /* Types that quantize_row writes, and those that are only read. */
 #define WRITTEN_TYPES                                                                              \
-    QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K
-#define READ_TYPES                                                                                 \
-    QUANT_Q4_1, QUANT_Q2_K, QUANT_Q3_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_MXFP4, QUANT_IQ3_XXS,    \
-        QUANT_IQ3_S
+    QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,            \
+        QUANT_Q4_1, QUANT_Q2_K, QUANT_Q3_K, QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_MXFP4
+#define READ_TYPES QUANT_IQ3_XXS, QUANT_IQ3_S
 
+static const uint32_t every_written[] = {WRITTEN_TYPES};
 static const uint32_t every_quantized[] = {WRITTEN_TYPES, READ_TYPES};
 static const uint32_t every_type[] = {FLOAT_TYPES, WRITTEN_TYPES, READ_TYPES};
 
 enum {
+    EVERY_WRITTEN = sizeof(every_written) / sizeof(every_written[0]),
     EVERY_QUANTIZED = sizeof(every_quantized) / sizeof(every_quantized[0]),
     EVERY_TYPE = sizeof(every_type) / sizeof(every_type[0]),
 };

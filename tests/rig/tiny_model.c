@@ -28,6 +28,21 @@ static float normal(uint64_t *state)
 /* ---- types ------------------------------------------------------------------------------------
  */
 
+/* A type that is only read: random blocks, a function of x, of weights up to the largest of x. */
+static void random_blocks(const struct quant_info *info, const float *x, size_t n, uint8_t *out)
+{
+    for (size_t b = 0; b < n / info->block; b++, out += info->block_bytes) {
+        uint64_t state = num_bits(x[b * info->block]) ^ b << 32;
+        float most = 0;
+        for (uint32_t i = 0; i < info->block; i++)
+            most = fmaxf(most, fabsf(x[b * info->block + i]));
+        for (uint32_t i = 0; i < info->block_bytes; i++)
+            out[i] = (uint8_t)next(&state);
+        const uint16_t d = num_f16_from_f32(most / 480); /* 31 * 15, 31 * 62 / 4 */
+        memcpy(out, &d, sizeof(d));
+    }
+}
+
 size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
 {
     const struct quant_info *info = quant_find(type);
@@ -36,7 +51,9 @@ size_t tiny_encode(uint32_t type, const float *x, size_t n, uint8_t *out)
         uint16_t half = type == QUANT_F16 ? num_f16_from_f32(x[i]) : num_bf16_from_f32(x[i]);
         memcpy(out + 2 * i, &half, 2);
     }
-    if (type != QUANT_F16 && type != QUANT_BF16 && quantize_row(type, x, n, out))
+    if (!quantize_writes(type))
+        random_blocks(info, x, n, out);
+    else if (type != QUANT_F16 && type != QUANT_BF16 && quantize_row(type, x, n, out))
         abort();
     return n / info->block * info->block_bytes;
 }
@@ -83,11 +100,16 @@ static void matrices(struct builder *b, const char *name, uint32_t cols, uint32_
     static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32,  QUANT_Q4_0, QUANT_BF16,
                                    QUANT_F16,  QUANT_Q5_0, QUANT_Q5_1};
     static const uint32_t mix_k[] = {QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_K, QUANT_Q8_0};
+    static const uint32_t small[] = {QUANT_MXFP4, QUANT_IQ4_NL, QUANT_Q4_1};
+    static const uint32_t small_k[] = {QUANT_IQ3_S, QUANT_IQ4_XS, QUANT_Q3_K, QUANT_IQ3_XXS,
+                                       QUANT_Q2_K};
     uint32_t type = b->shape->type, n = b->n_matrices++;
     if (type == TINY_MIXED)
         type = mix[n % 7];
     else if (type == TINY_MIXED_K)
         type = cols % 256 == 0 ? mix_k[n % 4] : QUANT_Q5_0;
+    else if (type == TINY_MIXED_SMALL)
+        type = cols % 256 == 0 && n % 3 > 0 ? small_k[n % 5] : small[n % 3];
     tensor_of(b, name, type, cols, rows, n_matrices, 0, spread * b->shape->scale);
 }
 
@@ -342,10 +364,10 @@ struct tiny_model tiny_model_default(uint32_t type)
                                .type = type,
                                .seed = 1,
                                .scale = 1};
-    bool mixed = type == TINY_MIXED || type == TINY_MIXED_K;
-    if (type == TINY_MIXED_K || (!mixed && quant_find(type)->block == 256)) {
+    const bool mixed = type == TINY_MIXED_K || type == TINY_MIXED_SMALL;
+    if (mixed || (type != TINY_MIXED && quant_find(type)->block == 256)) {
         shape.n_embd = 256;
-        shape.n_ff = type == TINY_MIXED_K ? 288 : 512;
+        shape.n_ff = type == TINY_MIXED_K ? 288 : type == TINY_MIXED_SMALL ? 544 : 512;
     }
     return shape;
 }

@@ -13,7 +13,7 @@
 
 /* In place of a type: a different one for each matrix, with blocks of at most 32 values; or the K
  * types, with Q5_0 where rows are not a multiple of 256, as in real files of mixed types. */
-enum { TINY_MIXED = 1000, TINY_MIXED_K };
+enum { TINY_MIXED = 1000, TINY_MIXED_K, TINY_MIXED_SMALL };
 
 enum { TINY_MIN_VOCAB = 259 };
 
@@ -30,7 +30,7 @@ struct tiny_model {
     uint32_t n_context;
     uint32_t window;                  /* of local layers, gemma3; 0: 20 */
     uint32_t n_expert, n_expert_used; /* qwen3moe; 0: 7, 3; n_ff is one's */
-    uint32_t type;                    /* quant_type of the matrices, or TINY_MIXED, TINY_MIXED_K */
+    uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
     bool untied;                      /* with output.weight */
     bool freqs;                       /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
@@ -40,7 +40,7 @@ struct tiny_model {
 };
 
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
- * of 256 width 256, ffn 512 (TINY_MIXED_K: 288). */
+ * of 256 width 256, ffn 512 (TINY_MIXED_K: 288, TINY_MIXED_SMALL: 544). */
 struct tiny_model tiny_model_default(uint32_t type);
 
 /* Returns the file, aligned to 64, *ret_bytes long; free() it. */

@@ -11,6 +11,7 @@
 #include "tests/run_suite.h"
 #include "tests/rig/cpu_help.h"
 #include "tests/rig/double_model.h"
+#include "tests/rig/every_type.h"
 #include "tests/rig/requantize.h"
 
 enum { PAGES = 32, MOST = 512 };
@@ -165,14 +166,12 @@ static uint32_t load_text(uint32_t *tokens, uint32_t most)
  * f16) change its predictions little against the same weights in double precision. */
 START_TEST(a_quantized_model_keeps_its_predictions)
 {
-    const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
-                              QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
     uint32_t tokens[80], pages[PAGES], n = load_text(tokens, 80);
     struct help_model plain, m;
     size_t bytes;
     char err[256] = "";
     help_model_file(&plain, "daemon/models/hearth-code-5m-f16.gguf");
-    m.file = requantize_file(plain.gguf, types[_i], &bytes);
+    m.file = requantize_file(plain.gguf, every_written[_i], &bytes);
     ck_assert_int_eq(gguf_open_memory(m.file, bytes, &m.gguf, err, sizeof(err)), 0);
     ck_assert_msg(model_open(m.gguf, &m.model, err, sizeof(err)) == 0, "%s", err);
     uint32_t n_vocab = m.model->n_vocab;
@@ -187,8 +186,8 @@ START_TEST(a_quantized_model_keeps_its_predictions)
         sum += divergence(double_model_step(d, tokens[i]), logits + (size_t)i * n_vocab, n_vocab);
     if (verbose())
         printf("bundled model as %s, %u tokens: mean KL divergence from double %.2e\n",
-               quant_name(types[_i]), n, sum / n);
-    ck_assert_msg(sum / n < 5e-4, "%s: %g", quant_name(types[_i]), sum / n);
+               quant_name(every_written[_i]), n, sum / n);
+    ck_assert_msg(sum / n < 5e-4, "%s: %g", quant_name(every_written[_i]), sum / n);
     double_model_close(d);
     backend_cpu.close(b);
     help_model_close(&m);
@@ -401,7 +400,7 @@ int main(void)
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
     tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 20);
-    tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, 7);
+    tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);
     if (help_testdata("")) {

@@ -84,12 +84,14 @@ static const struct tiny_model odd[] = {
     {.n_embd = 2080, .n_ff = 480, .n_head = 16, .n_head_kv = 1, .head_dim = 26, .n_vocab = 263},
     {.n_embd = 288, .n_ff = 2336, .n_head = 9, .n_head_kv = 9, .head_dim = 32, .n_vocab = 5003},
 };
-static const uint32_t odd_types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, TINY_MIXED};
+static const uint32_t odd_types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0,
+                                     QUANT_Q5_1, TINY_MIXED, QUANT_MXFP4};
 static const struct tiny_model odd_k[] = {
     {.n_embd = 1280, .n_ff = 1792, .n_head = 16, .n_head_kv = 16, .head_dim = 80, .n_vocab = 2081},
     {.n_embd = 768, .n_ff = 2816, .n_head = 6, .n_head_kv = 3, .head_dim = 128, .n_vocab = 1031},
 };
-static const uint32_t odd_k_types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, TINY_MIXED_K};
+static const uint32_t odd_k_types[] = {QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, TINY_MIXED_K,
+                                       TINY_MIXED_SMALL};
 
 enum {
     N_ODD = sizeof(odd) / sizeof(odd[0]) * (sizeof(odd_types) / sizeof(odd_types[0])),

@@ -8,15 +8,13 @@
 
 #include "kernels/base/num.h"
 #include "kernels/quant/quant_block.h"
+#include "kernels/quant/quant_grids.h"
 #include "kernels/quant/quantize.h"
 #include "tests/run_suite.h"
 #include "tests/rig/cpu_help.h"
+#include "tests/rig/every_type.h"
 
 enum { N = 4096 };
-
-static const uint32_t blocks[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
-                                  QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
-enum { N_BLOCKS = sizeof(blocks) / sizeof(blocks[0]) };
 
 static uint64_t row_bytes(uint32_t type, uint64_t n)
 {
@@ -47,8 +45,45 @@ static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
     const uint16_t wide = f16_between(seed, 0x0400, 0x7bff);
     const uint16_t sign = help_random(seed) % 2 ? 0x8000 : 0;
     const uint16_t any = wide | (type == QUANT_Q8_0 ? 0 : sign);
-    memcpy(block + (type == QUANT_Q6_K ? 208 : 0), &any, 2);
+    uint32_t at[2];
+    if (every_halves(type, at) > 0)
+        memcpy(block + at[0], &any, 2);
     switch (type) {
+    case QUANT_MXFP4: /* weight 0 is -8, weight 16 is 12: the exponent follows from them */
+        block[0] = (uint8_t)(64 + block[0] % 128);
+        block[1] = 0x7e;
+        return;
+    case QUANT_IQ4_NL: /* weight 0 is -127 */
+        block[2] &= 0xf0;
+        return;
+    case QUANT_IQ4_XS: /* in every sub-block weight 0 is -127; the first one's scale is -32 */
+        block[2] &= 0xfc;
+        block[4] &= 0xf0;
+        for (size_t s = 0; s < 8; s++)
+            block[8 + 16 * s] &= 0xf0;
+        return;
+    case QUANT_Q3_K: /* the first weight of every group is -4, the first group's scale is -32 */
+        for (size_t i = 0; i < 32; i += 16)
+            block[i] = block[32 + i] = block[64 + i] = 0;
+        block[96] &= 0xf0;
+        block[104] &= 0xfc;
+        return;
+    case QUANT_Q2_K: /* in every group weight 0 is 0, weight 1 is 3; no scale is 0, one is 15 */
+        memcpy(block + 80, &d, 2);
+        memcpy(block + 82, &m, 2);
+        for (size_t g = 0; g < 16; g++)
+            block[g] |= 0x11;
+        block[3] = 0xff;
+        for (size_t i = 16; i < 80; i += 16) {
+            block[i] = 0;
+            block[i + 1] = 0xff;
+        }
+        return;
+    case QUANT_Q4_1: /* weight 0 is 0, weight 16 is 15 */
+        memcpy(block, &d, 2);
+        memcpy(block + 2, &(uint16_t){m | sign}, 2);
+        block[4] = 0xf0;
+        return;
     case QUANT_Q8_0:
         for (int i = 0; i < 32; i++)
             block[2 + i] = block[2 + i] == 0x80 ? 0 : block[2 + i];
@@ -99,7 +134,7 @@ static void make_reachable(uint32_t type, uint64_t *seed, uint8_t *block)
 /* Rows of such blocks round trip bit for bit. */
 START_TEST(representable_rows_round_trip)
 {
-    const struct quant_info *info = quant_find(blocks[_i]);
+    const struct quant_info *info = quant_find(every_written[_i]);
     uint64_t seed = 1;
     float x[N], y[N];
     uint8_t *bytes = help_memory(row_bytes(info->type, N));
@@ -180,6 +215,25 @@ static double error_from_range(const float *x, int high)
     return sum + 32 * pow((most - least) * 0x1p-10, 2);
 }
 
+/* Squared error of the nearest of a table's values, by the scale that maps the extreme value to the
+ * table's first; of MXFP4 by the exponent that brings it to 8 .. 16. */
+static double error_from_table(uint32_t type, const float *x)
+{
+    double sum = 0, most = 0;
+    for (uint32_t k = 0; k < 32; k++)
+        most = fabs((double)x[k]) > fabs(most) ? (double)x[k] : most;
+    const double d = type == QUANT_MXFP4
+                         ? ldexp(1, most == 0 ? -128 : (int)fmax(ilogb(most) - 3, -128))
+                         : (double)num_f32_from_f16(num_f16_from_f32((float)(most / -127)));
+    for (uint32_t k = 0; k < 32; k++) {
+        double least = INFINITY;
+        for (int n = 0; n < 16; n++)
+            least = fmin(least, fabs((double)x[k] - d * quant_table(type)[n]));
+        sum += least * least;
+    }
+    return sum;
+}
+
 /* The header's bounds, for the 32 values of one sub-block. */
 static void check_bound(uint32_t type, const float *x, const float *y, const struct quant_sub *s)
 {
@@ -193,15 +247,17 @@ static void check_bound(uint32_t type, const float *x, const float *y, const str
         ck_assert_msg(most <= fabs((double)s->d) * 0.5001, "%g of %g", most, (double)s->d);
     if (type == QUANT_Q4_0 || type == QUANT_Q5_0)
         bound = error_from_extreme(x, type == QUANT_Q4_0 ? -8 : -16);
-    if (type == QUANT_Q5_1 && fabs((double)s->d) >= 0x1p-14)
-        bound = error_from_range(x, 31);
+    if ((type == QUANT_Q5_1 || type == QUANT_Q4_1) && fabs((double)s->d) >= 0x1p-14)
+        bound = error_from_range(x, type == QUANT_Q5_1 ? 31 : 15);
+    if (type == QUANT_MXFP4 || type == QUANT_IQ4_NL)
+        bound = error_from_table(type, x);
     ck_assert_msg(squares <= bound * 1.01 + 1e-30, "%s: %g, simpler %g", quant_name(type), squares,
                   bound);
 }
 
 START_TEST(errors_stay_within_the_bounds)
 {
-    const uint32_t type = blocks[_i];
+    const uint32_t type = every_written[_i];
     uint64_t seed = 3;
     float x[N], y[N];
     uint8_t *bytes = help_memory(row_bytes(type, N));
@@ -224,17 +280,19 @@ END_TEST
 /* Root of the mean squared error of normal numbers, in their standard deviation. */
 START_TEST(normal_weights_lose_little)
 {
-    static const double most[] = {0.006, 0.085, 0.043, 0.035, 0.072, 0.036, 0.019};
+    static const double most[] = {0.006, 0.085, 0.043, 0.035, 0.072, 0.036, 0.019,
+                                  0.075, 0.3,   0.155, 0.08,  0.08,  0.12};
     uint64_t seed = 4;
     float x[N], y[N];
     double sum = 0;
     for (uint32_t i = 0; i < N; i++)
         x[i] = help_normal(&seed) * 0.02f;
-    there_and_back(blocks[_i], x, y, N);
+    there_and_back(every_written[_i], x, y, N);
     for (uint32_t i = 0; i < N; i++)
         sum += pow((double)x[i] - (double)y[i], 2);
     const double rms = sqrt(sum / N) / 0.02;
-    ck_assert_msg(rms < most[_i] && rms > most[_i] / 3, "%s: %g", quant_name(blocks[_i]), rms);
+    ck_assert_msg(rms < most[_i] && rms > most[_i] / 3, "%s: %g", quant_name(every_written[_i]),
+                  rms);
 }
 END_TEST
 
@@ -243,19 +301,21 @@ END_TEST
 /* Pinned hashes of the bytes: every compiler, machine and set of flags must write the same. */
 START_TEST(bytes_are_pinned)
 {
-    static const uint64_t want[N_BLOCKS] = {
+    static const uint64_t want[EVERY_WRITTEN] = {
         0x4e8e00af5ca74b44u, 0x7fab5bc376f15207u, 0xfa24f57e02a49db3u, 0xe8a486c1d23ac1beu,
-        0x1b2d1f70bde215bbu, 0xf1419086eb88f757u, 0xaaad06447c28233du};
+        0x1b2d1f70bde215bbu, 0xf1419086eb88f757u, 0xaaad06447c28233du, 0x0a2e25a6fbef0c4au,
+        0xc5fcc954ef95260bu, 0x28a5376c917a81acu, 0xfc97778edf1eb0adu, 0x67e167c52cc9d87bu,
+        0x7fa6de1d78b6a90du};
     uint64_t seed = 5, hash = 0xcbf29ce484222325u;
     float x[N];
-    uint8_t *bytes = help_memory(row_bytes(blocks[_i], N));
+    uint8_t *bytes = help_memory(row_bytes(every_written[_i], N));
     for (int kind = 0; kind < HELP_KINDS; kind++) {
         help_fill(&seed, (enum help_kind)(kind == HELP_WIDE ? HELP_NORMAL : kind), x, N);
-        ck_assert_int_eq(quantize_row(blocks[_i], x, N, bytes), 0);
-        for (uint64_t i = 0; i < row_bytes(blocks[_i], N); i++)
+        ck_assert_int_eq(quantize_row(every_written[_i], x, N, bytes), 0);
+        for (uint64_t i = 0; i < row_bytes(every_written[_i], N); i++)
             hash = (hash ^ bytes[i]) * 0x100000001b3u;
     }
-    ck_assert_msg(hash == want[_i], "%s hashes to 0x%016llx", quant_name(blocks[_i]),
+    ck_assert_msg(hash == want[_i], "%s hashes to 0x%016llx", quant_name(every_written[_i]),
                   (unsigned long long)hash);
     free(bytes);
 }
@@ -264,7 +324,7 @@ END_TEST
 /* A block's bytes depend on its own values only. */
 START_TEST(blocks_do_not_depend_on_each_other)
 {
-    const uint32_t type = blocks[_i], block = quant_find(type)->block;
+    const uint32_t type = every_written[_i], block = quant_find(type)->block;
     uint64_t seed = 6;
     float x[N];
     help_fill(&seed, HELP_SPIKE, x, N);
@@ -283,8 +343,7 @@ END_TEST
 
 START_TEST(unsupported_types_and_values_are_refused)
 {
-    static const uint32_t all[] = {QUANT_F32,  QUANT_F16,  QUANT_BF16, QUANT_Q8_0, QUANT_Q4_0,
-                                   QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K};
+    static const uint32_t all[] = {FLOAT_TYPES, WRITTEN_TYPES};
     float x[256] = {0};
     uint8_t out[1024];
     for (size_t t = 0; t < sizeof(all) / sizeof(all[0]); t++) {
@@ -301,15 +360,18 @@ START_TEST(unsupported_types_and_values_are_refused)
         }
         x[7] = 3e38f;
         ck_assert_int_eq(quantize_row(type, x, 256, out),
-                         type == QUANT_F32 || type == QUANT_BF16 ? 0 : -ERANGE);
+                         type == QUANT_F32 || type == QUANT_BF16 || type == QUANT_MXFP4 ? 0
+                                                                                        : -ERANGE);
         x[7] = num_float(0x7f7fffffu); /* FLT_MAX: rounds up in bf16 */
-        ck_assert_int_eq(quantize_row(type, x, 256, out), type == QUANT_F32 ? 0 : -ERANGE);
+        ck_assert_int_eq(quantize_row(type, x, 256, out),
+                         type == QUANT_F32 || type == QUANT_MXFP4 ? 0 : -ERANGE);
         x[7] = 0;
         if (quantized)
             ck_assert_int_eq(quantize_row(type, x, 16, out), -EINVAL);
         ck_assert_int_eq(quantize_row(type, x, 0, out), 0);
     }
     ck_assert_int_eq(quantize_row(9, x, 32, out), -ENOTSUP); /* Q8_1 */
+    ck_assert_int_eq(quantize_row(QUANT_IQ3_S, x, 256, out), -ENOTSUP);
     ck_assert_int_eq(quantize_row(999, x, 32, out), -ENOTSUP);
     ck_assert(!quantize_writes(9) && !quant_readable(9) && !quant_readable(999));
 }
@@ -319,12 +381,12 @@ int main(void)
 {
     Suite *suite = suite_create("quantize");
     TCase *tcase = tcase_create("quantize");
-    tcase_add_loop_test(tcase, representable_rows_round_trip, 0, N_BLOCKS);
+    tcase_add_loop_test(tcase, representable_rows_round_trip, 0, EVERY_WRITTEN);
     tcase_add_test(tcase, floats_round_to_the_nearest_value);
-    tcase_add_loop_test(tcase, errors_stay_within_the_bounds, 0, N_BLOCKS);
-    tcase_add_loop_test(tcase, normal_weights_lose_little, 0, N_BLOCKS);
-    tcase_add_loop_test(tcase, bytes_are_pinned, 0, N_BLOCKS);
-    tcase_add_loop_test(tcase, blocks_do_not_depend_on_each_other, 0, N_BLOCKS);
+    tcase_add_loop_test(tcase, errors_stay_within_the_bounds, 0, EVERY_WRITTEN);
+    tcase_add_loop_test(tcase, normal_weights_lose_little, 0, EVERY_WRITTEN);
+    tcase_add_loop_test(tcase, bytes_are_pinned, 0, EVERY_WRITTEN);
+    tcase_add_loop_test(tcase, blocks_do_not_depend_on_each_other, 0, EVERY_WRITTEN);
     tcase_add_test(tcase, unsupported_types_and_values_are_refused);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);

@@ -8,10 +8,11 @@
 #include "kernels/tools/type_mix.h"
 #include "tests/run_suite.h"
 
-/* The type of a tensor in a model of 24 layers with rows of 1024. */
+/* The type of a tensor in a model of 24 layers with rows of 1024, two heads to a KV head. */
 static const char *of(const char *mix, const char *tensor, bool tied)
 {
-    return quant_name(type_mix_of(type_mix_find(mix), tensor, 1024, 24, tied));
+    const struct type_mix_model model = {.n_layer = 24, .n_gqa = 2, .tied = tied};
+    return quant_name(type_mix_of(type_mix_find(mix), tensor, 1024, &model));
 }
 
 static const char *in_layer(const char *mix, uint32_t layer, const char *part)
@@ -69,8 +70,50 @@ START_TEST(small_mixes_favour_the_first_layers)
 END_TEST
 
 /* Rows of 896, as the 0.5B shape has. */
+/* As llama.cpp's llama_tensor_get_type. */
+START_TEST(small_types_keep_more_bits_in_some_tensors)
+{
+    static const struct {
+        const char *mix, *tensor, *type;
+    } cases[] = {
+        {"Q2_K", "blk.9.attn_q.weight", "Q2_K"},
+        {"Q2_K", "blk.9.attn_v.weight", "Q3_K"},
+        {"Q2_K", "blk.9.attn_output.weight", "Q3_K"},
+        {"Q2_K", "blk.9.ffn_down.weight", "Q3_K"},
+        {"Q3_K_S", "blk.9.ffn_down.weight", "Q3_K"},
+        {"Q3_K_M", "blk.1.attn_v.weight", "Q5_K"},
+        {"Q3_K_M", "blk.2.attn_v.weight", "Q4_K"},
+        {"Q3_K_M", "blk.0.ffn_down.weight", "Q5_K"},
+        {"Q3_K_M", "blk.1.ffn_down.weight", "Q4_K"},
+        {"Q3_K_M", "blk.9.attn_output.weight", "Q4_K"},
+        {"Q3_K_M", "blk.9.ffn_up.weight", "Q3_K"},
+        {"Q3_K_L", "blk.9.attn_v.weight", "Q5_K"},
+        {"Q3_K_L", "blk.9.attn_qkv.weight", "Q4_K"},
+        {"Q4_K_M", "blk.9.attn_qkv.weight", "Q5_K"},
+        {"IQ4_XS", "blk.2.ffn_down.weight", "Q5_K"},
+        {"IQ4_XS", "blk.3.ffn_down.weight", "IQ4_XS"},
+        {"IQ4_NL", "blk.9.attn_v.weight", "IQ4_NL"},
+        {"IQ4_XS", "output.weight", "Q6_K"},
+        {"MXFP4", "output.weight", "Q8_0"},
+        {"MXFP4", "blk.9.ffn_down.weight", "MXFP4"},
+        {"MXFP4_MOE", "blk.9.ffn_down_exps.weight", "MXFP4"},
+        {"MXFP4_MOE", "blk.9.ffn_gate_inp.weight", "Q8_0"},
+        {"MXFP4_MOE", "output.weight", "Q8_0"},
+    };
+    const struct type_mix_model grouped = {.n_layer = 24, .n_gqa = 4};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        ck_assert_msg(strcmp(of(cases[i].mix, cases[i].tensor, false), cases[i].type) == 0,
+                      "%s of %s", cases[i].tensor, cases[i].mix);
+    ck_assert_uint_eq(type_mix_of(type_mix_find("Q2_K"), "blk.9.attn_v.weight", 1024, &grouped),
+                      QUANT_Q4_K);
+    ck_assert_uint_eq(type_mix_of(type_mix_find("IQ4_NL"), "blk.9.attn_v.weight", 1024, &grouped),
+                      QUANT_Q5_K);
+}
+END_TEST
+
 START_TEST(rows_that_do_not_fit_take_another_type)
 {
+    const struct type_mix_model model = {.n_layer = 24, .n_gqa = 2, .tied = true};
     const struct {
         const char *mix, *tensor;
         uint64_t cols;
@@ -82,13 +125,18 @@ START_TEST(rows_that_do_not_fit_take_another_type)
         {"Q4_0", "token_embd.weight", 896, "Q8_0"},
         {"Q4_0", "blk.4.attn_q.weight", 896, "Q4_0"},
         {"Q4_K_M", "blk.4.ffn_down.weight", 4864, "Q4_K"},
+        {"Q3_K_S", "blk.4.attn_q.weight", 2880, "Q4_0"},
+        {"Q2_K", "blk.4.attn_q.weight", 2880, "Q4_0"},
+        {"IQ4_XS", "blk.4.attn_q.weight", 2880, "IQ4_NL"},
+        {"MXFP4", "blk.4.attn_q.weight", 2880, "MXFP4"},
+        {"MXFP4", "blk.4.attn_q.weight", 100, "F16"},
         {"Q8_0", "blk.4.attn_q.weight", 100, "F16"},
         {"Q4_K_M", "blk.4.attn_q.weight", 100, "F16"},
         {"F32", "blk.4.attn_q.weight", 100, "F32"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         ck_assert_str_eq(quant_name(type_mix_of(type_mix_find(cases[i].mix), cases[i].tensor,
-                                                cases[i].cols, 24, true)),
+                                                cases[i].cols, &model)),
                          cases[i].type);
 }
 END_TEST
@@ -112,6 +160,7 @@ int main(void)
     tcase_add_test(t, the_output_matrix_has_more_bits);
     tcase_add_test(t, medium_mixes_favour_some_layers);
     tcase_add_test(t, small_mixes_favour_the_first_layers);
+    tcase_add_test(t, small_types_keep_more_bits_in_some_tensors);
     tcase_add_test(t, rows_that_do_not_fit_take_another_type);
     tcase_add_test(t, names_are_exact);
     suite_add_tcase(s, t);
