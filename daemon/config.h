@@ -36,7 +36,7 @@
     CHOICE(kv_type, "kv-type", "f16", "f16|q8_0", "q8_0: 0.56x the memory, results differ")        \
     CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \
     NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
-           "context length of a slot (0: the model's own)")                                        \
+           "context length of a slot (0: what memory holds)")                                      \
     TEXT(rope_scaling, "rope-scaling", "KIND",                                                     \
          "none, linear:N or yarn:N[:CONTEXT], not the file's")                                     \
     NUMBER(slots, "slots", 64, 1, 1024, "N", "sequences served at once, over all clients")         \
@@ -45,7 +45,7 @@
     NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one per core)")                \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
-           "KV cache memory (0: what slots need, capped)")                                         \
+           "KV cache memory (0: from what weights leave)")                                         \
     NUMBER(rows, "rows", 512, 8, 4096, "N", "max tokens per forward pass")                         \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "max time of a pass while others wait")          \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "spin this long before sleeping")         \

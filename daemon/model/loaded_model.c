@@ -106,16 +106,28 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
     return rc;
 }
 
-/* Default limit for KV: a quarter of the machine's memory, or on a GPU three quarters of what the
- * weights leave free. */
-static uint64_t kv_share(const struct loaded_model *loaded)
+/* Memory that programs can have without swapping, page cache included. */
+static uint64_t available_memory(void)
 {
-    uint64_t weights = loaded->model->tensor_bytes, room = loaded->device.free_bytes;
-    if (loaded->draft)
-        weights += loaded->draft->model->tensor_bytes;
-    if (room > 0)
-        return room > weights ? (room - weights) / 4 * 3 : 0;
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof(line), file) && sscanf(line, "MemAvailable: %llu", &kib) != 1)
+        continue;
+    if (file)
+        fclose(file);
+    return kib ? kib << 10 : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* About what an instance takes beside KV: weights, the shadow's 18 bytes for 32 of them, and a
+ * pass's buffers, f32 and as blocks of int8. */
+static uint64_t instance_bytes(const struct model *model, const struct backend_limits *limits)
+{
+    uint64_t bytes = model->tensor_bytes + (limits->shadow ? model->n_params / 32 * 18 : 0);
+    for (uint32_t i = 0; i < N_BUFFERS; i++)
+        bytes += (i == BUFFER_LOGITS ? limits->samples : limits->rows) *
+                 (uint64_t)model->ops.width[i] * 5;
+    return bytes;
 }
 
 /* Bytes of a page on the device, including the draft model's, whose instance has as many pages. */
@@ -129,38 +141,30 @@ static uint64_t page_bytes(const struct loaded_model *loaded)
     return own.page_bytes + draft.page_bytes;
 }
 
-/* Chooses the number of pages: enough for all slots, limited by kv_share or --kv-bytes, and at
- * least one whole context, so that every request that fits the context can run. The draft model's
- * KV is included. */
-static int choose_pages(struct loaded_model *loaded, const struct config *config, char *err,
-                        size_t err_bytes)
+/* Chooses the context and the number of KV pages, the draft model's included. */
+static int choose_budget(struct loaded_model *loaded, const struct config *config, char *err,
+                         size_t err_bytes)
 {
-    const uint64_t one = kv_pages(loaded->limits.context), page = page_bytes(loaded);
-    uint64_t budget = config->kv_bytes;
-    if (!budget) {
-        budget = kv_share(loaded);
-        if (budget < one * page)
-            budget = one * page;
-        if (budget > config->slots * one * page)
-            budget = config->slots * one * page;
-    }
-    const uint64_t most = UINT32_MAX / KV_PAGE_POSITIONS, pages = budget / page;
-    if (pages > most) {
-        snprintf(err, err_bytes,
-                 "kv-bytes %llu holds %llu pages, more than the %llu possible: give at most %llu",
-                 (unsigned long long)budget, (unsigned long long)pages, (unsigned long long)most,
-                 (unsigned long long)most * page);
-        return -EINVAL;
-    }
-    if (pages < one) {
-        snprintf(
-            err, err_bytes,
-            "kv-bytes %llu holds %llu pages, but a context of %u needs %llu: give at least %llu",
-            (unsigned long long)budget, (unsigned long long)pages, loaded->limits.context,
-            (unsigned long long)one, (unsigned long long)one * page);
-        return -EINVAL;
-    }
-    loaded->limits.pages = (uint32_t)pages;
+    const uint32_t longest = loaded->model->n_context;
+    struct budget chosen;
+    struct budget_facts *facts = &loaded->facts;
+    *facts = (struct budget_facts){
+        .available = loaded->device.free_bytes ? loaded->device.free_bytes : available_memory(),
+        .loaded = instance_bytes(loaded->model, &loaded->limits),
+        .page = page_bytes(loaded),
+        .positions = KV_PAGE_POSITIONS,
+        .model_context = longest < LIMIT_CONTEXT_MAX ? longest : LIMIT_CONTEXT_MAX,
+        .context = (uint32_t)config->context,
+        .kv_bytes = config->kv_bytes,
+        .slots = config->slots,
+    };
+    if (loaded->draft)
+        facts->loaded += instance_bytes(loaded->draft->model, &loaded->limits);
+    int rc = budget_choose(facts, &chosen, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    loaded->limits.context = chosen.context;
+    loaded->limits.pages = chosen.pages;
     return 0;
 }
 
@@ -210,7 +214,7 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
 static int open_on_device(struct loaded_model *loaded, const struct config *config, char *err,
                           size_t err_bytes)
 {
-    int rc = choose_pages(loaded, config, err, err_bytes);
+    int rc = choose_budget(loaded, config, err, err_bytes);
     if (rc == 0)
         rc = open_instance(loaded, err, err_bytes);
     return rc < 0 ? rc : open_draft_instance(loaded, err, err_bytes);
@@ -235,9 +239,6 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
         return rc;
     limits->rows = (uint32_t)config->rows;
     limits->samples = limits->rows < 64 ? limits->rows : 64;
-    limits->context = config->context ? (uint32_t)config->context : loaded->model->n_context;
-    if (limits->context > LIMIT_CONTEXT_MAX)
-        limits->context = LIMIT_CONTEXT_MAX;
     limits->threads = choose_threads(config);
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;

@@ -7,6 +7,7 @@
 #define HEARTH_DAEMON_MODEL_LOADED_MODEL_H
 
 #include "daemon/config.h"
+#include "daemon/policy/budget.h"
 #include "ipc/vocab.h"
 #include "kernels/backend.h"
 #include "kernels/device.h"
@@ -35,6 +36,7 @@ struct loaded_model {
     struct backend *backend;
     struct backend_info info;
     struct backend_limits limits;
+    struct budget_facts facts; /* what context and KV pages were chosen by */
 
     struct loaded_model *draft; /* the draft model, with the same vocabulary; NULL: none */
 };

@@ -45,6 +45,7 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     size_t needed = loaded->info.weight_bytes + loaded->info.shadow_bytes + loaded->info.kv_bytes;
+    const struct budget chosen = {loaded->limits.context, loaded->limits.pages};
     char text[256];
     model_describe(loaded->model, text, sizeof(text));
     log_info("%s: %s", loaded->name, text);
@@ -53,6 +54,8 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
     describe_device(loaded, text, sizeof(text));
     log_info("%s, %llu slots, numerics %s", text, (unsigned long long)config->slots,
              loaded->info.numerics);
+    budget_describe(&loaded->facts, &chosen, text, sizeof(text));
+    log_info("%s", text);
     if (loaded->info.note)
         log_info("%s", loaded->info.note);
     if (loaded->info.fast == BACKEND_FAST_SHADOW)

@@ -1,0 +1,39 @@
+/* budget.h: chooses the context and the memory for KV from what the weights and the scratch leave.
+ *
+ * Pure; any thread. An option that was given wins; what is chosen without one follows from the
+ * memory alone, so that the same model starts alike on the same machine. */
+#ifndef HEARTH_DAEMON_POLICY_BUDGET_H
+#define HEARTH_DAEMON_POLICY_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct budget_facts {
+    uint64_t available;     /* bytes that can be had before anything is loaded */
+    uint64_t loaded;        /* bytes of weights and scratch */
+    uint64_t page;          /* bytes of a KV page, of the draft model's, too */
+    uint32_t positions;     /* of a page */
+    uint32_t model_context; /* the longest context that the model is for */
+    uint32_t context;       /* --context; 0: not given */
+    uint64_t kv_bytes;      /* --kv-bytes; 0: not given */
+    uint64_t slots;
+};
+
+struct budget {
+    uint32_t context; /* positions */
+    uint32_t pages;   /* at least a context's, at most what all slots can fill */
+};
+
+/* Without options KV gets three quarters of what is left, and the context is the model's, or what
+ * fits, but never below BUDGET_LEAST_CONTEXT. Returns 0; or -EINVAL with a line where --kv-bytes
+ * holds less than a context, or more pages than there can be. */
+int budget_choose(const struct budget_facts *facts, struct budget *ret, char *err,
+                  size_t err_bytes);
+
+enum { BUDGET_LEAST_CONTEXT = 4096, BUDGET_CONTEXT_STEP = 1024 };
+
+/* One line about the choice, for a log: "context 38912 of 262144 and 3.6 GiB for KV: ...". */
+void budget_describe(const struct budget_facts *facts, const struct budget *chosen, char *text,
+                     size_t text_bytes);
+
+#endif

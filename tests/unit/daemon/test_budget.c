@@ -1,0 +1,156 @@
+/* What context and how many KV pages follow from memory and options. */
+#include "daemon/policy/budget.h"
+
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+
+#define GIB (1ull << 30)
+#define MIB (1ull << 20)
+
+static char err[256];
+
+/* 30B-A3B in Q4_K_M on a machine of 24 GB: a page of 32 positions, 48 layers, 4 heads of 128. */
+static struct budget_facts large(void)
+{
+    return (struct budget_facts){.available = 22 * GIB,
+                                 .loaded = 18 * GIB,
+                                 .page = 3 * MIB,
+                                 .positions = 32,
+                                 .model_context = 262144,
+                                 .slots = 64};
+}
+
+static struct budget choose(const struct budget_facts *f)
+{
+    struct budget b;
+    int rc = budget_choose(f, &b, err, sizeof(err));
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    return b;
+}
+
+START_TEST(what_weights_leave_is_context)
+{
+    struct budget_facts f = large();
+    struct budget b = choose(&f); /* 3 GiB: 1024 pages */
+    ck_assert_uint_eq(b.pages, 1024);
+    ck_assert_uint_eq(b.context, 32768);
+    f.available += 100 * MIB; /* 25 pages more, 800 positions: no whole step */
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 1049);
+    ck_assert_uint_eq(b.context, 32768);
+}
+END_TEST
+
+START_TEST(a_small_model_has_its_context_in_all_slots)
+{
+    struct budget_facts f = large();
+    f.loaded = GIB;
+    f.page = MIB / 32;
+    f.model_context = 2048;
+    struct budget b = choose(&f);
+    ck_assert_uint_eq(b.context, 2048);
+    ck_assert_uint_eq(b.pages, 64 * 64);
+    f.model_context = 40; /* no whole page */
+    b = choose(&f);
+    ck_assert_uint_eq(b.context, 40);
+    ck_assert_uint_eq(b.pages, 64 * 2);
+}
+END_TEST
+
+START_TEST(too_little_memory_leaves_the_least_context)
+{
+    struct budget_facts f = large();
+    f.available = 10 * GIB; /* the weights alone do not fit */
+    struct budget b = choose(&f);
+    ck_assert_uint_eq(b.context, BUDGET_LEAST_CONTEXT);
+    ck_assert_uint_eq(b.pages, BUDGET_LEAST_CONTEXT / 32);
+    f.model_context = 1000;
+    b = choose(&f);
+    ck_assert_uint_eq(b.context, 1000);
+    ck_assert_uint_eq(b.pages, 32);
+}
+END_TEST
+
+START_TEST(options_win)
+{
+    struct budget_facts f = large();
+    f.context = 131072; /* more than fits: one context all the same */
+    struct budget b = choose(&f);
+    ck_assert_uint_eq(b.context, 131072);
+    ck_assert_uint_eq(b.pages, 4096);
+    f.context = 300000; /* more than the model's */
+    ck_assert_uint_eq(choose(&f).context, 300000);
+    f = large();
+    f.kv_bytes = 6 * GIB; /* more than there is */
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 2048);
+    ck_assert_uint_eq(b.context, 65536);
+    f.context = 8192;
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 2048);
+    ck_assert_uint_eq(b.context, 8192);
+}
+END_TEST
+
+START_TEST(kv_bytes_out_of_range_are_refused)
+{
+    struct budget_facts f = large();
+    struct budget b;
+    f.kv_bytes = 128 * f.page - 1;
+    ck_assert_int_eq(budget_choose(&f, &b, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(strstr(err, "context of 4096 needs 128: give at least 402653184") != NULL, "%s",
+                  err);
+    f.kv_bytes++;
+    ck_assert_uint_eq(choose(&f).pages, 128);
+    f.page = 1;
+    f.kv_bytes = 1ull << 32;
+    ck_assert_int_eq(budget_choose(&f, &b, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(strstr(err, "give at most 134217727") != NULL, "%s", err);
+}
+END_TEST
+
+START_TEST(no_facts_give_more_pages_than_there_can_be)
+{
+    struct budget_facts f = large();
+    f.page = 1;
+    f.loaded = 0;
+    f.model_context = 1 << 22;
+    f.slots = 1024;
+    f.available = 1ull << 46;
+    ck_assert_uint_eq(choose(&f).pages, UINT32_MAX / 32);
+}
+END_TEST
+
+START_TEST(the_choice_is_one_line)
+{
+    struct budget_facts f = large();
+    struct budget b = choose(&f);
+    char text[256];
+    budget_describe(&f, &b, text, sizeof(text));
+    ck_assert_str_eq(text, "context 32768 of the model's 262144, 3.0 GiB for KV: weights and "
+                           "scratch take 18.0 of 22.0 GiB available");
+    f.context = 4096;
+    f.kv_bytes = GIB;
+    b = choose(&f);
+    budget_describe(&f, &b, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, "; context as asked for; KV as asked for"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("budget");
+    TCase *t = tcase_create("budget");
+    tcase_add_test(t, what_weights_leave_is_context);
+    tcase_add_test(t, a_small_model_has_its_context_in_all_slots);
+    tcase_add_test(t, too_little_memory_leaves_the_least_context);
+    tcase_add_test(t, options_win);
+    tcase_add_test(t, kv_bytes_out_of_range_are_refused);
+    tcase_add_test(t, no_facts_give_more_pages_than_there_can_be);
+    tcase_add_test(t, the_choice_is_one_line);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}
