@@ -100,6 +100,9 @@ struct backend_limits {
     bool shadow;     /* make a shadow (BACKEND_FAST_SHADOW), if the backend supports it */
     bool drafts;     /* a draft model: all passes are fast ones, canonical ones are refused */
     const char *isa; /* NULL: the best of this machine; a value of backend_info.isa forces it */
+    /* NULL, or: open adds the bytes of the file's tensors that it has loaded, as it goes. Any
+     * thread may read it; not used after open. */
+    _Atomic uint64_t *loaded;
 };
 
 /* The result of describe. Texts live as long as the instance. */

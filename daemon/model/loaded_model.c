@@ -2,6 +2,8 @@
  * options. */
 #include "daemon/model/loaded_model_impl.h"
 
+#include "daemon/model/progress.h"
+
 #include "ipc/layout.h"
 #include "kernels/kv.h"
 
@@ -141,6 +143,19 @@ static uint64_t page_bytes(const struct loaded_model *loaded)
     return own.page_bytes + draft.page_bytes;
 }
 
+/* Bytes of the file's tensors, and the draft's. */
+static uint64_t tensor_bytes(const struct loaded_model *loaded)
+{
+    return loaded->model->tensor_bytes + (loaded->draft ? loaded->draft->model->tensor_bytes : 0);
+}
+
+static void drop_reads(struct loaded_model *loaded)
+{
+    gguf_drop_reads(loaded->gguf);
+    if (loaded->draft)
+        gguf_drop_reads(loaded->draft->gguf);
+}
+
 /* Chooses the context and the number of KV pages, the draft model's included. */
 static int choose_budget(struct loaded_model *loaded, const struct config *config, char *err,
                          size_t err_bytes)
@@ -163,6 +178,8 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     int rc = budget_choose(facts, &chosen, err, err_bytes);
     if (rc < 0)
         return rc;
+    if (facts->loaded + tensor_bytes(loaded) > available_memory())
+        drop_reads(loaded);
     loaded->limits.context = chosen.context;
     loaded->limits.pages = chosen.pages;
     return 0;
@@ -270,7 +287,12 @@ static void leave_file(struct loaded_model *loaded)
 int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
                               size_t err_bytes)
 {
+    struct progress progress;
+    progress_start(&progress, loaded->name, tensor_bytes(loaded), 1000000000);
+    loaded->limits.loaded = &progress.loaded;
     int rc = open_backend(loaded, config, err, err_bytes);
+    loaded->limits.loaded = NULL;
+    progress_stop(&progress);
     int vocab_rc =
         loaded_model_finish_vocab(loaded, err, err_bytes); /* its error line replaces the other */
     if (vocab_rc < 0 || rc < 0)

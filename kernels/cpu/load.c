@@ -30,7 +30,8 @@ struct file_job {
     struct matrix_run *runs;
     uint8_t *buffers;    /* [threads][buffer_bytes] */
     size_t buffer_bytes; /* at least a group */
-    _Atomic int error;   /* the first error of any thread */
+    _Atomic uint64_t *loaded;
+    _Atomic int error; /* the first error of any thread */
 };
 
 /* Reads, hashes and packs groups first .. first + n - 1. */
@@ -45,6 +46,8 @@ static int load_groups(const struct file_job *job, const struct cpu_matrix *m, u
         return rc;
     for (uint32_t i = 0; i < n; i++)
         repack_group(m, first + i, buffer + i * group_bytes, hash);
+    if (job->loaded)
+        *job->loaded += bytes;
     return 0;
 }
 
@@ -109,12 +112,14 @@ static size_t largest_piece(const struct cpu_matrix **matrix, uint32_t n)
 }
 
 int load_from_file(struct thread_pool *pool, const struct model *model,
-                   const struct cpu_matrix **matrix, uint32_t n)
+                   const struct cpu_matrix **matrix, uint32_t n, _Atomic uint64_t *loaded)
 {
     for (uint32_t i = 1; i < n; i++)
         assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
-    struct file_job job = {
-        .model = model, .matrix = matrix, .buffer_bytes = largest_piece(matrix, n)};
+    struct file_job job = {.model = model,
+                           .matrix = matrix,
+                           .buffer_bytes = largest_piece(matrix, n),
+                           .loaded = loaded};
     job.runs = malloc(n * sizeof(job.runs[0]));
     job.buffers = aligned_alloc(64, pool_threads(pool) * job.buffer_bytes);
     if (job.runs && job.buffers)

@@ -3,7 +3,7 @@
  * The file is read once: a piece that fits L2 is read with read(2) into a buffer, hashed there for
  * the fingerprint and packed from there. This avoids faulting in and dropping pages of the file's
  * mapping, which costs other cores an interrupt each time, and never holds file and copy in memory
- * together.
+ * together but for the page cache (gguf_drop_reads).
  *
  * A hash takes a tensor's bytes in order, so a matrix is one thread's work. Threads share runs of
  * matrices that are adjacent in memory, the largest run first. Called by open, from one thread.
@@ -15,9 +15,10 @@
 #include "kernels/base/pool.h"
 
 /* Packs n matrices of the model's file into their memory, in ascending order; records their hashes.
- * Returns 0, -ENOMEM, or the error of gguf_read. */
+ * Adds the bytes that were read to *loaded, if that is not NULL. Returns 0, -ENOMEM, or the error of
+ * gguf_read. */
 int load_from_file(struct thread_pool *pool, const struct model *model,
-                   const struct cpu_matrix **matrix, uint32_t n);
+                   const struct cpu_matrix **matrix, uint32_t n, _Atomic uint64_t *loaded);
 
 /* to [bytes] = a tensor as in the model's file; records its hash. Returns the result of
  * gguf_read. */

@@ -142,7 +142,7 @@ static int fill_matrices(struct backend *b, struct cpu_weights *w)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         matrix[i] = weights_matrix(w, n_layer, i);
-    int rc = load_from_file(b->pool, b->model, matrix, n);
+    int rc = load_from_file(b->pool, b->model, matrix, n, b->limits.loaded);
     free(matrix);
     return rc;
 }

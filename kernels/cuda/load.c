@@ -146,6 +146,8 @@ static void load_matrix(struct loader *l, const struct model_tensor *t, const st
         pool_run(l->b->pool, repack_chunk, &run, n);
         copy_stage(l, (uint8_t *)(uintptr_t)m->data + first * m->group_bytes, n * m->group_bytes);
     }
+    if (l->b->limits.loaded)
+        *l->b->limits.loaded += t->bytes;
 }
 
 static void load_bytes(struct loader *l, const void *from, const float *to, size_t bytes)

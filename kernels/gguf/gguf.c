@@ -80,6 +80,21 @@ static const struct gguf *part_of(const struct gguf *gguf, const void *data)
     return gguf;
 }
 
+void gguf_drop_reads(struct gguf *gguf)
+{
+    for (; gguf; gguf = gguf->next)
+        gguf->drops = true;
+}
+
+/* The kernel drops whole folios alone, which may be as large as a huge page and lie across reads: a
+ * read drops what is left of the one before it, too. */
+static void drop_read(const struct gguf *gguf, size_t at, size_t bytes)
+{
+    const size_t folio = 2 << 20, begin = at / folio * folio;
+    if (gguf->drops)
+        posix_fadvise(gguf->fd, (off_t)begin, (off_t)(at + bytes - begin), POSIX_FADV_DONTNEED);
+}
+
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
 {
     gguf = part_of(gguf, data);
@@ -96,6 +111,7 @@ int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to)
             return n < 0 ? -errno : -EIO;
         done += (size_t)n;
     }
+    drop_read(gguf, at, bytes);
     return 0;
 }
 

@@ -84,6 +84,7 @@ struct gguf {
     void *mapping; /* the mapping, or NULL: data belongs to the caller */
     int fd;        /* of the mapped file; -1: closed */
     bool has_data;
+    bool drops; /* what gguf_read has read does not stay in the page cache */
     uint32_t version;
     uint32_t alignment;
     uint64_t n_keys, n_tensors;
@@ -115,6 +116,11 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
  * that its pages do not become resident in this process. Returns 0, or -errno if it cannot be read
  * (-EIO, too, if the file has become shorter). Any thread. */
 int gguf_read(const struct gguf *gguf, const void *data, size_t bytes, void *to);
+
+/* From now on gguf_read drops what it has read from the page cache: where file and copy together
+ * exceed free memory, the file's pages would push out what others use. PRECOND: no gguf_read is
+ * running. */
+void gguf_drop_reads(struct gguf *gguf);
 
 /* Closes the descriptor of a mapped file, once everything was read: from now on gguf_read returns
  * -EBADF. Views stay valid. PRECOND: no gguf_read is running. */

@@ -35,10 +35,18 @@ static void teardown(void)
     gguf_close(gguf);
 }
 
+static _Atomic uint64_t loaded_bytes; /* by the last open */
+
 static struct backend *open_backend_of(const struct model *of, uint32_t threads, const char *isa)
 {
-    const struct backend_limits limits = {
-        .rows = 4, .samples = 1, .pages = 2, .context = 64, .threads = threads, .isa = isa};
+    const struct backend_limits limits = {.rows = 4,
+                                          .samples = 1,
+                                          .pages = 2,
+                                          .context = 64,
+                                          .threads = threads,
+                                          .isa = isa,
+                                          .loaded = &loaded_bytes};
+    loaded_bytes = 0;
     struct backend *b = NULL;
     ck_assert_int_eq(backend_cpu.open(of, &limits, &b, err, sizeof(err)), 0);
     return b;
@@ -168,12 +176,14 @@ START_TEST(a_load_packs_and_hashes_every_byte_with_any_number_of_threads)
         ck_assert_msg(model_open(file, &random, err, sizeof(err)) == 0, "%s", err);
         struct backend *b = open_backend_of(random, threads[t], NULL);
         struct cpu_matrix *m;
+        uint64_t packed = 0;
         uint32_t n = 0;
         for (; b->isa->packed &&
                (m = weights_matrix(&b->weights[PASS_CANONICAL], shape.n_layer, n)) != NULL;
              n++)
-            check_packed(m, b->pool);
+            check_packed(m, b->pool), packed += m->file.bytes;
         if (b->isa->packed) {
+            ck_assert_uint_eq(loaded_bytes, packed);
             ck_assert_uint_eq(n, shape.n_layer * 7 + 1);
             check_hashes_noted(random);
         }

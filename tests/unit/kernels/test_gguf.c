@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "tests/run_suite.h"
@@ -151,6 +153,59 @@ START_TEST(views_outlive_the_descriptor)
 }
 END_TEST
 
+/* How many pages of the file are in the page cache. */
+static size_t cached_pages(const struct gguf *g)
+{
+    unsigned char in_cache[256];
+    const size_t n = (g->bytes + 4095) / 4096;
+    size_t count = 0;
+    ck_assert_uint_le(n, sizeof(in_cache));
+    ck_assert_int_eq(mincore(g->mapping, g->bytes, in_cache), 0);
+    for (size_t i = 0; i < n; i++)
+        count += in_cache[i] & 1;
+    return count;
+}
+
+/* Read in pieces that begin and end within pages, as weights are. */
+START_TEST(a_file_that_is_dropped_behind_the_read_leaves_the_page_cache)
+{
+    enum { PIECE = 10000, PIECES = 60 };
+    static uint8_t piece[PIECE];
+    struct gguf *g;
+    struct gw w;
+    size_t bytes;
+    const uint64_t ne[1] = {PIECE * PIECES / 4};
+    char path[64];
+    gw_init(&w);
+    gw_tensor_info(&w, "large", QUANT_F32, 1, ne, 0);
+    for (int i = 0; i < PIECES; i++)
+        gw_put(&w.data, piece, PIECE);
+    uint8_t *file = gw_finish(&w, &bytes, NULL);
+    snprintf(path, sizeof(path), "/var/tmp/hearth-test-drop-%d", (int)getpid());
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    ck_assert(fd >= 0 && write(fd, file, bytes) == (ssize_t)bytes && fsync(fd) == 0);
+    ck_assert_int_eq(gguf_open(path, &g, err, sizeof(err)), 0);
+    unlink(path);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    const uint8_t *data = g->tensors[0].data;
+    gguf_drop_pages(g); /* mapped pages are not dropped */
+    for (int i = 0; i < PIECES; i++)
+        ck_assert_int_eq(gguf_read(g, data + (size_t)i * PIECE, PIECE, piece), 0);
+    const size_t kept = cached_pages(g);
+    gguf_drop_reads(g);
+    for (int i = 0; i < PIECES; i++)
+        ck_assert_int_eq(gguf_read(g, data + (size_t)i * PIECE, PIECE, piece), 0);
+    struct statfs fs;
+    if (fstatfs(fd, &fs) == 0 && fs.f_type == 0x01021994)
+        printf("skip: /var/tmp is in memory, which has no page cache to drop from\n");
+    else
+        ck_assert_msg(kept > 140 && cached_pages(g) < 8, "%zu, then %zu", kept, cached_pages(g));
+    close(fd);
+    gguf_close(g);
+    free(file);
+}
+END_TEST
+
 START_TEST(paths_that_are_not_files_are_refused)
 {
     struct gguf *g = NULL;
@@ -208,6 +263,7 @@ int main(void)
     tcase_add_test(core, every_truncation_of_the_head_is_refused);
     tcase_add_test(core, a_file_opens_from_its_path);
     tcase_add_test(core, views_outlive_the_descriptor);
+    tcase_add_test(core, a_file_that_is_dropped_behind_the_read_leaves_the_page_cache);
     tcase_add_test(core, paths_that_are_not_files_are_refused);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 60);
