@@ -385,8 +385,7 @@ struct hearth_event {
 /* Takes the next event of a slot (or of any). timeout_ms: -1 waits without limit, 0 only looks.
  * Returns 1 with *ret_event set, valid as long as "Ownership" above says; 0 when the time is up, or
  * when nothing runs on the slot; -EINTR when a signal came while it waited; -ECONNRESET when the
- * daemon is gone for good and each of its requests has ended with HEARTH_DONE and HEARTH_ERROR.
- */
+ * daemon is gone for good and each of its requests has ended with HEARTH_DONE and HEARTH_ERROR. */
 HEARTH_API int hearth_next(struct hearth *h, uint32_t slot, const struct hearth_event **ret_event,
                            int timeout_ms);
 

@@ -20,8 +20,7 @@
  * The daemon never does anything on a shared descriptor that the client could make block by
  * changing its file flags: it only polls the eventfd, and sends on the socketpair with per-call
  * flags. No io_uring here: bell_open() returns a descriptor that the caller polls by whatever
- * means.
- */
+ * means. */
 #ifndef HEARTH_IPC_BELL_H
 #define HEARTH_IPC_BELL_H
 

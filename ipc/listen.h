@@ -1,8 +1,7 @@
 /* listen.h: a program's Unix socket in the file system.
  *
  * Main thread, at start and stop. Access is controlled by the file system: the socket is made for
- * its owner alone (0600); if a service is socket-activated, SocketMode in its unit file decides.
- */
+ * its owner alone (0600); if a service is socket-activated, SocketMode in its unit file decides. */
 #ifndef HEARTH_IPC_LISTEN_H
 #define HEARTH_IPC_LISTEN_H
 

@@ -23,8 +23,7 @@
  * THE GUARD. A page of `up` can fail under the daemon: a client may punch holes into it under a
  * memory limit. The guard's SIGBUS handler maps a page of zeroes there, marks the segment as broken
  * and lets the access continue, so plain loads of shared words need no check of their own. After
- * reading, check segment_broken() before using what was read.
- */
+ * reading, check segment_broken() before using what was read. */
 #ifndef HEARTH_IPC_SEGMENT_H
 #define HEARTH_IPC_SEGMENT_H
 

@@ -2,8 +2,7 @@
  *
  * The handler runs on the faulting thread. It uses a fixed table of words, and mmap and sigaction,
  * which are plain system calls. An entry is in use while its base is not 0; a thread faults only in
- * a range that it has mapped, so an entry cannot go away while the handler needs it.
- */
+ * a range that it has mapped, so an entry cannot go away while the handler needs it. */
 #include "ipc/segment.h"
 
 #include <pthread.h>

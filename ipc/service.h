@@ -2,8 +2,7 @@
  * sd_watchdog_enabled(3), the journal of systemd.exec(5); and the limit of descriptors.
  *
  * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the
- * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency.
- */
+ * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency. */
 #ifndef HEARTH_IPC_SERVICE_H
 #define HEARTH_IPC_SERVICE_H
 

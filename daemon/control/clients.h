@@ -1,7 +1,6 @@
 /* clients.h: the control thread's state: its list of clients and what ends them.
  *
- * Control thread only. control.c and handshake.c share this; a client's life is in client.h.
- */
+ * Control thread only. control.c and handshake.c share this; a client's life is in client.h. */
 #ifndef HEARTH_DAEMON_CONTROL_CLIENTS_H
 #define HEARTH_DAEMON_CONTROL_CLIENTS_H
 

@@ -9,8 +9,7 @@
  *     closed by a thread that may hang alone: at most CLOSER_THREADS, none while there is no such
  *     socket. Its user gets no further connection until it is closed.
  *
- * Control thread. The sockets and threads are the process's: they may outlive control_run().
- */
+ * Control thread. The sockets and threads are the process's: they may outlive control_run(). */
 #ifndef HEARTH_DAEMON_CONTROL_CLOSER_H
 #define HEARTH_DAEMON_CONTROL_CLOSER_H
 

@@ -183,8 +183,7 @@ static void control_read_on(struct control *control)
         control_read(control, next);
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void control_wake(struct control *control, const struct mail *mail)
 {
@@ -269,8 +268,7 @@ static void control_event(struct control *control, const struct loop_event *even
     }
 }
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void control_expire(struct control *control, uint64_t now)
 {
@@ -367,8 +365,7 @@ static int64_t control_timeout(struct control *control)
     return due > now ? (int64_t)(due - now) : 0;
 }
 
-/* ---- the thread --------------------------------------------------------------------------------
- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static int control_open(struct control *control)
 {

@@ -3,8 +3,7 @@
  *
  * It is the main thread. It owns the listening socket, every client's descriptors and mappings (the
  * engine thread borrows them between MAIL_ATTACH and MAIL_DETACHED), and the count of free slots.
- * It never touches a slot, a page or a ring.
- */
+ * It never touches a slot, a page or a ring. */
 #ifndef HEARTH_DAEMON_CONTROL_CONTROL_H
 #define HEARTH_DAEMON_CONTROL_CONTROL_H
 

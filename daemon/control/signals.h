@@ -1,8 +1,7 @@
 /* signals.h: the signals that end the daemon, as a descriptor.
  *
  * Main thread, before the socket is made: until then a signal ends the process at once, so stopping
- * does not wait for a model to be loaded.
- */
+ * does not wait for a model to be loaded. */
 #ifndef HEARTH_DAEMON_CONTROL_SIGNALS_H
 #define HEARTH_DAEMON_CONTROL_SIGNALS_H
 

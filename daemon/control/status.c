@@ -105,8 +105,7 @@ static void status_device(struct text *text, const struct status_facts *facts)
              fast_names[loaded->info.fast], facts->loop);
 }
 
-/* ---- slots -------------------------------------------------------------------------------------
- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 static const char *const state_names[] = {[DOWN_IDLE] = "idle",
                                           [DOWN_QUEUED] = "queued",

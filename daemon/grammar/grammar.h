@@ -13,8 +13,7 @@
  * into pieces by a budget, so that other requests do not wait for it.
  *
  * Threads: a grammar_vocab is constant, for any thread; a grammar with its runs belongs to one
- * thread. Owns what it opens. Never prints, keeps no global state.
- */
+ * thread. Owns what it opens. Never prints, keeps no global state. */
 #ifndef HEARTH_DAEMON_GRAMMAR_GRAMMAR_H
 #define HEARTH_DAEMON_GRAMMAR_GRAMMAR_H
 

@@ -18,8 +18,7 @@
  * numbers change; this happens only in grammar_sweep, which updates the roots it knows.
  *
  * Limits are per answer: a state is refused if its nodes take more than GRAMMAR_STACKS_MAX bytes.
- * The total memory is never a reason to refuse, so one answer cannot fail because of others.
- */
+ * The total memory is never a reason to refuse, so one answer cannot fail because of others. */
 #ifndef HEARTH_DAEMON_GRAMMAR_GRAMMAR_IMPL_H
 #define HEARTH_DAEMON_GRAMMAR_GRAMMAR_IMPL_H
 

@@ -13,8 +13,7 @@
  *            walked.
  *
  * Masks are cached for recently used states. The walk stops when its budget is used up, and
- * continues at the next call.
- */
+ * continues at the next call. */
 #include "daemon/grammar/grammar_impl.h"
 
 #include <assert.h>

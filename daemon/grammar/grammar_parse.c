@@ -7,8 +7,7 @@
  *   item      ::= literal | class | "." | name | "(" choice ")"
  *
  * Blanks and comments may appear anywhere; a rule ends at a newline outside of parentheses that is
- * not followed by "|".
- */
+ * not followed by "|". */
 #include "daemon/grammar/grammar_parse_impl.h"
 
 #include <errno.h>

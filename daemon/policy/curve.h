@@ -7,8 +7,7 @@
  *
  * Pure: no clock, the caller brings the times. The values follow what is measured, and between
  * neighbours (twice the rows) holds what always holds of passes: more rows take no less time, and
- * twice the rows at most twice the time.
- */
+ * twice the rows at most twice the time. */
 #ifndef HEARTH_DAEMON_POLICY_CURVE_H
 #define HEARTH_DAEMON_POLICY_CURVE_H
 

@@ -9,8 +9,7 @@
  *                         determinism suite can show that it would notice
  *
  * Engine thread, after fault_parse on the main thread. The only global state of the daemon, in
- * builds for tests alone.
- */
+ * builds for tests alone. */
 #ifndef HEARTH_DAEMON_POLICY_FAULT_H
 #define HEARTH_DAEMON_POLICY_FAULT_H
 

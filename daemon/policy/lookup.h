@@ -6,8 +6,7 @@
  * tokens, the position after its latest occurrence. Entries are hints: a found one is confirmed by
  * comparing tokens, so a collision, or an entry of a sequence that has changed since, costs a
  * missed draft and nothing else. Fed with accepted tokens only, so nothing is rolled back here.
- * Memory is bounded by LOOKUP_ENTRIES, whatever the context. Source: prompt lookup decoding.
- */
+ * Memory is bounded by LOOKUP_ENTRIES, whatever the context. Source: prompt lookup decoding. */
 #ifndef HEARTH_DAEMON_POLICY_LOOKUP_H
 #define HEARTH_DAEMON_POLICY_LOOKUP_H
 

@@ -14,8 +14,7 @@
  *  - where not all have a place, each user has one before any has a second. Which user comes first
  *    rotates from pass to pass, and which of its slots, so none starves, and a user with many slots
  *    takes nothing from one with few.
- * What one class leaves over goes to the other.
- */
+ * What one class leaves over goes to the other. */
 #ifndef HEARTH_DAEMON_POLICY_PLAN_H
 #define HEARTH_DAEMON_POLICY_PLAN_H
 

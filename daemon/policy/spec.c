@@ -1,8 +1,7 @@
 /*
  * The arithmetic of draft, verify, accept and roll back, and of tokens that are not verified. Every
  * function that changes or counts asserts that it is given a valid record, so a mistake in one of
- * them, or a write from elsewhere, stops the daemon before rows are computed from it.
- */
+ * them, or a write from elsewhere, stops the daemon before rows are computed from it. */
 #include "daemon/policy/spec.h"
 
 #include <assert.h>

@@ -3,8 +3,7 @@
  *
  * Pure state of one request, owned by its slot, used by the engine thread. The matcher keeps the
  * last bytes of the answer, at most the longest stop text less one, so a text that spans tokens is
- * found. Only accepted tokens are fed, so nothing is ever rolled back here.
- */
+ * found. Only accepted tokens are fed, so nothing is ever rolled back here. */
 #ifndef HEARTH_DAEMON_POLICY_STOP_H
 #define HEARTH_DAEMON_POLICY_STOP_H
 

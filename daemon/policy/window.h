@@ -13,8 +13,7 @@
  * share: D. Slots that draft fill their windows side by side; a canonical pass that is due for
  * any slot takes all drafts along. So n slots that all draft w tokens take T + w * D + n * w
  * * S for n * E(w) tokens, and beside one slot that does not draft there is a pass in every step,
- * which leaves room for one draft.
- */
+ * which leaves room for one draft. */
 #ifndef HEARTH_DAEMON_POLICY_WINDOW_H
 #define HEARTH_DAEMON_POLICY_WINDOW_H
 
