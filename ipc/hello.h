@@ -22,9 +22,9 @@
  *       rc == 0 ? hello_prep_welcome(), hello_send(fd, &welcome, ..., fds, n_fds)
  *               : hello_send_refuse(fd, rc, line);
  * Client:
- *   fd = hello_connect(path, timeout_ms, err...); hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
- *   hello_recv_answer(fd, &welcome, fds, timeout_ms, err...);
- */
+ *   fd = hello_connect(path, timeout_ms, err...);
+ *   hello_prep_hello(&hello, ...); hello_send(fd, &hello, ...);
+ *   hello_recv_answer(fd, &welcome, fds, timeout_ms, err...); */
 #ifndef HEARTH_IPC_HELLO_H
 #define HEARTH_IPC_HELLO_H
 

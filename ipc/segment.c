@@ -334,8 +334,8 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map the up segment: %s", strerror(-rc));
-    /* All of down, and of up what is polled, is touched first on this side: pages are charged to the
-     * one that does, for as long as they exist, and a client may keep them after it hung up. */
+    /* All of down, and of up what is polled, is touched first on this side: pages are charged to
+     * the one that does, for as long as they exist, and a client may keep them after it hung up. */
     rc = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
     if (rc < 0) {
         munmap(up, plan.up_bytes);

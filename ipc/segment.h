@@ -63,7 +63,8 @@ int segment_guard_add(const void *base, size_t bytes, _Atomic uint32_t *broken);
 void segment_guard_remove(const void *base);
 
 /* Makes both memfds, maps, fills in down_about, seals, guards; picks another shift than for recent
- * clients. Touches no page but that of down_about: the client populates (and pays for) the others. `s` must not move afterwards. Returns 0 or -errno. */
+ * clients. Touches no page but that of down_about: the client populates (and pays for) the others.
+ * `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
 void segment_close_down(struct segment *s); /* once it was sent */
 
@@ -83,9 +84,9 @@ static inline int segment_broken(const struct segment *s)
     return atomic_load_explicit(&s->broken, memory_order_relaxed) != 0;
 }
 
-/* Copies `bytes` (a multiple of 4; `from` inside up, 4-aligned) to private memory, by a system call:
- * pages that the client never touched read as zeroes and stay untouched. Returns 0, or -EFAULT when
- * a page failed: close the client. */
+/* Copies `bytes` (a multiple of 4; `from` inside up, 4-aligned) to private memory, by a system
+ * call: pages that the client never touched read as zeroes and stay untouched. Returns 0, or
+ * -EFAULT when a page failed: close the client. */
 int segment_copy_in(const struct segment *s, void *to, const void *from, size_t bytes);
 
 /* ---- client ---------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
-/* service.h: what a service manager gives a program and wants to hear: sd_listen_fds(3), sd_notify(3),
- * sd_watchdog_enabled(3), the journal of systemd.exec(5); and the limit of descriptors.
+/* service.h: what a service manager gives a program and wants to hear: sd_listen_fds(3),
+ * sd_notify(3), sd_watchdog_enabled(3), the journal of systemd.exec(5); and the limit of
+ * descriptors.
  *
  * Any thread. Outside of systemd every call does nothing. Written here rather than linked: the
  * protocol is one sendto(2), and libsystemd would be the daemon's largest dependency. */

@@ -5,8 +5,8 @@
 
 #include "ipc/vocab.h"
 
-/* Maps a tokenizer.ggml.pre name to its pre-tokenizer, and to the flags that a vocabulary with it has
- * by default. 0, or -ENOENT with a line that has the name. */
+/* Maps a tokenizer.ggml.pre name to its pre-tokenizer, and to the flags that a vocabulary with it
+ * has by default. 0, or -ENOENT with a line that has the name. */
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
                          char *err, size_t err_bytes);
 

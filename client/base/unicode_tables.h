@@ -1,6 +1,6 @@
 /* Made by tests/tools/unicode_tables.py; do not edit.
- * Unicode 15.1.0. Each entry: the first code point of a run << 4 | its class (unicode.h), or 11 for letters
- * that are in turn LU and LL. */
+ * Unicode 15.1.0. Each entry: the first code point of a run << 4 | its class (unicode.h), or 11
+ * for letters that are in turn LU and LL. */
 #ifndef HEARTH_CLIENT_BASE_UNICODE_TABLES_H
 #define HEARTH_CLIENT_BASE_UNICODE_TABLES_H
 

@@ -1,5 +1,5 @@
-/* utf8: one step of strict UTF-8 decoding (no overlong forms, no surrogates, at most U+10FFFF), and of
- * encoding. Pure; any thread. */
+/* utf8: one step of strict UTF-8 decoding (no overlong forms, no surrogates, at most U+10FFFF), and
+ * of encoding. Pure; any thread. */
 #ifndef HEARTH_CLIENT_BASE_UTF8_H
 #define HEARTH_CLIENT_BASE_UTF8_H
 

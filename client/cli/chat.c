@@ -1,5 +1,5 @@
-/* chat: `hearth chat`: a conversation with the model, in the form that its chat template
- * gives. On a terminal it goes on until Ctrl-D; else stdin is one message and its answer the end. */
+/* chat: `hearth chat`: a conversation with the model, in the form that its chat template gives. On
+ * a terminal it goes on until Ctrl-D; else stdin is one message and its answer the end. */
 #include "client/cli/chat.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static int answer_once(struct talk *t)
     return code;
 }
 
-/* --template is a family's name, or a file where it looks like a path. Returns 0 or an exit code. */
+/* --template is a family's name, or a file if it looks like a path. Returns 0 or an exit code. */
 static int read_template(const struct cli_options *o, struct buffer *ret)
 {
     const char *name = o->chat_template;

@@ -50,8 +50,8 @@ int talk_reset(struct talk *t);
  * before anything is typed. Returns 0 or an exit code, the error printed. */
 int talk_try(struct talk *t);
 
-/* Sends a message and writes the answer to stdout. Returns 0, or an exit code with the error printed
- * and the message dropped. */
+/* Sends a message and writes the answer to stdout. Returns 0, or an exit code with the error
+ * printed and the message dropped. */
 int talk_say(struct talk *t, const char *text, size_t bytes);
 
 #endif

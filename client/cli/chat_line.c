@@ -37,7 +37,7 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* Takes back nothing but what it has seen: one that comes in between is seen next time. */
+/* Clears the flag only after it has seen it: a signal in between is seen next time. */
 int chat_line_interrupted(void)
 {
     if (!interrupted)
@@ -63,8 +63,8 @@ static void after_signal(void)
 
 static sigset_t outside; /* the signals that were blocked before a line is read */
 
-/* read(), in which alone signals are let in: none can come between a look whether there was one and
- * the wait. One that is there already goes before what was typed after it. */
+/* read() with signals unblocked only while it waits: none is lost between the check for one and the
+ * wait. A pending signal is handled before keys that were typed after it. */
 static ssize_t read_keys(int fd, char *to, size_t bytes)
 {
     struct pollfd keys = {.fd = fd, .events = POLLIN};
@@ -190,7 +190,7 @@ int chat_line_read(const char *prompt, struct buffer *ret)
     sigaddset(&blocked, SIGTERM);
     ret->bytes = 0;
     sigprocmask(SIG_BLOCK, &blocked, &outside);
-    (void)chat_line_interrupted(); /* pressed when nothing ran: of no line */
+    (void)chat_line_interrupted(); /* a Ctrl-C from before this line is forgotten */
     int rc = cli_stop_requested() ? -EINTR
              : lib.readline       ? read_with_readline(prompt, ret)
                                   : read_plainly(prompt, ret);

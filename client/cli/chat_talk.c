@@ -2,8 +2,8 @@
  *
  * The slot keeps the KV of prompt and answer. A conversation that is rendered anew and tokenized
  * anew may cut the answer into other tokens than the model wrote, and all from there on would be
- * computed again. So where the new tokens spell what the slot holds and go on from there, the slot's
- * own ids stay, and only what was said since is new. */
+ * computed again. So where the new tokens spell what the slot holds and go on from there, the
+ * slot's own ids stay, and only what was said since is new. */
 #include "client/cli/chat.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ void talk_close(struct talk *t)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Ids of room n, as cli_grow makes them. Returns whether there is memory. */
+/* Makes room for n ids, as cli_grow does. Returns whether there is memory. */
 static int reserve_ids(struct cli_ids *ids, size_t n)
 {
     size_t room = 1;
@@ -95,8 +95,9 @@ static int render(struct talk *t, struct cli_ids *ret)
     return n < 0 ? cli_fail(cli_exit_request((int)n), "%s", hearth_error(t->hearth)) : CLI_OK;
 }
 
-/* The bytes that a token stands for in the middle of a text, appended to *b; control tokens as their
- * texts. At a text's beginning some vocabularies drop a blank: so it follows another token. */
+/* The bytes that a token stands for in the middle of a text, appended to *b; control tokens as
+ * their texts. Some vocabularies drop a blank at a text's beginning: so the token is put after
+ * another one. */
 static void spell(const struct talk *t, uint32_t id, struct buffer *b)
 {
     const uint32_t two[2] = {t->anchor, id};
@@ -156,7 +157,7 @@ struct answering {
     struct talk *talk;
     struct buffer text; /* so far */
     int cancelled;
-    int late; /* its end did not come at once, which was reported */
+    int late; /* a delay of its end was reported */
 };
 
 /* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
@@ -177,8 +178,8 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     return add_message(t, "assistant", a->text.data, a->text.bytes);
 }
 
-/* Until the answer has ended; Ctrl-C ends it early, with the pass that is being computed: where that
- * takes long, a second one ends the conversation. Returns 0 or an exit code. */
+/* Runs until the answer has ended. Ctrl-C ends it early, after the pass that is being computed; if
+ * that takes long, a second Ctrl-C ends the conversation. Returns 0 or an exit code. */
 static int stream(struct answering *a, struct cli_ids *ids)
 {
     struct hearth *h = a->talk->hearth;

@@ -1,10 +1,10 @@
 /* cli: what the files of the `hearth` command share.
  *
  * A process runs one command in one thread: main (main.c) parses the options and calls one of
- * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor, whose
- * result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to do`;
- * stdout carries results only. Start-up is part of the product (a shell helper runs this once a
- * keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need. */
+ * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor,
+ * whose result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to
+ * do`; stdout carries results only. Start-up is part of the product (a shell helper runs this once
+ * a keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need. */
 #ifndef HEARTH_CLIENT_CLI_CLI_H
 #define HEARTH_CLIENT_CLI_CLI_H
 
@@ -40,8 +40,8 @@ int cli_exit_connect(int rc);
 int cli_exit_request(int rc);
 
 /* Connects as the options say, with `slots` slots. Returns 0 or an exit code, the error already
- * printed. A signal that asks to stop ends the process meanwhile, and without slots also after
- * that: then there is nothing to release. */
+ * printed. While it connects, a signal that asks to stop ends the process at once; without slots
+ * also afterwards, since there is nothing to release. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
 /* Reads fd to its end. Returns 0 or -errno. */
@@ -50,7 +50,7 @@ int cli_read_all(int fd, struct buffer *ret);
 /* Reads a file, "-" meaning stdin. Returns 0, or an exit code with the error printed. */
 int cli_read_file(const char *path, struct buffer *ret);
 
-/* Reads token ids from stdin and appends them. Returns 0, or an exit code with the error printed. */
+/* Appends the token ids on stdin. Returns 0, or an exit code with the error printed. */
 int cli_read_ids(struct cli_ids *ids);
 
 /* Writes all of it to fd, also where that one is non-blocking. Returns 0 or -errno (-EINTR when a
@@ -60,8 +60,8 @@ int cli_write(int fd, const void *data, size_t bytes);
 /* Writes the buffer to stdout and frees it. Returns 0 or an exit code, the error printed. */
 int cli_print(struct buffer *out);
 
-/* Opens /dev/null where the caller left stdin, stdout or stderr closed: else the connection would get
- * that number, and the answer be written into it. Returns 0 or -errno. */
+/* Opens /dev/null where the caller left stdin, stdout or stderr closed: else the connection would
+ * get that number, and the answer be written into it. Returns 0 or -errno. */
 int cli_open_standard(void);
 
 /* Ctrl-C and SIGTERM set a flag and interrupt waits; a second one ends the process at once. SIGPIPE

@@ -1,4 +1,4 @@
-/* doctor: what is made of the facts, and `hearth doctor` itself; see doctor.h. */
+/* doctor: judges the facts; and `hearth doctor` itself. See doctor.h. */
 #include "client/cli/doctor.h"
 
 #include "client/cli/json.h"
@@ -94,7 +94,7 @@ static void judge_memory(struct judge *j, const struct doctor_facts *f)
         say(j, DOCTOR_OK, "files", "a process may open %llu", (unsigned long long)f->files);
 }
 
-enum { LOCKED_BYTES = 8 << 20 }; /* what two rings of 4096 entries take, and room */
+enum { LOCKED_BYTES = 8 << 20 }; /* two rings of 4096 entries, and some to spare */
 
 /* What the system lets this user do. */
 static void judge_permissions(struct judge *j, const struct doctor_facts *f)

@@ -25,7 +25,7 @@ struct doctor_facts {
     uint32_t cores;      /* that this process may use */
     char governor[24];   /* of the first processor's clock */
     uint64_t memory_kib, available_kib;
-    uint64_t files;    /* most descriptors that a process may raise itself to */
+    uint64_t files;    /* most descriptors that a process may raise its limit to */
     uint64_t memlock;  /* most bytes that it may lock; UINT64_MAX: all */
     int old_kernel;    /* io_uring counts as locked memory there: before 5.12 */
     int has_nvidia;    /* /dev/nvidia0 is there */

@@ -1,4 +1,4 @@
-/* doctor_facts: what is so on this machine, see doctor.h. */
+/* doctor_facts: gathers the facts about this machine; see doctor.h. */
 #include "client/cli/doctor.h"
 
 #ifdef __x86_64__
@@ -144,7 +144,8 @@ static void find_nvidia(const char *root, struct doctor_facts *f)
         f->has_libcuda && (is_there("libcublas.so.13") || is_there("libcublas.so.12"));
 }
 
-/* Is this process's user in the group, as the session has it? A user added since then must log in again. */
+/* Is this process's user in the group, as the session has it? A user added since then must log in
+ * again. */
 static int find_group(const char *name)
 {
     gid_t groups[256];
@@ -158,7 +159,7 @@ static int find_group(const char *name)
     return getegid() == group->gr_gid;
 }
 
-/* The folder that a path lies in, in its place. */
+/* Cuts a path down to the folder that it lies in. */
 static void cut_name(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -168,8 +169,8 @@ static void cut_name(char *path)
         memcpy(path, ".", 2);
 }
 
-/* Where hearthd, started by us, makes its socket: $HEARTH_SOCKET's folder, else the session's. What is
- * not there is looked at in the folder above, as hearthd makes the last one alone. */
+/* Where hearthd, started by us, makes its socket: $HEARTH_SOCKET's folder, else the session's. If
+ * that folder is missing, the one above it is looked at, since hearthd makes only the last one. */
 static void find_socket_folder(const char *root, struct doctor_facts *f)
 {
     const char *named = getenv("HEARTH_SOCKET"), *session = getenv("XDG_RUNTIME_DIR");

@@ -14,12 +14,13 @@ struct cli_fim {
     char *name; /* the file's, without the place */
 };
 
-/* Reads what the options name. Returns 0 or an exit code, the error printed. cli_fim_fini either way.
- */
+/* Reads what the options name. Returns 0 or an exit code, the error printed. cli_fim_fini either
+ * way. */
 int cli_fim_read(const struct cli_options *o, struct cli_fim *f);
 void cli_fim_fini(struct cli_fim *f);
 
-/* The tokens of the prompt into *ids, which is empty. Returns 0 or an exit code, the error printed. */
+/* The tokens of the prompt into *ids, which is empty. Returns 0 or an exit code, the error
+ * printed. */
 int cli_fim_tokens(struct hearth *h, const struct cli_fim *f, struct cli_ids *ids);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Is text that is not a schema meant as a file, the @ forgotten? */
+/* Is this text a file's name, with the @ forgotten? */
 static int looks_like_file(const char *schema)
 {
     size_t bytes = strlen(schema);

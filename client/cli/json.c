@@ -20,7 +20,8 @@ static void escape(struct buffer *b, unsigned char c)
     buffer_add(b, code, 6);
 }
 
-/* Bytes that are not UTF-8 become half of a surrogate pair, \udc80 to \udcff, which no character is. */
+/* Bytes that are not UTF-8 become \udc80 to \udcff: half of a surrogate pair, which stands for no
+ * character. */
 static void escape_raw(struct buffer *b, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)

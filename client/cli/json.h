@@ -1,7 +1,7 @@
 /* json: writes the few JSON shapes that `hearth` prints.
  *
- * Strings may hold any bytes: control characters are escaped, bytes that are not UTF-8 become U+FFFD, the
- * rest stays as it is. Numbers that JSON does not have (infinite) become null. */
+ * Strings may hold any bytes: control characters are escaped, bytes that are not UTF-8 become
+ * U+FFFD, the rest stays as it is. Numbers that JSON does not have (infinite) become null. */
 #ifndef HEARTH_CLIENT_CLI_JSON_H
 #define HEARTH_CLIENT_CLI_JSON_H
 

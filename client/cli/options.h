@@ -142,8 +142,8 @@ struct cli_options {
     int help;
 };
 
-/* Parses argv[0, argc), the words after the command; o keeps pointers into it. Returns 0, or -EINVAL
- * or -ENOMEM with one line in err. Call fini in either case. */
+/* Parses argv[0, argc), the words after the command; o keeps pointers into it. Returns 0, or
+ * -EINVAL or -ENOMEM with one line in err. Call fini in either case. */
 int cli_options_parse(struct cli_options *o, uint32_t command, int argc, char **argv, char *err,
                       size_t err_bytes);
 void cli_options_fini(struct cli_options *o);

@@ -211,7 +211,7 @@ static const struct member *find_member(const struct buffer *name)
     return NULL;
 }
 
-/* A name, its value. `name` is room to read it into. */
+/* Reads a name and its value; `name` is a buffer for the name. */
 static int read_pair(struct json_reader *r, struct buffer *name, struct record *c,
                      uint32_t *ret_seen)
 {
@@ -282,7 +282,7 @@ static int receipt_fits(const struct record *c)
            memcmp(at + FINGERPRINT_BYTES + 1, c->numerics, numerics) == 0;
 }
 
-/* What the members say together. Returns NULL or what is wrong. */
+/* Checks the members against each other. Returns NULL, or what is wrong. */
 static const char *find_fault(const struct record *c)
 {
     if (strlen(c->fingerprint) != FINGERPRINT_BYTES)
@@ -423,7 +423,8 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
                        .n_ids = result->n_ids,
                        .reason = json_reason(result->reason),
                        .receipt = result->receipt};
-    /* The context ends the answer too: so that a daemon with a larger one ends it there. */
+    /* The context also ends an answer: a daemon with a larger one is to end it at the same
+     * place. */
     if (c.request.max_tokens > info.context - request->n_tokens)
         c.request.max_tokens = info.context - request->n_tokens;
     record_write(&c, &text);

@@ -58,7 +58,8 @@ void record_write(const struct record *c, struct buffer *out);
 int record_read(const char *text, size_t bytes, struct record *ret, char *err, size_t err_bytes);
 void record_fini(struct record *c);
 
-/* Did fast passes give the answer? Then it was not verified, and the same request may get another. */
+/* Did fast passes give the answer? Then it was not verified, and the same request may get
+ * another. */
 int record_is_fast(const struct record *c);
 
 /* Is its numerics id, without "+fast", this one? */

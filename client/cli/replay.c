@@ -1,6 +1,6 @@
 /* replay: `hearth replay`: asks again what a record asked, and compares the answers.
  *
- * What the answer is a function of comes first: another model, other numerics, or a prompt or
+ * What determines the answer is compared first: another model, other numerics, or a prompt or
  * parameter that the receipt was not made for are named instead of a difference that would mean
  * nothing. The daemon has no part in the comparison but to answer. An answer that was not verified
  * (--deterministic no, where fast passes gave it) is asked for as such and compared all the same,
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_MS = 250 }; /* how often a wait looks whether it is to end */
+enum { LOOK_MS = 250 }; /* how often a wait checks whether it should end */
 
 struct replay {
     const struct cli_options *options;
@@ -185,7 +185,7 @@ static void replay_record(struct replay *r, struct record *c, struct verdict *v)
     if (connect_once(r, v) || !same_origin(r, c, v))
         return;
     c->request.proposer = r->options->request.proposer;
-    c->request.deterministic = !record_is_fast(c); /* an answer that was verified is, again */
+    c->request.deterministic = !record_is_fast(c); /* verified again if it was verified */
     int rc = hearth_submit(r->hearth, 0, &c->request);
     if (rc)
         fail_request(v, rc, hearth_error(r->hearth));
@@ -216,8 +216,8 @@ static int tell_json(const char *path, const struct verdict *v)
     return cli_print(&line);
 }
 
-/* A result goes to stdout, what kept it from being one to stderr; --json has all on stdout. Returns
- * the exit code for the file. */
+/* A result goes to stdout, the reason why there is none to stderr; --json writes both to stdout.
+ * Returns the exit code for the file. */
 static int tell(const struct replay *r, const char *path, struct verdict *v)
 {
     int is_result = v->code == CLI_OK || v->code == CLI_DIFFERS, code = 0;

@@ -49,7 +49,7 @@ static int read_prompt(const struct cli_options *o, struct cli_ids *ids, struct 
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-/* Cancels, and waits a moment for the word that the slot is free. With --json that is printed. */
+/* Cancels, and waits a moment for the event that says the slot is free; --json prints it. */
 static void cancel(struct run *r, int report)
 {
     const struct hearth_event *e;
@@ -151,8 +151,8 @@ static int read_tokens(struct run *r, const char *what, const char *text, size_t
     return CLI_OK;
 }
 
-/* Puts the texts that are to be tokens, and were none, into *q: the guess, and a prompt that is to
- * be recorded. Both are the caller's to free. */
+/* Turns what is still text into tokens, in *q: the guess, and a prompt that is to be recorded. Both
+ * are the caller's to free. */
 static int tokenize_request(struct run *r, struct hearth_request *q, uint32_t **ret_guess,
                             uint32_t **ret_prompt)
 {

@@ -18,7 +18,7 @@ static void add_name(struct buffer *out, const char *name)
         buffer_add(out, " ", 1);
 }
 
-/* A blank and the value, of a text nothing that a terminal would obey. */
+/* Adds a blank and the value; in a text, control characters become '?'. */
 static void add_value(struct buffer *out, const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -33,7 +33,7 @@ static void add_value(struct buffer *out, const json_t *value)
     free(other);
 }
 
-/* An item of an array: of an object its members one after the other. */
+/* Adds an item of an array; of an object, its members one after the other. */
 static void add_item(struct buffer *out, const char *name, json_t *item)
 {
     const char *member;

@@ -175,7 +175,7 @@ static void forget(struct top *t)
     t->h = NULL;
 }
 
-/* Asks for the next sample. Returns 0, or -errno with the reason in t->trouble; the samples stay. */
+/* Asks for the next sample. Returns 0, or -errno with the reason in t->trouble and no sample. */
 static int ask(struct top *t)
 {
     static char json[65536]; /* the most that the daemon sends */

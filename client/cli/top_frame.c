@@ -51,7 +51,8 @@ __attribute__((format(printf, 3, 4))) static void put(struct frame *f, enum styl
     f->column += n;
 }
 
-/* To that column, where the text before it was short: bytes were counted, and shown are characters. */
+/* Fills up to that column if the text before it was short: printf's widths count bytes, not
+ * characters. */
 static void blanks(struct frame *f, uint32_t to_column)
 {
     if (f->column < to_column)
@@ -138,7 +139,7 @@ static struct small rate(double per_second)
     return s;
 }
 
-/* What a counter grew by a second since the sample before. */
+/* A counter's growth per second since the sample before. */
 #define RATE(name)                                                                                 \
     rate(before && now->at_ns > before->at_ns && now->name >= before->name                         \
              ? (double)(now->name - before->name) * 1e9 / (double)(now->at_ns - before->at_ns)     \

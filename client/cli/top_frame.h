@@ -9,7 +9,7 @@
 struct top_screen {
     uint32_t rows, columns; /* 0: unlimited */
     int colours;
-    int live; /* on a terminal: every line clears what was there before, and none ends beyond it */
+    int live; /* on a terminal: every line clears the rest of its row */
 };
 
 /* Draws `now`; rates are those since `before` (NULL: none are known). `trouble`: a message

@@ -88,7 +88,7 @@ static const struct top_slot *find(const struct top_sample *sample, const struct
     return NULL;
 }
 
-/* Those at work, then the fastest, then in a steady order. */
+/* Busy slots first, then the fastest, then in a fixed order. */
 static int compare_slots(const void *a, const void *b)
 {
     const struct top_slot *x = a, *y = b;

@@ -27,7 +27,7 @@ static int exit_code(int rc)
     }
 }
 
-/* The view with the length that ipc/vocab.h wants. A longer one keeps a length that it refuses. */
+/* The same view with a 32-bit length. A longer text gets a length that ipc/vocab.h refuses. */
 static struct vocab_string view(struct gguf_string s)
 {
     return (struct vocab_string){.data = s.data,

@@ -69,7 +69,8 @@ void exchange_answer(struct exchange *x, json_t *json)
     wake(x);
 }
 
-/* From the last: queued ones would else get the slots of those that run. */
+/* Begins with the last choice: else a queued one would get the slot of one that was just
+ * cancelled. */
 static void cancel_all(struct exchange *x)
 {
     for (uint32_t i = x->n_choices; i; i--)
@@ -112,8 +113,8 @@ static void out_of_memory(struct exchange *x)
     exchange_fail(x, &f);
 }
 
-/* The stop text that ended the answer is the first one in its bytes: an earlier one would have ended
- * it before. */
+/* The stop text that ended the answer is the first one in its bytes: an earlier one would have
+ * ended it before. */
 static void find_stopping_word(struct choice *c, const struct hearth_result *r)
 {
     struct hearth *h = pool_any(&c->x->server->pool);

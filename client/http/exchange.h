@@ -1,10 +1,10 @@
 /* exchange: one HTTP request, from its first header to the last byte of its answer.
  *
- * An exchange is made when a request's headers have arrived, collects the body, and is then answered
- * at once (exchange_answer), or runs choices at the daemon. While those run the connection is
- * suspended: libmicrohttpd does not look at it, and the loop watches for its hang-up. An answer is
- * either whole (`out` is sent when it is complete) or a stream, whose `out` is what the client has
- * not taken yet: above a limit its slots are paused. */
+ * An exchange is made when a request's headers have arrived, collects the body, and is then
+ * answered at once (exchange_answer), or runs choices at the daemon. While those run the connection
+ * is suspended: libmicrohttpd does not look at it, and the loop watches for its hang-up. An answer
+ * is either whole (`out` is sent when it is complete) or a stream, whose `out` is what the client
+ * has not taken yet: above a limit its slots are paused. */
 #ifndef HEARTH_CLIENT_HTTP_EXCHANGE_H
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 
@@ -76,7 +76,7 @@ struct exchange {
     json_t *root; /* the request's object, until x->params takes it */
     json_t *made; /* the answer of a request that only needs reading */
     struct task task;
-    struct worker *worker; /* that reads the request, or NULL */
+    struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
     const struct reply *reply;
     struct gen_params params;

@@ -26,7 +26,7 @@ struct fail {
     int64_t n_prompt, n_context; /* tokens; reported where not 0, n_prompt only with n_context */
 };
 
-/* Fills *f. Returns -1, so that a reader of requests can end in it. */
+/* Fills *f. Returns -1, so that a reader of requests can return its result. */
 __attribute__((format(printf, 4, 5))) int fail_set(struct fail *f, unsigned status,
                                                    const char *type, const char *format, ...);
 

@@ -22,7 +22,8 @@ const char *field_type(const json_t *value)
     }
 }
 
-/* The member into *ret: its type is one of `types`, bits 1 << json_type, which are called `wanted`. */
+/* The member into *ret: its type is one of `types`, bits 1 << json_type, which are called
+ * `wanted`. */
 static int find(const json_t *o, const char *name, unsigned types, const char *wanted, json_t **ret,
                 struct fail *f)
 {

@@ -22,7 +22,7 @@ int field_int(const json_t *o, const char *name, int64_t least, int64_t most, in
 int field_float(const json_t *o, const char *name, double least, double most, float *ret,
                 struct fail *f);
 
-/* A string of the object, valid as long as that. */
+/* A string of the object, valid as long as the object. */
 int field_text(const json_t *o, const char *name, const char **ret, size_t *ret_bytes,
                struct fail *f);
 

@@ -56,8 +56,8 @@ static bool is_named(const struct gen_params *a, const char *name, const char *o
     return false;
 }
 
-/* A sampler that the list leaves out is off. "infill", which keeps a few of the likeliest tokens, is
- * done as greedy; further choices are sampled. */
+/* A sampler that the list leaves out is off. "infill" keeps a few of the likeliest tokens: here the
+ * first choice is greedy, further ones are sampled. */
 static int read_samplers(struct gen_params *a, struct fail *f)
 {
     json_t *list = NULL;

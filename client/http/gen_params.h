@@ -34,7 +34,7 @@ struct gen_prompt {
 struct gen_params {
     enum gen_dialect dialect;
     json_t *root;               /* the request, owned */
-    struct hearth_request base; /* but for tokens, seed and max_tokens */
+    struct hearth_request base; /* all but tokens, seed and max_tokens */
     const char *stops[GEN_STOPS_MAX];
     struct hearth_bias *bias; /* [base.n_bias] */
     char *grammar;            /* made from a schema, else NULL; base points to it */
@@ -66,8 +66,8 @@ int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 /* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
 int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
-/* Makes the one prompt of a, with room for a token more than the context; *info: facts about h. NULL
- * with *f where there is no memory. */
+/* Makes the one prompt of a, with room for a token more than the context; *info: facts about h.
+ * NULL with *f where there is no memory. */
 struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h,
                                           struct hearth_info *info, struct fail *f);
 

@@ -1,4 +1,5 @@
-/* gen_params_grammar: what an answer must look like: a grammar, or a JSON schema that becomes one. */
+/* gen_params_grammar: what an answer must look like: a grammar, or a JSON schema that becomes
+ * one. */
 #include "client/http/fields.h"
 #include "client/http/gen_params.h"
 

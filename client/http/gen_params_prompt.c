@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { PROMPTS_MAX = 64, PART_BYTES = 8 /* a token, in texts that people write, and more */ };
+enum { PROMPTS_MAX = 64, PART_BYTES = 8 /* more than a token has in texts that people write */ };
 
 static int no_memory(struct fail *f)
 {
@@ -98,7 +98,8 @@ static int too_long(struct fail *f, uint32_t n, uint32_t context)
     return -1;
 }
 
-/* A text of many contexts is refused by its first part: others wait while it is tokenized. */
+/* A text many times the size of the context is refused after its first part is tokenized: other
+ * requests wait meanwhile. */
 static int check_length(struct hearth *h, const json_t *v, struct fail *f)
 {
     struct hearth_info info = {.size = sizeof(info)};

@@ -30,7 +30,7 @@ bool guard_origin(const struct guard *g, const char *origin)
     return false;
 }
 
-/* Looks at as many bytes whatever they are. */
+/* Takes the same time wherever the two differ. */
 static bool equal(const char *key, const char *given)
 {
     size_t n = strlen(key), n_given = strlen(given);

@@ -18,13 +18,13 @@ struct guard {
     size_t n_origins;
 };
 
-/* "localhost", "127.0.0.1" or "[::1]", with a port or without. NULL (HTTP/1.0) is let pass. */
+/* "localhost", "127.0.0.1" or "[::1]", with a port or without. NULL (HTTP/1.0) is accepted. */
 bool guard_host(const char *host);
 
 bool guard_origin(const struct guard *g, const char *origin);
 
-/* `authorization`: "Bearer KEY", or NULL; `key`: that of X-Api-Key, or NULL. The time it takes says
- * nothing about the keys but their number and length. */
+/* `authorization`: "Bearer KEY", or NULL; `key`: that of X-Api-Key, or NULL. The time it takes
+ * depends on the number and length of the keys only. */
 bool guard_key(const struct guard *g, const char *authorization, const char *key);
 
 /* Is it a loopback address to listen at? */

@@ -17,8 +17,8 @@ struct indent {
     struct buffer held;
 };
 
-/* Appends to *out what of bytes[n] (and of what was held) is certain. Returns true when the answer
- * ends here. */
+/* Appends to *out the part of bytes[n], and of what was held, that certainly belongs to the answer.
+ * Returns true when the answer ends here. */
 bool indent_filter(struct indent *i, const char *bytes, size_t n, struct buffer *out);
 
 /* The answer ended by itself: what is held belongs to it. */

@@ -22,8 +22,8 @@ struct gateway {
     struct watch signals;
     int fds[SERVER_LISTENERS_MAX]; /* [n_fds] listening */
     uint32_t n_fds;
-    char urls[80];   /* of the ports of loopback that are among them; "" none */
-    char path[128];  /* of our own Unix socket, fds[0]; "" none */
+    char urls[80];   /* of the loopback ports among them; "": none */
+    char path[128];  /* of our own Unix socket, fds[0]; "": none */
     uint64_t end_ns; /* when running requests are given up; 0: not asked to end */
 };
 
@@ -165,7 +165,7 @@ static void finish(struct gateway *g)
     http_config_fini(&g->config);
 }
 
-/* As hearthd's: what kind of failure it is that we cannot serve. */
+/* The exit code for a failure to start, chosen as hearthd does. */
 static int exit_code(int error)
 {
     switch (error) {

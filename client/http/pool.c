@@ -41,8 +41,8 @@ static struct pool_handle *choose(struct pool *p, const struct job *job)
     return best;
 }
 
-/* The library's refusal of a job. Where the prompt fits the context, -E2BIG is about something else,
- * and a shorter prompt would not help. Returns -1. */
+/* The library's refusal of a job. Where the prompt fits the context, -E2BIG is about something
+ * else, and a shorter prompt would not help. Returns -1. */
 static int refusal(const struct pool *p, const struct job *job, int rc, const char *what,
                    struct fail *f)
 {
@@ -107,7 +107,8 @@ static void kick(struct pool *p)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* Is the failure temporary: all slots of the daemon are taken, or this process is out of descriptors? */
+/* Is the failure temporary: all slots of the daemon are taken, or this process is out of
+ * descriptors? */
 static bool is_scarce(int rc)
 {
     return rc == -EBUSY || rc == -EAGAIN || rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
@@ -226,7 +227,8 @@ static void join(struct pool *p)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* Refuses at once what would be refused in its turn. Without a daemon that is not known yet. */
+/* Refuses at once what the library would refuse when the job's turn comes. Without a daemon this is
+ * not known yet. */
 static int check(struct pool *p, const struct job *job, struct fail *f)
 {
     struct hearth *h = pool_any(p);

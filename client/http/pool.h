@@ -10,8 +10,8 @@
  * The next request connects again, and queued requests fail when that fails.
  *
  * One thread, that of the loop. Functions of a job may call anything in here, and free the job in
- * on_lost and with the last event; on_event must not look at its event after it stopped or cancelled the job.
- */
+ * on_lost and with the last event; on_event must not look at its event after it stopped or
+ * cancelled the job. */
 #ifndef HEARTH_CLIENT_HTTP_POOL_H
 #define HEARTH_CLIENT_HTTP_POOL_H
 

@@ -33,7 +33,7 @@ void reactor_change(struct reactor *l, struct watch *w, uint32_t events)
 void reactor_unwatch(struct reactor *l, struct watch *w)
 {
     (void)epoll_ctl(l->fd, EPOLL_CTL_DEL, w->fd, NULL);
-    for (int i = l->at; i < l->n; i++) /* it may be in what was found already */
+    for (int i = l->at; i < l->n; i++) /* it may be among the events of this batch */
         if (l->batch[i].data.ptr == w)
             l->batch[i].data.ptr = NULL;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pack whose parts could not be made is NULL, which put_json reports. */
+/* json_pack() gives NULL if one of its parts is NULL; put_json() reports that. */
 
 json_t *reply_timings(const struct finish *e)
 {
@@ -108,7 +108,8 @@ static const char *stop_type(const struct finish *e)
     }
 }
 
-/* The first step of a path "timings/prompt_n" that the client's list names, or no list at all. */
+/* Does the client's list name this field, or a path that begins with it ("timings/prompt_n")?
+ * Without a list every field is wanted. */
 static bool is_wanted(const struct gen_params *a, const char *name)
 {
     size_t n = strlen(name);

@@ -72,7 +72,8 @@ static json_t *string_of(const struct buffer *t)
 
 /* ---- /v1/completions ------------------------------------------------------------------------- */
 
-/* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...}, offset]. */
+/* One token, for the lists that text_logprobs makes: [text, log-probability, {text: ...},
+ * offset]. */
 static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
     struct hearth *h = pool_any(&c->x->server->pool);
@@ -90,7 +91,7 @@ static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *
     characters_add(&c->emitted, bytes, n);
     json_object_setn_new(
         top, json_string_value(picked), json_string_length(picked),
-        json_real((double)l->picked.logprob)); /* also where it is none of the best */
+        json_real((double)l->picked.logprob)); /* also if it is not among the best */
     return json_pack("[o, f, o, I]", picked, (double)l->picked.logprob, top, offset);
 }
 

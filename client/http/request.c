@@ -10,9 +10,9 @@
 #include <strings.h>
 
 enum {
-    BLOCK_BYTES = 16384, /* that libmicrohttpd takes of a stream at once */
+    BLOCK_BYTES = 16384, /* most bytes of a stream that libmicrohttpd asks for at once */
     DISCARD_TIMES =
-        16 /* x max_body: read of a body that is too large, so that its sender gets the answer */
+        16 /* times max_body: read of an oversized body, so that its sender gets the answer */
 };
 
 static void suspend(struct exchange *x)
@@ -178,8 +178,8 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
     return MHD_YES;
 }
 
-/* Where a body ends, or the host, depends on which of two headers is meant, or on where a malformed one
- * ends, a proxy in front may mean the other: then what follows on the connection is not read. */
+/* With two headers for its length or its host, or a malformed one, a proxy in front may read a
+ * request differently (request smuggling): then nothing more is read from the connection. */
 static bool check_framing(struct exchange *x)
 {
     struct framing f = {0};

@@ -15,7 +15,7 @@ struct conn {
     struct MHD_Connection *mhd;
     struct exchange *x; /* what it is about now */
     struct conn *next, **link;
-    uint64_t since_ns; /* it exists, or its last answer went out */
+    uint64_t since_ns; /* when it was made, or its last answer went out */
     bool is_tcp, hung_up;
 };
 

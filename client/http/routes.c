@@ -179,7 +179,7 @@ static void status_asked(struct task *t)
         tell_metrics(of_task(t));
 }
 
-/* A daemon that stands still is waited for elsewhere, and not for long. */
+/* A worker asks, with a time limit: the daemon may hang. */
 static void metrics(struct exchange *x)
 {
     if (!pool_is_up(&x->server->pool)) {

@@ -37,8 +37,8 @@ static int check_parts(const json_t *messages, struct fail *f)
     return 0;
 }
 
-/* tool_choice "none" hides the tools; that one must be called cannot be promised, as what the model
- * writes is left as text. */
+/* tool_choice "none" hides the tools; "required" cannot be kept, because what the model writes is
+ * left as text. */
 static int read_tools(const json_t *o, json_t **ret, struct fail *f)
 {
     const json_t *choice = json_object_get(o, "tool_choice");
@@ -108,7 +108,7 @@ static int read_talk(const json_t *o, const char *chat_template, struct talk *t,
     return 0;
 }
 
-/* The one prompt of a: what does not fit the context is counted only. */
+/* Makes the one prompt of a. Tokens beyond the context are only counted. */
 static int make_prompt(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
                        struct fail *f)
 {
@@ -120,7 +120,7 @@ static int make_prompt(struct gen_params *a, struct hearth *h, const struct hear
     if (n < 0)
         return fail_library(f, (int)n, hearth_error(h));
     p->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-    /* Here, where `ids` holds no more, and not later, by when another daemon may have another context. */
+    /* Checked here: `ids` has room for this context only, and a later daemon may have another. */
     return p->n > info.context ? gen_params_check_prompts(a, info.context, f) : 0;
 }
 

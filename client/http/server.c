@@ -118,9 +118,10 @@ static void on_connect(struct watch *w, uint32_t events)
     }
 }
 
-/* While others wait to connect: ends the connection that has been without a whole request for the
- * longest, where that is a second; half-open and idle ones would keep all out for --timeout. Returns
- * the milliseconds until there is one to end, -1: no connection waits, or all have requests. */
+/* While connections wait to be accepted, ends the one that has gone longest without a whole
+ * request, after a second: else half-open and idle ones would keep the others out for --timeout.
+ * Returns the milliseconds until one is to be ended; -1: no connection waits, or all have
+ * requests. */
 static int make_room(struct server *s)
 {
     struct conn *oldest = NULL;

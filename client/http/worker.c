@@ -106,7 +106,7 @@ void worker_close(struct worker *w)
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
-    *w->done_end = w->todo; /* what was not begun is over, too */
+    *w->done_end = w->todo; /* tasks that were not begun count as done */
     on_done(&w->watch, 0);
     reactor_unwatch(w->loop, &w->watch);
     close(w->watch.fd);

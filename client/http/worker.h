@@ -17,7 +17,7 @@
 struct task {
     void (*work)(struct task *t, struct hearth *h, int rc, const char *err); /* h NULL: rc, err */
     void (*done)(struct task *t);
-    uint64_t epoch; /* another one than the last task's: the daemon may be another, connect again */
+    uint64_t epoch; /* differs from the last task's: the daemon may be another one, connect again */
     int connect_ms; /* how long that may take; 0: as long as the library waits */
     bool drop;      /* set by work: the handle is of no use any more */
     struct task *next;

@@ -104,7 +104,7 @@ bool text_is_index(const char *text, size_t bytes, int64_t *ret)
     return digits;
 }
 
-/* Is the character at text[at] one of `chars`, or a blank where these are none? */
+/* Is the character at text[at] one of `chars`, or, without `chars`, a blank? */
 static bool strips(struct value s, size_t at, size_t bytes, struct value chars)
 {
     size_t n;
@@ -124,7 +124,7 @@ struct value text_pad(struct eval *e, struct value s, int64_t width, struct valu
     if (value_length(e->heap, fill) != 1)
         heap_fault(e->heap, -EINVAL, "the fill character must be one character");
     int64_t n = (int64_t)value_length(e->heap, s), room = width > n ? width - n : 0;
-    int64_t half = room / 2 + (room & width & 1); /* as Python shares an odd one */
+    int64_t half = room / 2 + (room & width & 1); /* an odd number is split as in Python */
     int64_t left = side == 'l' ? 0 : side == 'r' ? room : half;
     for (int64_t i = 0; i < left; i++)
         buf_string(&b, fill);

@@ -16,7 +16,7 @@ static void reserve(struct buf *b, size_t bytes)
     b->room = room;
 }
 
-/* From here on every byte says it for itself. */
+/* From here on each byte has an origin of its own. */
 static void mix(struct buf *b)
 {
     if (b->origins)

@@ -64,7 +64,7 @@ extern const size_t n_list_filters, n_search_methods;
 int64_t arg_integer(struct eval *e, const struct call *c, size_t i, int64_t otherwise);
 bool arg_bool(const struct call *c, size_t i, bool otherwise);
 struct value arg_string(struct eval *e, const struct call *c, size_t i, const char *otherwise);
-/* `self` as a string: what it prints as. */
+/* What `self` prints as. */
 struct value self_string(struct eval *e, const struct call *c);
 
 /* Shared by filters and methods of the same name. */
@@ -73,8 +73,8 @@ bool text_is_case(struct eval *e, struct value s, int how); /* 'u', 'l': has let
 /* Is the text a whole number, of at most nine digits? */
 bool text_is_index(const char *text, size_t bytes, int64_t *ret);
 struct value text_strip(struct eval *e, struct value s, struct value chars, bool left, bool right);
-/* At least `width` characters: with `fill`, one character, after s ('l'), before it ('r') or on both
- * sides ('c'). */
+/* At least `width` characters: with `fill`, one character, after s ('l'), before it ('r') or on
+ * both sides ('c'). */
 struct value text_pad(struct eval *e, struct value s, int64_t width, struct value fill, int side);
 struct value text_replace(struct eval *e, struct value s, struct value from, struct value to,
                           int64_t most);

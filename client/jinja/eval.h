@@ -55,7 +55,7 @@ void exec_nodes(struct eval *e, const struct node *n); /* a chain of statements 
 
 /* A fault beyond the nesting limit; every enter has its leave. */
 void eval_enter(struct eval *e, const struct node *n);
-void eval_deeper(struct eval *e); /* the same where there is no node: map calls filters, also map */
+void eval_deeper(struct eval *e); /* without a node: the filter map calls filters, itself too */
 void eval_leave(struct eval *e);
 
 /* What the statements print, as a string; in a scope inside `scope`. */

@@ -161,7 +161,7 @@ FILTER(truncate)
     int64_t n = (int64_t)value_length(e->heap, s);
     int64_t n_end = (int64_t)value_length(e->heap, end);
     if (length < n_end || leeway < 0 || leeway > 1 << 20 || length > 1 << 30)
-        heap_fault(e->heap, -EINVAL, "truncate: the length makes no sense");
+        heap_fault(e->heap, -EINVAL, "truncate: the length is out of range");
     if (n <= length + leeway)
         return s;
     size_t bytes = text_offset(s.text, s.bytes, (size_t)(length - n_end));
@@ -268,7 +268,8 @@ static double power_of_ten(int64_t n)
     return power;
 }
 
-/* To the nearest, of two the even one; an integer stays one. printf looks at all of the digits. */
+/* Rounds to the nearest, ties to even; an integer stays an integer. printf rounds the exact
+ * value. */
 static struct value round_nearest(struct value v, double number, int64_t places)
 {
     char digits[340]; /* the largest double has 309 in front of the point */

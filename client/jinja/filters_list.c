@@ -220,7 +220,7 @@ static struct value choose(struct eval *e, const struct call *c, bool attribute,
         rest.n--;
         test = name.kind == VALUE_STRING ? tests_find(name.text, name.bytes) : NULL;
         if (!test)
-            heap_fault(e->heap, -EINVAL, "no test has the name that select got");
+            heap_fault(e->heap, -EINVAL, "no test has the name given to select");
     }
     for (size_t i = 0; i < l->n; i++) {
         struct value v = attribute ? get_path(e, l->items[i], a->at[0]) : l->items[i];

@@ -174,7 +174,7 @@ static struct value braces_value(struct eval *e, struct value field, const struc
         if (args->named[i].name->bytes == field.bytes &&
             memcmp(args->named[i].name->text, field.text, field.bytes) == 0)
             return args->named[i].value;
-    heap_fault(e->heap, -EINVAL, "a format names an argument that is not there");
+    heap_fault(e->heap, -EINVAL, "a format names an argument that was not given");
 }
 
 struct value text_format_braces(struct eval *e, struct value format, const struct args *args)

@@ -82,7 +82,7 @@ void *heap_grow(struct heap *h, void *p, size_t used, size_t old, size_t bytes)
 void heap_charge(struct heap *h, size_t steps)
 {
     if (steps >= h->steps)
-        heap_fault(h, -E2BIG, "it does not come to an end");
+        heap_fault(h, -E2BIG, "it takes too many steps");
     h->steps -= steps;
 }
 

@@ -15,7 +15,7 @@ struct heap_block;
 
 struct heap {
     struct heap_block *blocks; /* the newest first */
-    size_t bytes, most_bytes;  /* of all blocks; how many there may be */
+    size_t bytes, most_bytes;  /* of all blocks, and their limit */
     uint64_t steps;            /* left */
     uint32_t line;             /* of the template, where the work is now; 0: none */
     jmp_buf escape;

@@ -32,7 +32,8 @@ struct jinja_desc {
     uint32_t n_variables;
     int64_t now; /* seconds since 1970, shown by strftime_now in local time */
     /* Is the member `key` of an object, with this text, a word that the template may put into a
-     * control token (a role, in "<|user|>")? Then it counts as the template's own. NULL: none is. */
+     * control token (a role, in "<|user|>")? Then it counts as the template's own. NULL: none
+     * is. */
     bool (*is_word)(const char *key, const char *text, size_t bytes);
 };
 

@@ -66,7 +66,7 @@ static void skip_spaces(struct lexer *x)
     move(x, to);
 }
 
-/* After a tag or a comment: `sign` stands before its end. */
+/* After a tag or a comment, before whose end `sign` stands. */
 static void end_tag(struct lexer *x, char sign)
 {
     if (sign == '-')
@@ -76,7 +76,7 @@ static void end_tag(struct lexer *x, char sign)
     x->begins_line = x->s[x->at - 1] == '\n';
 }
 
-/* The text before a tag of kind `mark`, with what its sign takes away. */
+/* Adds the text before a tag of kind `mark`, without the blanks that its sign removes. */
 static void push_data(struct lexer *x, size_t from, size_t to, char mark, char sign)
 {
     if (sign == '-') {
@@ -107,8 +107,8 @@ static void skip_comment(struct lexer *x)
     end_tag(x, sign);
 }
 
-/* At p, does WORD stand alone in a tag, `{% WORD %}`, p after its `{%` and sign? Then *ret_end is
- * the end of the tag, and *ret_sign the sign there. */
+/* Is WORD alone in the tag, `{% WORD %}`, whose inside begins at p? Then *ret_end is the end of the
+ * tag, and *ret_sign the sign before it. */
 static bool is_tag(const struct lexer *x, size_t p, const char *word, size_t *ret_end,
                    char *ret_sign)
 {

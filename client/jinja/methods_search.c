@@ -79,7 +79,7 @@ static struct value split_blanks(struct eval *e, struct value s, int64_t most)
     return all;
 }
 
-/* The last words, at most `most`, and before them all that is in front, with its blanks. */
+/* The last words, at most `most`, after an item that holds all before them, blanks included. */
 static struct value rsplit_blanks(struct eval *e, struct value s, int64_t most)
 {
     struct value all = split_blanks(e, s, -1);
@@ -123,7 +123,7 @@ METHOD(rsplit)
     struct value s = c->self;
     int64_t most = arg_integer(e, c, 1, -1);
     if (most < 0)
-        return split(e, c); /* from which side makes no difference */
+        return split(e, c); /* the side makes no difference */
     if (c->a[0].kind == VALUE_ABSENT || c->a[0].kind == VALUE_NONE)
         return rsplit_blanks(e, s, most);
     struct value by = arg_string(e, c, 0, ""), all = value_list(e->heap);

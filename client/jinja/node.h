@@ -107,7 +107,8 @@ bool parser_skip_name(struct parser *p, const char *name);
 void parser_expect_sign(struct parser *p, unsigned sign);
 const struct name *parser_take_name(struct parser *p);
 
-/* An operand, also with a sign before it; with `filters` also with what follows it: filters, tests. */
+/* An operand, also with a sign before it; with `filters` also with what follows it: filters,
+ * tests. */
 struct node *parse_unary(struct parser *p, bool filters);
 struct node *parse_expression(struct parser *p);
 /* One expression, or several with commas between: a tuple. */

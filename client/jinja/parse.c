@@ -12,8 +12,8 @@ static void expect_end(struct parser *p)
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* Statements up to a tag of one of these names ("" for an unused place), which is not consumed: the
- * parser stands at its name. */
+/* Statements up to a tag with one of these names ("": unused). The tag is not consumed: the parser
+ * then stands at its name. */
 static struct node *parse_body(struct parser *p, const char *const ends[3]);
 
 /* After what a tag says: its end, the body, and {% END %}. */

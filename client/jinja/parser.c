@@ -64,7 +64,7 @@ void parser_fault(struct parser *p, const char *wanted)
     p->heap->line = p->t->line;
     if (p->t->kind == TOKEN_END)
         heap_fault(p->heap, -EINVAL, "the template ends where %s should be", wanted);
-    heap_fault(p->heap, -EINVAL, "'%.*s' stands where %s should be",
+    heap_fault(p->heap, -EINVAL, "found '%.*s' where %s should be",
                (int)(p->t->bytes < 40 ? p->t->bytes : 40), p->t->text, wanted);
 }
 

@@ -18,7 +18,7 @@ static void put_integer(struct buf *b, int64_t integer)
     buf_literal(b, digits);
 }
 
-/* The shortest digits that read back as the same number, as Python writes it: 1.0, 1e+16, 0.0001. */
+/* The shortest digits that read back as the same number, as Python writes it: 1.0, 1e+16. */
 static void put_float(struct buf *b, double number, bool json)
 {
     static const char *const others[2][3] = {{"nan", "-inf", "inf"},
@@ -75,7 +75,7 @@ static int json_escape(char *out, size_t room, uint32_t code, int ascii)
  * itself. `how` is the writer's own. */
 typedef int escape_function(char *out, size_t room, uint32_t code, int how);
 
-/* The text between two quotes; what an escape stands for is of the origin that the character has. */
+/* The text between two quotes; an escape has the origin of the character that it stands for. */
 static void add_escaped(struct buf *b, struct value s, escape_function *spell, int how)
 {
     for (size_t at = 0, n, plain = 0; at < s.bytes; at += n) {

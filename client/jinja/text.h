@@ -12,8 +12,8 @@ uint32_t text_lower(uint32_t code);
 bool text_is_space(uint32_t code); /* what Python's strip() takes away */
 bool text_is_letter(uint32_t code);
 
-/* The character at text[0, bytes), bytes > 0; its length in *ret_bytes. A byte that is not UTF-8 is a
- * character of its own. */
+/* The character at text[0, bytes), bytes > 0; its length in *ret_bytes. A byte that is not UTF-8 is
+ * a character of its own. */
 uint32_t text_code(const char *text, size_t bytes, size_t *ret_bytes);
 
 #endif

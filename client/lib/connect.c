@@ -135,8 +135,8 @@ static int take_answer(struct hearth *h, int timeout_ms, char *err, size_t err_b
     return rc ? rc : open_slots(h, err, err_bytes);
 }
 
-/* The descriptor of hearth_fd(). Its number stays the same when another daemon takes over; until the
- * handshake is answered it becomes readable with the answer. */
+/* The descriptor of hearth_fd(). Its number stays the same when another daemon takes over; until
+ * the handshake is answered it becomes readable with the answer. */
 static int open_poll_fd(struct hearth *h, char *err, size_t err_bytes)
 {
     int fd = h->connecting ? h->socket_fd : h->notify_fd;

@@ -74,7 +74,7 @@ struct client_resume {
 /* What a chat template can do, found by trying (chat_adapt.c). */
 struct chat_traits {
     uint64_t hash;         /* of the template; 0: none */
-    uint32_t known, holds; /* enum chat_trait bits: tried, and so it is */
+    uint32_t known, holds; /* enum chat_trait bits: tried, and found to hold */
 };
 
 struct hearth {
@@ -143,8 +143,8 @@ int events_drop_void(struct client_slot *s);
 /* Is a run of this generation and kind void, so that it is not delivered? */
 int events_is_void(const struct client_slot *s, uint32_t generation, uint32_t kind);
 
-/* Takes the slot's runs until an event is full or the ring is empty. Returns 0, -EPROTO, -ENOMEM, or
- * -ESHUTDOWN: the daemon is stopping, see resume_daemon_gone(). */
+/* Takes the slot's runs until an event is full or the ring is empty. Returns 0, -EPROTO, -ENOMEM,
+ * or -ESHUTDOWN: the daemon is stopping, see resume_daemon_gone(). */
 int events_take(struct hearth *h, struct client_slot *s);
 
 /* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */
@@ -162,7 +162,7 @@ int next_may_spin(const struct hearth *h);
 int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
                        const struct event_run *run);
 
-/* The daemon is gone (-EPIPE): it is waited for, or, where that is off, as next. It wrote garbage
+/* The daemon is gone (-EPIPE): waits for it or, if resuming is off, does as next. It wrote garbage
  * (-EPROTO): every running request will end with an error, after what its ring still holds. */
 void resume_daemon_gone(struct hearth *h, int why);
 

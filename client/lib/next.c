@@ -117,8 +117,8 @@ static struct client_slot *span_slot(const struct span *span, uint32_t i)
     return &span->h->slots[(span->first + i) % span->h->n_slots];
 }
 
-/* Is there a whole run, or garbage? A daemon that was killed may leave the beginning of one: that
- * is nothing to wake for, or the wait would never come to look whether the daemon lives. */
+/* Is there a whole run, or garbage? A daemon that was killed may leave the beginning of one: it
+ * does not end a wait, which would otherwise never check whether the daemon lives. */
 static int has_run(const struct client_slot *s, struct event_run *ret)
 {
     return ring_ready(&s->events) ? event_next(&s->events, ret) : 0;
@@ -203,7 +203,7 @@ static struct bell_patience patience(const struct span *span, uint64_t now, uint
     return p;
 }
 
-/* Did the daemon hang up? For callers that never wait, which bell_wait() would tell. */
+/* Did the daemon hang up? For callers that never wait: others learn it from bell_wait(). */
 static int socket_is_gone(struct hearth *h)
 {
     uint64_t now = bell_now_ns();

@@ -47,8 +47,8 @@ int resume_watch(struct hearth *h, int old, int fd)
 
 /* ---- going away ------------------------------------------------------------------------------ */
 
-/* An event loop is to come by for each attempt: the descriptor it polls ticks. Without a timer the
- * old socket stays there, which is readable for good now. */
+/* Makes the descriptor that an event loop polls readable for each attempt. Without a timer the old
+ * socket stays in it, which is readable from now on. */
 static void tick(struct hearth *h)
 {
     const struct itimerspec every = {.it_interval = {.tv_nsec = RETRY_NS}, .it_value.tv_nsec = 1};
@@ -80,7 +80,7 @@ __attribute__((format(printf, 3, 4))) static void die(struct hearth *h, int why,
     close_fd(&h->resume.fd);
     if (h->notify_fd < 0)
         return;
-    (void)shutdown(h->notify_fd, SHUT_RD); /* an event loop must come and hear it: readable */
+    (void)shutdown(h->notify_fd, SHUT_RD); /* it becomes readable: an event loop notices */
     tick_off(h);
 }
 
@@ -89,11 +89,11 @@ static void go_away(struct hearth *h)
     uint64_t now = bell_now_ns(), patience_ns = (uint64_t)h->resume.ms * 1000000u;
     h->resume.away = 1;
     h->resume.tried_ns = 0;
-    /* One that dies of the same request again and again is waited for once, not for ever. */
+    /* A daemon that dies of the same request again and again is waited for once, not for ever. */
     if (h->resume.progressed || now - h->resume.since_ns >= patience_ns)
         h->resume.deadline_ns = now + patience_ns;
     h->resume.progressed = 0;
-    close_fd(&h->socket_fd); /* one that is only being stopped need not look after us */
+    close_fd(&h->socket_fd); /* a daemon that is stopping need not serve us */
     h->sleeper.socket_fd = -1;
     for (uint32_t i = 0; i < h->n_slots; i++) {
         struct client_slot *s = &h->slots[i];
@@ -161,7 +161,7 @@ static uint64_t end_of(const struct submit_cell *cell, uint32_t context)
     return end < context ? end : context;
 }
 
-/* Says the slot's request in the new segment, but for its cell. */
+/* Copies the slot's request into the new segment, except for its cell. */
 static void carry(struct hearth *h, const struct segment *to, uint32_t slot)
 {
     struct client_slot *s = &h->slots[slot];
@@ -217,8 +217,8 @@ void resume_push(struct hearth *h)
 
 /* ---- the next daemon ------------------------------------------------------------------------- */
 
-/* Is it one that goes on with the same tokens? Else the handle ends, with a line that names what
- * differs. */
+/* Would this daemon continue with the same tokens? If not, the handle ends, with a line that names
+ * what differs. */
 static int is_same(struct hearth *h, const struct hello_welcome *w)
 {
     char other[33];
@@ -237,7 +237,7 @@ static int is_same(struct hearth *h, const struct hello_welcome *w)
 }
 
 /* The new daemon's memory takes the place of the old one's. Takes all of fds but the vocabulary's,
- * which is the one that we have. */
+ * which has not changed. */
 static void replace(struct hearth *h, const struct hello_welcome *w, const struct segment *segment,
                     const struct ctl *ctl, int *fds)
 {

@@ -216,8 +216,8 @@ static int take_done(struct hearth *h, struct client_slot *s, const struct event
     int rc = event_done(run, &s->done);
     if (rc)
         return rc;
-    /* A cell that the daemon finds void was superseded for it; here nothing newer was sent. And an
-     * answer that was whole by then did not reach the caller whole. */
+    /* The daemon reports a void cell as superseded, but nothing newer was sent. And an answer that
+     * was complete by then did not reach the caller whole. */
     if (s->state == CLIENT_CANCELLED && s->done.reason != DONE_ERROR)
         s->done.reason = DONE_CANCELLED;
     make_receipt(s);

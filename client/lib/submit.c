@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    SUBMIT_WAIT_NS = 100000000,     /* a look at the rings while the submit ring is full */
-    SUBMIT_GIVE_UP_NS = 1000000000, /* a daemon that takes no cell for so long is stopped */
+    SUBMIT_WAIT_NS = 100000000, /* between two looks at the rings while the submit ring is full */
+    SUBMIT_GIVE_UP_NS = 1000000000, /* a daemon that takes no cell for this time has stalled */
     ARMED_WAIT_MS = 1               /* the same where the daemon may not be asked to wake us */
 };
 
@@ -220,10 +220,9 @@ static int has_space(const void *arg)
     return ring_space(&copy) != 0;
 }
 
-/* Until there is space, or a look at the rings is due. While the handle is armed `waiting` holds
- * the ticket that makes hearth_fd() readable; a wait would put its own in that place and the event
- * loop would never hear of what comes meanwhile or later. So then the clock is all there is.
- * Returns as bell_wait(). */
+/* Waits for space, or until a look at the rings is due. While the handle is armed, `waiting` holds
+ * the ticket that makes hearth_fd() readable: a wait would overwrite it, and the event loop would
+ * miss what comes from then on. So then it only sleeps for a moment. Returns as bell_wait(). */
 static int sleep_for_space(struct hearth *h)
 {
     if (h->armed) {
@@ -234,7 +233,7 @@ static int sleep_for_space(struct hearth *h)
     return bell_wait(&h->sleeper, has_space, &h->submit, &patience);
 }
 
-/* What the arena holds of a cell that was never published, the daemon does not know. */
+/* The daemon does not know the tokens in the arena of a cell that was never published. */
 static void forget_unsent(struct client_slot *s)
 {
     if (s->resubmit && s->cell.keep < s->sent)
@@ -242,8 +241,9 @@ static void forget_unsent(struct client_slot *s)
     s->resubmit = 0;
 }
 
-/* Waits for a free submit cell, but not for a daemon that stands still. The daemon leaves a cell unread while the refusal of an older one
- * has no room in an event ring: so the rings are emptied meanwhile, and it always goes on. */
+/* Waits for a free submit cell, but not for a stalled daemon. The daemon leaves a cell unread while
+ * an event ring has no room for the refusal of an older one: so the rings are emptied meanwhile,
+ * and the daemon can always continue. */
 static int wait_for_space(struct hearth *h)
 {
     uint64_t give_up_ns = bell_now_ns() + SUBMIT_GIVE_UP_NS;

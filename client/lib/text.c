@@ -11,7 +11,7 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
     uint32_t bos = vocab_special(&h->vocab, VOCAB_BOS);
     h->scratch.n = 0;
     int rc = 0;
-    /* A prompt goes on: where the vocabulary ends a text with eos, it does not. */
+    /* No eos, even if the vocabulary ends a text with one: the answer continues the prompt. */
     if (flags & HEARTH_ADD_BOS && h->vocab.flags & VOCAB_ADD_BOS && bos != VOCAB_NONE)
         rc = token_list_push(&h->scratch, bos);
     if (rc)

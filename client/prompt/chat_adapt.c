@@ -54,7 +54,7 @@ static bool writes(const struct chat *c, const char *messages, const char *word)
 static bool try_trait(const struct chat *c, enum chat_trait trait)
 {
     switch (trait) {
-    case TRAIT_SYSTEM: /* where nothing works, the real messages shall say why */
+    case TRAIT_SYSTEM: /* if nothing works, rendering the real messages says why */
         return writes(c, "[{\"role\":\"system\",\"content\":" TEXT "}," USER("\"x\"") "]",
                       NEEDLE) ||
                !writes(c, "[" USER(TEXT) "]", NEEDLE);
@@ -137,7 +137,7 @@ static int adapt_calls(const struct chat *c, json_t *m)
             continue;
         json_t *object = json_loadb(json_string_value(arguments), json_string_length(arguments),
                                     JSON_ALLOW_NUL, NULL);
-        if (!json_is_object(object)) /* what the model wrote, though no JSON: text it stays */
+        if (!json_is_object(object)) /* the model wrote no JSON object: it stays a text */
             json_decref(object);
         else if (json_object_set_new(function, "arguments", object))
             return -ENOMEM;

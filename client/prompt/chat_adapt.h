@@ -5,8 +5,8 @@
 #include "client/prompt/chat_render.h"
 
 /* Adapts c->messages to the template: moves a system message that it does not know, makes contents
- * parts or one text, arguments of calls objects. What it accepts is found by rendering short probes.
- * Returns 0 or -ENOMEM. */
+ * parts or one text, arguments of calls objects. What it accepts is found by rendering short
+ * probes. Returns 0 or -ENOMEM. */
 int chat_adapt(struct chat *c);
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Templates write roles into control tokens ("<|user|>"): the words that people agreed on may go
- * there, any other role is text of the message. */
+/* Templates write roles into control tokens ("<|user|>"): well-known roles may go there, any other
+ * role is text of the message. */
 static bool is_role(const char *key, const char *text, size_t bytes)
 {
     static const char *const roles[] = {

@@ -1,9 +1,9 @@
 /* fim: fill-in-the-middle prompts.
  *
  * The prompt is what the cache has to keep between two keystrokes, so nothing in it may depend on
- * the cursor but the tokens at the cursor: chunks stand first, in the caller's order; lengths that
- * decide what is left out are rounded up to steps of an eighth of the room, so that it stays the
- * same for a while, and what is left out of the prefix ends at a line's end. */
+ * the cursor but the tokens at the cursor: chunks come first, in the caller's order; lengths that
+ * decide what is left out are rounded up to eighths of the room, so that the cut stays in its place
+ * for a while; and the prefix is cut at a line's end. */
 #include "client/prompt/fim.h"
 
 #include "client/lib/fim_form.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    STEPS = 8,           /* of the room: how coarse lengths are taken */
+    STEPS = 8,           /* lengths are rounded up to the room divided by this */
     BYTES_PER_TOKEN = 8, /* rarely more: text beyond is left out before it is tokenized */
 };
 

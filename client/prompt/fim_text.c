@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    BLOCK_MIN = 256,  /* bytes: no shorter, but for a text's end, */
-    BLOCK_MAX = 2048, /* and no longer; what a keystroke tokenizes anew is one block */
+    BLOCK_MIN = 256,  /* bytes of the shortest block, except at a text's end */
+    BLOCK_MAX = 2048, /* of the longest: a keystroke tokenizes one block anew */
     BUCKETS = 1024,
     YOUNG_BYTES = 4 << 20, /* of text and ids */
 };
@@ -65,13 +65,13 @@ static int is_letter(char c)
 }
 
 /* A space between two letters: every pre-tokenizer cuts before it, whatever stands further off, and
- * SentencePiece has no piece with one inside. Behind line breaks that is not so. */
+ * SentencePiece has no piece with one inside. After line breaks this does not hold. */
 static int is_cut(const char *s, size_t at)
 {
     return s[at] == ' ' && is_letter(s[at - 1]) && is_letter(s[at + 1]);
 }
 
-/* The last place in s[BLOCK_MIN, BLOCK_MAX] that must do where there is no good one: after a line
+/* Where to cut if there is no good place: the last one in s[BLOCK_MIN, BLOCK_MAX] after a line
  * break, else before a blank, else between two characters. */
 static size_t any_cut(const char *s)
 {

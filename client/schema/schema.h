@@ -62,7 +62,8 @@ struct schema {
 /* Notes the first mistake: "schema at PLACE: ...". */
 __attribute__((format(printf, 2, 3))) void schema_fail(struct schema *c, const char *format, ...);
 void schema_no_memory(struct schema *c);
-/* Makes a message that may have been cut valid UTF-8 without control characters. */
+/* Makes a message valid UTF-8, which may have been cut inside a character, without control
+ * characters. */
 void schema_one_line(char *err);
 /* Counts work; fails above the limit. Every loop whose length the schema decides counts, since one
  * place may be visited as often as others refer to it. */
@@ -88,7 +89,7 @@ void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t 
 /* Adds a JSON value as a GBNF literal. */
 void schema_constant(struct schema *c, struct buffer *t, const json_t *value);
 
-/* Adds `item` repeated: a count of SCHEMA_NO_MAX is none. `separator`: between two items, or "". */
+/* Adds `item` repeated: SCHEMA_NO_MAX: any number. `separator`: between two items, or "". */
 #define SCHEMA_NO_MAX UINT32_MAX
 void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_t least,
                    uint32_t most, const char *separator);
@@ -97,16 +98,16 @@ void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_
 void schema_name(struct schema *c, struct buffer *t, const char *name, const char *part);
 
 /* Adds a rule. Where another one has the name, it gets a number after it. `own`: NULL, or the name
- * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives as
- * long as the rule. */
+ * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives
+ * as long as the rule. */
 const char *schema_rule(struct schema *c, const char *own, const char *name, const char *text);
 
 /* Takes a free name, for a rule that will be made, and gives it back unmade. */
 const char *schema_take(struct schema *c, const char *name);
 void schema_untake(struct schema *c, const char *name);
 
-/* Adds a rule that every grammar may have ("string", "date", ...) with those it needs, under its own
- * or (NULL: not) another name. */
+/* Adds a rule that every grammar may have ("string", "date", ...) with those it needs, under its
+ * own or (NULL: not) another name. */
 const char *schema_builtin(struct schema *c, const char *builtin, const char *name);
 int schema_is_reserved(const char *name);
 
@@ -133,7 +134,7 @@ size_t schema_restrictions(const json_t *schema, const char *const *but);
 json_t *schema_target(struct schema *c, const char *ref);
 
 /* What kind of value a schema without "type" is about: "object", "array", "string", "number"; NULL:
- * any. With a type that is a text, that. */
+ * any. A "type" that is a text is returned as it is. */
 const char *schema_kind(const json_t *schema);
 
 /* Does the schema have one of these keywords? */
@@ -162,8 +163,8 @@ void schema_object(struct schema *c, struct buffer *t, const json_t *schema, con
 /* Adds the text of an integer within the schema's bounds. */
 void schema_integer(struct schema *c, struct buffer *t, const json_t *schema);
 
-/* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]: the
- * lengths that are also allowed. */
+/* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]:
+ * limits of the length. */
 void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most);
 

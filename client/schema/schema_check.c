@@ -122,8 +122,8 @@ static void check_type(struct schema *c, const json_t *type)
             c, "unknown type '%.40s': give object, array, string, number, integer, boolean or null",
             name);
     else
-        schema_fail(
-            c, "a type is a text: give object, array, string, number, integer, boolean or null");
+        schema_fail(c, "a type must be a string: give object, array, string, number, integer, "
+                       "boolean or null");
 }
 
 static void check_lists(struct schema *c, const json_t *schema)

@@ -116,7 +116,7 @@ static void add_to_class(struct pattern *p, struct char_class *k, uint32_t from,
 }
 
 /* Adds what \d, \w, \s mean, or with a capital letter all others. Returns 0 for any other letter.
- * Engines differ in which blanks beyond ASCII \s takes: what any of them takes is none of \S. */
+ * Engines differ in which blanks beyond ASCII \s takes: so \S excludes what any of them takes. */
 static int add_shorthand(struct pattern *p, struct char_class *k, char letter)
 {
     static const struct {
@@ -195,7 +195,8 @@ static void add_plain_ranges(struct pattern *p, struct buffer *t, const struct c
     schema_add(p->c, t, has_dash ? "-" : "");
 }
 
-/* Escapes of those that may not: ` | [\\] ["\\bfnrt]`, and of other control characters. */
+/* Adds escapes for the characters that may not: ` | [\\] ["\\bfnrt]`, and of other control
+ * characters. */
 static void add_escapes(struct pattern *p, struct buffer *t, const struct char_class *k)
 {
     struct buffer found = {0};

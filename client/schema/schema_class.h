@@ -18,8 +18,8 @@ void pattern_fail(struct pattern *p, const char *what);
 /* The character that an escape means; p->at stands after the backslash. */
 uint32_t pattern_escape(struct pattern *p);
 
-/* Adds a character for the inside of a GBNF literal, as a JSON string has it (but see the quote in
- * schema_pattern.c). */
+/* Adds a character for the inside of a GBNF literal, written as in a JSON string. The quote is an
+ * exception: see schema_pattern.c. */
 void pattern_character(struct pattern *p, struct buffer *t, uint32_t point);
 
 /* Reads [...] and adds what it stands for. */

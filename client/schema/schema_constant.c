@@ -125,7 +125,7 @@ void schema_constants(struct schema *c, struct buffer *t, const json_t *schema)
 {
     const json_t *one = json_object_get(schema, "const");
     if (one && !schema_is_possible(c, schema))
-        schema_fail(c, "what stands beside \"const\" does not let it through: nothing can match");
+        schema_fail(c, "the keywords beside \"const\" exclude its value: nothing can match");
     if (one) {
         schema_constant(c, t, one);
         schema_add(c, t, " space");
@@ -133,7 +133,6 @@ void schema_constants(struct schema *c, struct buffer *t, const json_t *schema)
     }
     schema_add(c, t, "(");
     if (!add_all(c, t, schema))
-        schema_fail(c,
-                    "what stands beside \"enum\" lets no value of it through: nothing can match");
+        schema_fail(c, "the keywords beside \"enum\" exclude all of its values: nothing can match");
     schema_add(c, t, ") space");
 }

@@ -166,7 +166,8 @@ static void add_down(struct schema *c, struct buffer *t, int64_t to)
     schema_add(c, t, ")");
 }
 
-/* A bound as an integer inside +-(MOST + 1). up: rounded up, else down; beside: the next one. */
+/* A bound as an integer in +-(MOST + 1), rounded up if `up`, else down; beside: the bound itself is
+ * excluded. */
 static int64_t whole(const json_t *value, int up, int beside)
 {
     double number = json_number_value(value);

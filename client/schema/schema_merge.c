@@ -1,9 +1,9 @@
 /* schema_merge: schemas that hold at the same time: allOf, and what stands beside a $ref, an anyOf
  * or a oneOf.
  *
- * The schema is taken apart into ways: plain schemas without any of these keywords, of which a value
- * has to match one. anyOf and oneOf add ways, allOf and siblings multiply them, two plain schemas
- * merge to one that accepts what both accept, or to none. */
+ * The schema is taken apart into ways: plain schemas without any of these keywords, of which a
+ * value has to match one. anyOf and oneOf add ways, allOf and siblings multiply them, two plain
+ * schemas merge to one that accepts what both accept, or to none. */
 #include "client/schema/schema.h"
 
 #include <string.h>
@@ -105,8 +105,8 @@ static json_t *both_of(struct schema *c, json_t *a, json_t *b)
     return kept(c, json_pack("{s:[O,O]}", "allOf", a, b));
 }
 
-/* Puts the properties of `from` into *to; those that `other` has not got are what its
- * additionalProperties makes of them. */
+/* Puts the properties of `from` into *to; one that `other` lacks must also match the
+ * additionalProperties of `other`. */
 static void merge_properties(struct schema *c, json_t *to, json_t *from, json_t *other)
 {
     json_t *properties = json_object_get(other, "properties"), *value;
@@ -126,7 +126,7 @@ static json_t *merge_bounds(struct schema *c, const char *key, json_t *a, json_t
 {
     int is_lower = strncmp(key, "min", 3) == 0 || strcmp(key, "exclusiveMinimum") == 0;
     if (!json_is_number(a) || !json_is_number(b)) {
-        schema_fail(c, "\"%s\" stands there twice: give it as a number once", key);
+        schema_fail(c, "\"%s\" is given twice: give it once, as a number", key);
         return a;
     }
     return (json_number_value(a) > json_number_value(b)) == is_lower ? a : b;
@@ -151,11 +151,12 @@ static json_t *merge_values(struct schema *c, const char *key, json_t *a, json_t
         return both_of(c, a, b);
     if (strncmp(key, "min", 3) == 0 || strncmp(key, "max", 3) == 0 || strncmp(key, "excl", 4) == 0)
         return merge_bounds(c, key, a, b);
-    schema_fail(c, "\"%s\" stands there twice, with different values: that is not supported", key);
+    schema_fail(c, "\"%s\" is given twice, with different values: that is not supported", key);
     return a;
 }
 
-/* What "items" means depends on the "prefixItems" beside it, so the two are not merged one by one. */
+/* What "items" means depends on the "prefixItems" beside it, so the two are not merged one by
+ * one. */
 static void check_places(struct schema *c, const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"items", "prefixItems", "additionalItems"};
@@ -287,7 +288,8 @@ static json_t *find_ways(struct schema *c, json_t *schema)
 
 /* ---- allOf where nothing is said to be required ---------------------------------------------- */
 
-/* Follows references. NULL: not an object that only has properties. */
+/* The properties of a schema, references followed. NULL: it is more than an object with
+ * properties. */
 static json_t *mixin(struct schema *c, json_t *schema)
 {
     static const char *const may[] = {"properties", "type", "additionalProperties", NULL};
@@ -322,8 +324,8 @@ static int add_properties(struct schema *c, json_t *to, json_t *required, const 
     return 1;
 }
 
-/* llama.cpp's reading of an allOf of objects of which none says what is required: every property is,
- * but those of alternatives. NULL if the allOf cannot be merged. */
+/* llama.cpp's reading of an allOf of objects of which none says what is required: every property is
+ * required, except those of alternatives. NULL if the allOf cannot be merged. */
 static json_t *mixed_in(struct schema *c, const json_t *schema)
 {
     static const char *const may[] = {"allOf", "type", NULL};

@@ -78,8 +78,8 @@ static void add_class_point(struct schema *c, struct buffer *t, const char *at)
 }
 
 /* keys[0, n): sorted, JSON texts without their quotes, alike up to `at`. Adds what may follow there
- * so that none of them comes about: at each character of a key, it and what differs after it, or
- * another one. */
+ * without becoming one of them: at each place a key's own character and then something that differs
+ * later, or another character. */
 static void add_other_keys(struct schema *c, struct buffer *t, const char **keys, size_t n,
                            size_t at)
 {

@@ -87,14 +87,14 @@ static void read_atom(struct pattern *p, struct atom *a)
         return;
     case '^':
     case '$':
-        pattern_fail(p, "^ is supported in front of the whole, $ after it, nowhere else");
+        pattern_fail(p, "^ is supported only at the beginning of the pattern, $ only at its end");
         return;
     case '*':
     case '+':
     case '?':
     case '{':
         pattern_fail(
-            p, "nothing in front of it to repeat; write \\ before a sign that is meant itself");
+            p, "nothing before it to repeat: write \\ before it to match the character itself");
         return;
     case '\\':
         p->at++;

@@ -55,7 +55,7 @@ static void add_alternatives(struct schema *c, struct buffer *t, const json_t *l
     }
 }
 
-/* The schema with one of its types, or, type NULL, as it is; never nullable. */
+/* The schema with this type only, or unchanged if `type` is NULL; never nullable. */
 static json_t *with_type(struct schema *c, json_t *schema, json_t *type)
 {
     json_t *copy = schema_plain(c, schema);
@@ -218,7 +218,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
         first = items;
         first_key = "items";
         items = json_object_get(schema, key = "additionalItems");
-    } else if (first && !json_is_array(first)) { /* llama.cpp's vectors: it means every item */
+    } else if (first && !json_is_array(first)) { /* in llama.cpp's vectors it means every item */
         items = items ? items : first;
         key = items == first ? "prefixItems" : key;
         first = NULL;
@@ -326,7 +326,7 @@ static const char *const only_any_of[] = {"anyOf", "type", NULL};
 static const char *const only_one_of[] = {"oneOf", "type", NULL};
 static const char *const only_all_of[] = {"allOf", NULL};
 
-/* Does every alternative say the kind that stands beside them? Then that adds nothing. */
+/* Is every alternative of the type that is given beside them? Then that type adds nothing. */
 static int agrees(struct schema *c, const json_t *type, const json_t *list)
 {
     size_t i;
@@ -394,7 +394,7 @@ const char *schema_visit(struct schema *c, json_t *schema, const char *name, con
     if (json_is_true(schema))
         return schema_builtin(c, "value", NULL);
     if (json_is_false(schema))
-        schema_fail(c, "the schema false: nothing can match");
+        schema_fail(c, "the schema is false: nothing can match");
     else if (!json_is_object(schema))
         schema_fail(c, "a schema is an object, true or false");
     else

@@ -43,8 +43,8 @@ struct token_spans {
 };
 
 /* The same, but with TOKENIZE_PARSE_SPECIAL a control token is found only where none of its bytes
- * lies in `plain`: parts that come from elsewhere, whose "<|im_end|>" is text. Else those parts make
- * no difference: words go across their ends. */
+ * lies in `plain`: parts that come from elsewhere, whose "<|im_end|>" is text. Else those parts
+ * make no difference: words go across their ends. */
 int tokenize_plain(const struct vocab *v, const char *text, size_t bytes, unsigned flags,
                    const struct token_spans *plain, struct token_list *out, char *err,
                    size_t err_bytes);

@@ -1,8 +1,8 @@
 /*
  * cost: what passes and their rows cost lately, and what long prompts may take beside answers.
  *
- * Pure: no clock, the caller brings the times. Engine thread; one for all slots. Nothing here changes
- * an answer: only how soon it is there. */
+ * Pure: no clock, the caller brings the times. Engine thread; one for all slots. Nothing here
+ * changes an answer: only how soon it is there. */
 #ifndef HEARTH_DAEMON_POLICY_COST_H
 #define HEARTH_DAEMON_POLICY_COST_H
 

@@ -1,6 +1,5 @@
-/*
- * lookup: prompt lookup: what followed the last time these tokens were seen? An index of n-grams over one
- * sequence.
+/* lookup: prompt lookup: what followed the last time these tokens were seen? An index of n-grams
+ * over one sequence.
  *
  * Engine thread; one per slot. Two tables hold, for each n-gram of LOOKUP_LONG and LOOKUP_SHORT
  * tokens, the position after its latest occurrence. Entries are hints: a found one is confirmed by

@@ -61,35 +61,37 @@ bool plan_is_long(const struct plan_slot *slot);
  *
  * Decoding slots always get all their rows; so do short prompts (at most two of maximum length per
  * pass). So no slot waits for another one's prefill or window. While an interactive answer is being
- * read, a prompt is short if it is interactive and takes the time of four decode passes at most, and
- * all short ones together take no more in a pass: the reader's next token comes after five decode
- * passes and a chunk at most, however many others type. Long prompts alone take the time of
- * some decode passes, as a keystroke comes in the middle of a pass: of fewer when an answer was read
- * a moment ago, and pass_ns at most; but as many rows as are worthwhile (curve_worthwhile), if these
- * take no more than twice what 32 rows take. While an answer is being read, or waits after a short prompt,
- * they have what their credit buys, often nothing. While it is not known what a row costs they have
- * as many as a short prompt: a large model on a slow machine may take seconds for those, and for a
- * whole pass longer than the watchdog waits. Returns whether an answer is being read, or waits so. */
+ * read, a prompt is short if it is interactive and takes the time of four decode passes at most,
+ * and all short ones together take no more in a pass: the reader's next token comes after five
+ * decode passes and a chunk at most, however many others type. Long prompts alone take the time of
+ * some decode passes, as a keystroke comes in the middle of a pass: of fewer when an answer was
+ * read a moment ago, and pass_ns at most; but as many rows as are worthwhile (curve_worthwhile), if
+ * these take no more than twice what 32 rows take. While an answer is being read, or waits after a
+ * short prompt, they have what their credit buys, often nothing. While it is not known what a row
+ * costs they have as many as a short prompt: a large model on a slow machine may take seconds for
+ * those, and for a whole pass longer than the watchdog waits. Returns whether an answer is being
+ * read, or waits so. */
 bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
                  struct plan_limits *limits);
 
 /* A token bucket, in ns: the credit after a pass beside an answer in which long prompts took
- * `prefill_ns`, 0 when they were not in it. Each such pass earns half a decode pass, so all of
- * them together make an answer half as long again; they pay by the clock, whatever their rows were
+ * `prefill_ns`, 0 when they were not in it. Each such pass earns half a decode pass, so all of them
+ * together make an answer half as long again; they pay by the clock, whatever their rows were
  * thought to cost. A chunk is bought when there is enough for PLAN_CHUNK_MIN rows or two decode
  * passes: smaller pieces cost more a row, and a reader does not notice a pass of that length. Where
- * so few rows cost far more a row than many do, as with experts, it is the least worthwhile chunk. */
+ * so few rows cost far more a row than many do, as with experts, it is the least worthwhile
+ * chunk. */
 int64_t plan_credit(const struct plan_cost *cost, uint64_t prefill_ns);
 
-/* Which slot is first rotates: passes so far, and of these the ones in which prompts shared what was left
- * (if chunks come every fourth pass, every fourth slot would have them all). */
+/* Which slot is first rotates: passes so far, and of these the ones in which prompts shared what
+ * was left (if chunks come every fourth pass, every fourth slot would have them all). */
 struct plan_turn {
     uint32_t passes;
     uint32_t shares;
 };
 
-/* Fills `take` of each slot, PLAN_SLOTS_MAX at most, and lets `turn` go on. Returns the rows planned; 0 only when n is 0, or
- * when no window fits into the limits. */
+/* Fills `take` of each slot, PLAN_SLOTS_MAX at most, and lets `turn` go on. Returns the rows
+ * planned; 0 only when n is 0, or when no window fits into the limits. */
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
                    struct plan_turn *turn);
 

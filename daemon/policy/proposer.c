@@ -41,8 +41,8 @@ bool proposer_active(const struct proposer *proposer)
            proposer->n_guess > 0;
 }
 
-/* The first place of the guess, not far before `seen`, where the answer's last two tokens stand: the
- * index of the second, or -1. A single token stands in too many places. */
+/* The first place of the guess, not far before `seen`, where the answer's last two tokens stand:
+ * the index of the second, or -1. A single token stands in too many places. */
 static int64_t find_guess(const struct proposer *proposer, const uint32_t *last_two, int64_t seen)
 {
     for (int64_t i = seen <= GUESS_BACK ? 1 : seen - GUESS_BACK; i < proposer->n_guess; i++)
@@ -52,8 +52,8 @@ static int64_t find_guess(const struct proposer *proposer, const uint32_t *last_
 }
 
 /* The guess, read on from where the answer agrees with it. Where the last token is not the guess's
- * own, something was inserted or left out, and the guess is shifted; or one token is another one
- * alone, and the guess goes on after it. */
+ * own, something was inserted or left out, and the guess is shifted; or a single token differs, and
+ * the guess continues after it. */
 static uint32_t draft_guess(struct proposer *proposer, const uint32_t *tokens, uint32_t n_tokens,
                             uint32_t most, uint32_t *drafts)
 {

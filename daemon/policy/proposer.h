@@ -1,5 +1,4 @@
-/*
- * proposer: what drafts tokens for a slot. Whatever does, and however well, the answer is the same:
+/* proposer: what drafts tokens for a slot. Whatever does, and however well, the answer is the same:
  * drafts are verified (spec.h), and only accepted tokens are published.
  *
  * Engine thread; one per slot. Owns its index; borrows the guess from the request. Never sees
@@ -9,8 +8,7 @@
  *   lookup   what followed the same n-gram earlier in this sequence (lookup.h)
  *   client   the guess that came with the request: yesterday's completion, the file's next lines
  *   draft, shadow, fast   computed, several passes a window: not here, but in draft.c
- *   auto     client where a guess fits, else lookup, else one of those, as far as it pays (window.h)
- */
+ *   auto     client where a guess fits, else lookup, else one of those, as far as it pays (window.h) */
 #ifndef HEARTH_DAEMON_POLICY_PROPOSER_H
 #define HEARTH_DAEMON_POLICY_PROPOSER_H
 

@@ -32,9 +32,9 @@
  * With proposer `none` drafted is 0 and a verification is one row that gives one token. Rollback is
  * arithmetic: nothing is copied.
  *
- * An answer that need not be deterministic is not drafted and not verified: a fast pass over the row
- * of the last accepted token gives the next one, which is accepted as it is. `canonical` stays where
- * canonical passes left it; when one runs again it begins there, over KV that it can rely on.
+ * An answer that need not be deterministic is not drafted and not verified: a fast pass over the
+ * row of the last accepted token gives the next one, which is accepted as it is. `canonical` stays
+ * where canonical passes left it; when one runs again it begins there, over KV that it can rely on.
  *
  *   after prefill   ..T0       KV up to P-1
  *   fast pass       ..T0 T1    KV up to P-1, and at P from a fast pass

@@ -125,8 +125,8 @@ void window_drafter_verified(struct window_drafter *drafter, uint32_t drafted, u
     learn(&drafter->acceptance, LEARN_ALL, drafted, accepted);
 }
 
-/* The window that gives all of them together the most tokens, of those in which none of them is
- * slower than without; 0: there is none. */
+/* The window that gives the slots together the most tokens for their time, among those that make no
+ * slot slower than without drafts; 0: there is none. */
 static uint32_t share_all(const struct window_share *slots, uint32_t n,
                           const struct round_cost *cost)
 {

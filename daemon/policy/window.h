@@ -44,7 +44,8 @@ void window_verified(struct window *window, uint32_t drafted, uint32_t accepted)
 void window_measured(struct window_cost *cost, uint32_t slots, uint32_t rows, uint64_t took_ns);
 
 /* Drafts worth making now for one of `slots` decoding slots, at most `most`. With `always` the cost
- * is not looked at, only how many drafts are accepted: for a proposer that was asked for by name. */
+ * is not looked at, only how many drafts are accepted: for a proposer that was asked for by
+ * name. */
 uint32_t window_choose(struct window *window, const struct window_cost *cost, uint32_t slots,
                        uint32_t most, bool always);
 

@@ -43,8 +43,8 @@ def find_runs(classes):
 def main():
     starts = [first << 4 | kind for first, kind in find_runs([char_class(c) for c in range(0x110000)])]
     print("/* Made by tests/tools/unicode_tables.py; do not edit.")
-    print(" * Unicode %s. Each entry: the first code point of a run << 4 | its class (unicode.h), or %d for letters\n"
-          " * that are in turn LU and LL. */" % (unicodedata.unidata_version, CASED))
+    print(" * Unicode %s. Each entry: the first code point of a run << 4 | its class (unicode.h), or %d\n"
+          " * for letters that are in turn LU and LL. */" % (unicodedata.unidata_version, CASED))
     print("#ifndef HEARTH_CLIENT_BASE_UNICODE_TABLES_H")
     print("#define HEARTH_CLIENT_BASE_UNICODE_TABLES_H\n")
     print("#include <stdint.h>\n")
