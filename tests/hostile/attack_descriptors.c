@@ -150,8 +150,12 @@ void attack_bells(struct attack_state *a)
     struct raw_client raw;
     uint64_t value;
 
-    if (raw_open_notify(&raw, a->socket, 1) < 0)
-        return;
+    /* Refused while the daemon empties the last one's socket. */
+    for (int i = 0; raw_open_notify(&raw, a->socket, 1) < 0; i++) {
+        if (i == RINGS)
+            return;
+        attack_sleep_us(2000);
+    }
     int bell = raw.fds[HELLO_FD_BELL], notify = raw.fds[HELLO_FD_NOTIFY];
     pid_t daemon = (pid_t)raw.daemon_pid;
     for (int i = 0; i < RINGS; i++) {
