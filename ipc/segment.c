@@ -17,7 +17,8 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-#ifndef MADV_POPULATE_WRITE
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -176,13 +177,6 @@ out_up:
     return rc;
 }
 
-void segment_close_down(struct segment *s)
-{
-    if (s->down_fd >= 0)
-        close(s->down_fd);
-    s->down_fd = -1;
-}
-
 int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
 {
     uint8_t *base = NULL;
@@ -269,6 +263,12 @@ int segment_copy_in(const struct segment *s, void *to, const void *from, size_t 
     return n == (ssize_t)bytes && !segment_broken(s) ? 0 : -EFAULT;
 }
 
+int segment_is_touched(const struct segment *s)
+{
+    struct stat st;
+    return fstat(s->down_fd, &st) == 0 && (uint64_t)st.st_blocks * 512 >= s->plan.down_bytes;
+}
+
 /* ---- client ---------------------------------------------------------------------------------- */
 
 /* Checks that the daemon passed what it should have. Without the seals on size, a later truncation
@@ -289,9 +289,9 @@ static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *e
     return 0;
 }
 
-static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_base)
+static int map_fd(int fd, uint64_t bytes, int prot, uint8_t **ret_base)
 {
-    void *base = mmap(NULL, bytes, prot, MAP_SHARED | flags, fd, 0);
+    void *base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return -errno;
     /* A forked child shares neither our positions nor our locks: it gets no mapping at all rather
@@ -331,12 +331,16 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
         rc = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, 0, &up);
+    rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, &up);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map the up segment: %s", strerror(-rc));
     /* All of down, and of up what is polled, is touched first on this side: pages are charged to
      * the one that does, for as long as they exist, and a client may keep them after it hung up. */
-    rc = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_POPULATE, &down);
+    rc = map_fd(down_fd, plan.down_bytes, PROT_READ, &down);
+    if (rc == 0 && madvise(down, plan.down_bytes, MADV_POPULATE_READ) < 0) {
+        rc = -errno;
+        munmap(down, plan.down_bytes);
+    }
     if (rc < 0) {
         munmap(up, plan.up_bytes);
         return ipc_fail(err, err_bytes, rc, "cannot map the down segment: %s", strerror(-rc));
@@ -353,7 +357,7 @@ int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err,
     int rc = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = map_fd(fd, bytes, PROT_READ, 0, &base);
+    rc = map_fd(fd, bytes, PROT_READ, &base);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map a shared table: %s", strerror(-rc));
     *ret_base = base;
@@ -374,10 +378,11 @@ void segment_close(struct segment *s)
     segment_guard_remove(s->down);
     munmap(s->up, s->plan.up_bytes);
     munmap(s->down, s->plan.down_bytes);
-    segment_close_down(s);
     if (s->up_fd >= 0)
         close(s->up_fd);
-    s->up_fd = -1;
+    if (s->down_fd >= 0)
+        close(s->down_fd);
+    s->up_fd = s->down_fd = -1;
     s->up = s->down = NULL;
 }
 

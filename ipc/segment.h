@@ -7,8 +7,8 @@
  *
  * Daemon:
  *   segment_guard_init()                         once, at start
- *   segment_open(&s, &limits, ...)               for a client; send it s.up_fd and s.down_fd, then
- *   segment_close_down(&s)
+ *   segment_open(&s, &limits, ...)               for a client; send it s.up_fd and s.down_fd
+ *   segment_is_touched(&s)                       before the first answer
  *   segment_submit_reader(&s, &submit), segment_event_writer(&s, slot, &events[slot])
  *   segment_copy_in(&s, to, segment_arena(&s, slot) + from, n * 4)
  *   segment_broken(&s)                           after every scan
@@ -43,7 +43,7 @@ struct segment {
     uint8_t *up;             /* daemon: mapped PROT_READ, do not write; client: read-write */
     uint8_t *down;           /* daemon: read-write; client: mapped PROT_READ */
     int up_fd;               /* daemon only: segment_copy_in() reads it; else -1 */
-    int down_fd;             /* daemon only, until handed over; else -1 */
+    int down_fd;             /* daemon only: segment_is_touched() asks it; else -1 */
     _Atomic uint32_t broken; /* set by the guard; read by segment_broken() */
 };
 
@@ -66,7 +66,6 @@ void segment_guard_remove(const void *base);
  * clients. Touches no page but that of down_about: the client populates (and pays for) the others.
  * `s` must not move afterwards. Returns 0 or -errno. */
 int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, size_t err_bytes);
-void segment_close_down(struct segment *s); /* once it was sent */
 
 /* Makes ctl: mapped read-write here, sealed against writing by others. Returns the fd to hand out,
  * or -errno. */
@@ -88,6 +87,10 @@ static inline int segment_broken(const struct segment *s)
  * call: pages that the client never touched read as zeroes and stay untouched. Returns 0, or
  * -EFAULT when a page failed: close the client. */
 int segment_copy_in(const struct segment *s, void *to, const void *from, size_t bytes);
+
+/* Has the client made every page of down, as segment_map() does? Answers would make, and be charged
+ * with, those that it has not. */
+int segment_is_touched(const struct segment *s);
 
 /* ---- client ---------------------------------------------------------------------------------- */
 

@@ -308,10 +308,8 @@ static void handshake_greet(struct control *control, struct client *client)
     if (n_slots == 0)
         client->segment.limits = handshake_limits(control, 0);
     rc = handshake_welcome(control, client, notify_fd);
-    if (n_slots > 0) {
-        segment_close_down(&client->segment);
+    if (n_slots > 0)
         clients_post(control, MAIL_ATTACH, client);
-    }
     if (notify_fd >= 0)
         close(notify_fd);
     counters_add(control->options.ctl, COUNTER_CONNECTS, 1);

@@ -76,6 +76,7 @@ struct client {
     uint32_t blocked_need; /* > 0: the next submit cell waits for this many free event cells ... */
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
+    bool is_touched;     /* its down segment was found to be its own memory, all of it */
     uint64_t charged_ns; /* of wakes_ns */
     int error; /* it broke the protocol (attached_fail): its rings are not looked at any more */
 

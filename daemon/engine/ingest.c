@@ -357,9 +357,11 @@ static uint32_t ingest_client(struct engine *engine, struct client *client)
         rc = ring_peek(&client->submit, &in.cell);
     if (rc == 0)
         return 0;
+    if (rc > 0 && !client->is_touched)
+        client->is_touched = segment_is_touched(&client->segment);
     if (rc > 0) {
         in.line[0] = 0;
-        rc = ingest_cell(engine, client, &in);
+        rc = client->is_touched ? ingest_cell(engine, client, &in) : -EPROTO;
     }
     if (rc == 0 && segment_broken(&client->segment))
         rc = -EFAULT;

@@ -214,7 +214,6 @@ static int client_open(int i, char *err, size_t err_bytes)
     if (segment_open(d, &limits, err, err_bytes) < 0 ||
         segment_map(&c->s, d->up_fd, d->down_fd, &limits, err, err_bytes) < 0)
         return -1;
-    segment_close_down(d);
     segment_submit_reader(d, &rig_submit_in[i]);
     segment_event_writer(d, 0, &rig_events_out[i]);
     bell_waker_init(&rig_wakers[i], &segment_up_head(d)->waiting, &segment_down_head(d)->wake, -1);

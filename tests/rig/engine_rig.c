@@ -218,7 +218,6 @@ void rig_equip(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t ui
     RIG_CHECK(segment_map(&c->segment, client->segment.up_fd, client->segment.down_fd, &limits, err,
                           sizeof(err)) == 0,
               "%s", err);
-    segment_close_down(&client->segment);
     client->state = CLIENT_ATTACHED;
     client->socket_fd = client->pid_fd = -1;
     client->bell_fd = rig->desc.threaded ? bell_open() : -1;

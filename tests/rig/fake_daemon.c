@@ -162,7 +162,6 @@ static void welcome(struct fake_daemon *f)
     fds[HELLO_FD_VOCAB] = f->vocab_fd;
     fds[HELLO_FD_NOTIFY] = notify[1];
     ck_assert_int_eq(hello_send(f->socket_fd, &w, sizeof(w), fds, w.n_fds), 0);
-    segment_close_down(&f->segment);
     if (notify[1] >= 0)
         close(notify[1]);
     f->notify_fd = notify[0];

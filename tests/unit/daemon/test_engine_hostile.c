@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -479,6 +480,36 @@ START_TEST(wakes_never_fill_the_mailbox)
 }
 END_TEST
 
+/* Mapped by hand, so that no page of `down` but the first is there: the answers would make them, and
+ * be charged with them. */
+START_TEST(a_client_that_has_not_touched_its_answers_is_closed)
+{
+    struct ipc_limits limits = bad.segment.limits;
+    struct submit_cell cell = {.opcode = SUBMIT_NOP};
+    struct rig_client sly;
+    struct segment mine;
+    char err[200];
+
+    rig_equip(&rig, &sly, 1, 3000, "");
+    segment_close(&sly.client->segment);
+    ck_assert_int_eq(segment_open(&sly.client->segment, &limits, err, sizeof(err)), 0);
+    mine = sly.client->segment;
+    mine.up = mmap(NULL, mine.plan.up_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mine.up_fd, 0);
+    ck_assert_ptr_ne(mine.up, MAP_FAILED);
+    segment_submit_writer(&mine, &sly.submit);
+    rig_post(&rig, MAIL_ATTACH, sly.client);
+    engine_step(rig.engine);
+    rig_push(&sly, &cell);
+    engine_step(rig.engine);
+    ck_assert_int_eq(sly.client->error, -EPROTO);
+    engine_step(rig.engine);
+    rig_mail(&rig);
+    ck_assert_uint_eq(rig.n_closed, 1);
+    rig_detach(&rig, &sly);
+    munmap(mine.up, mine.plan.up_bytes);
+}
+END_TEST
+
 /* ---- expensive wakes ------------------------------------------------------------------------- */
 
 enum { WAKE_MS = 3 };
@@ -607,6 +638,7 @@ int main(void)
     tcase_add_test(shut, a_client_that_never_reads_lets_the_engine_sleep);
     tcase_add_test(shut, a_closed_client_is_not_looked_at_any_more);
     tcase_add_loop_test(shut, garbage_everywhere_disturbs_no_other_client, 0, 5);
+    tcase_add_test(shut, a_client_that_has_not_touched_its_answers_is_closed);
     tcase_add_test(shut, wakes_never_fill_the_mailbox);
     TCase *wakes = tcase_create("wakes");
     tcase_add_checked_fixture(wakes, setup_wakes, teardown_wakes);
