@@ -159,6 +159,25 @@ START_TEST(merges_give_rank_and_result)
 }
 END_TEST
 
+/* They are added some at a time: one too many of a group would be another's, or memory after them. */
+START_TEST(many_merges_keep_their_ranks)
+{
+    static struct tiny t;
+    void *block;
+    uint32_t rank, merged, ids[70];
+    tiny_init_bpe(&t, "gpt-2");
+    for (uint32_t i = 0; i < 70; i++)
+        ids[i] = tiny_merge(&t, (char[]){(char)('A' + i % 7), 0}, (char[]){(char)('K' + i / 7), 0});
+    struct vocab v = tiny_open(&t, &block);
+    for (uint32_t i = 0; i < 70; i++) {
+        ck_assert(vocab_find_merge(&v, 'A' + i % 7, 'K' + i / 7, &rank, &merged));
+        ck_assert_uint_eq(rank, i);
+        ck_assert_uint_eq(merged, ids[i]);
+    }
+    free(block);
+}
+END_TEST
+
 START_TEST(roles_are_taken_from_the_file)
 {
     struct tiny t;
@@ -438,6 +457,7 @@ int main(void)
     tcase_add_test(c, missing_bytes_have_no_token);
     tcase_add_test(c, every_text_is_found);
     tcase_add_test(c, merges_give_rank_and_result);
+    tcase_add_test(c, many_merges_keep_their_ranks);
     tcase_add_test(c, roles_are_taken_from_the_file);
     tcase_add_test(c, roles_are_found_by_name);
     tcase_add_test(c, spm_has_its_default_flags);
