@@ -376,6 +376,7 @@ static int begin_needed(struct grammar *g, uint32_t state)
 int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struct grammar_mask *ret)
 {
     struct grammar *g = run->grammar;
+    assert(draft <= run->n_drafts);
     for (uint32_t sweeps = 0;;) {
         int64_t rc = grammar_state_same(g, run->states[draft], 1);
         if (rc >= 0) {

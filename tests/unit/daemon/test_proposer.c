@@ -123,6 +123,19 @@ START_TEST(a_guess_is_read_on_from_where_the_answer_agrees)
 }
 END_TEST
 
+START_TEST(a_wrong_token_after_an_inserted_one_does_not_lose_the_guess)
+{
+    uint32_t guess[] = {10, 11, 12, 13, 14, 15, 16}, drafts[8];
+    uint32_t answer[] = {99, 10, 11, 98, 13}; /* 99 inserted, 98 for 12 */
+
+    ck_assert_int_eq(proposer_begin(&proposer, PROPOSER_CLIENT, 0, 2, guess, 7), 0);
+    ck_assert_uint_eq(guessed(answer, 3, drafts), 5);
+    ck_assert_uint_eq(guessed(answer, 4, drafts), 0);
+    ck_assert_uint_eq(guessed(answer, 5, drafts), 3);
+    ck_assert_uint_eq(drafts[0], 14);
+}
+END_TEST
+
 START_TEST(one_wrong_token_does_not_lose_the_guess)
 {
     uint32_t guess[] = {10, 11, 12, 13, 14, 10, 16}, drafts[8];
@@ -350,6 +363,7 @@ int main(void)
     tcase_add_test(tcase, lookup_says_nothing_where_nothing_repeats);
     tcase_add_test(tcase, lookup_survives_a_changed_sequence);
     tcase_add_test(tcase, a_guess_is_read_on_from_where_the_answer_agrees);
+    tcase_add_test(tcase, a_wrong_token_after_an_inserted_one_does_not_lose_the_guess);
     tcase_add_test(tcase, one_wrong_token_does_not_lose_the_guess);
     tcase_add_test(tcase, kinds_use_what_they_are_named_for);
     tcase_add_test(tcase, a_window_is_as_long_as_it_pays);
