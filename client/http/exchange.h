@@ -103,7 +103,7 @@ void exchange_drop_body(struct exchange *x);
 /* Frees it, or lets the worker that has it do so. */
 void exchange_close(struct exchange *x);
 
-/* Appends json to x->out, as a server-sent event in a stream. Takes it. */
+/* Appends json to x->out, as a server-sent event in a stream. Takes over json. */
 void exchange_put(struct exchange *x, json_t *json);
 
 /* libmicrohttpd took bytes of the stream: unpauses the slots where there is room. */

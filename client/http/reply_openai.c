@@ -26,7 +26,7 @@ static json_t *usage(const struct exchange *x)
                      "cached_tokens", cached);
 }
 
-/* What all objects of an answer begin with. Takes choices. */
+/* What all objects of an answer begin with. Takes over `choices`. */
 static json_t *head(const struct exchange *x, const char *object, json_t *choices)
 {
     const struct pool_model *m = &x->server->pool.model;

@@ -89,8 +89,8 @@ void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t 
 /* Adds a JSON value as a GBNF literal. */
 void schema_constant(struct schema *c, struct buffer *t, const json_t *value);
 
-/* Adds `item` repeated: SCHEMA_NO_MAX: any number. `separator`: between two items, or "". */
-#define SCHEMA_NO_MAX UINT32_MAX
+/* Adds `item`, repeated `least` to `most` times. `separator`: between two items, or "". */
+#define SCHEMA_NO_MAX UINT32_MAX /* any number */
 void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_t least,
                    uint32_t most, const char *separator);
 

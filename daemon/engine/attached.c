@@ -225,8 +225,8 @@ static void wake(struct engine *engine, const struct client_due *due)
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
 }
 
-/* Does the client's user owe too much for its wakes? Then this one is not made by the engine thread or the
- * control thread. */
+/* Does the client's user owe too much time for its wakes? Then neither the engine thread nor the control thread makes this
+ * wake. */
 static bool wake_apart(struct engine *engine, struct client *client, int way)
 {
     uint64_t wakes_ns = atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);

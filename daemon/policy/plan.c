@@ -36,7 +36,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Is it known what rows of prompts cost? Where it is not, no rule asks. */
+/* Is the cost of prompt rows known? Until it is, no rule uses it. */
 static bool plan_knows(const struct plan_cost *cost)
 {
     return curve_known(&cost->pass, PLAN_CHUNK_MIN);

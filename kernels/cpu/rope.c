@@ -105,7 +105,7 @@ static double yarn_pair(const struct model_rope_table *rope, uint32_t n, float t
     return (double)n * ln((double)rope->yarn.original / least) / (2.0 * ln((double)rope->base));
 }
 
-/* Of a frequency, how much is divided by the scale: 0 up to pair lo, 1 from pair hi on. */
+/* The share of pair i's frequency that is divided by the scale: 0 up to pair lo, 1 from pair hi on. */
 static double yarn_share(const struct model_rope_table *rope, uint32_t n, uint32_t i)
 {
     double lo = yarn_pair(rope, n, rope->yarn.fast), hi = yarn_pair(rope, n, rope->yarn.slow);

@@ -196,7 +196,8 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
     }
 }
 
-/* Every job of a layer, or of the head, after a barrier; while the others come, the jobs, if they are new, and weights. */
+/* Runs every job of a layer, or of the head, each after a barrier. While a block waits there it loads the next jobs, if they
+ * are new, and prefetches weights. */
 template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
 {
     SHARED_BYTES(memory);

@@ -54,8 +54,8 @@ static __device__ __forceinline__ bool step_read_norm(const struct layer_jobs &l
            layer.job[i + 1].kind == CUDA_JOB_MATMUL;
 }
 
-/* The jobs of a layer, after the last one of the head. They are there after the next barrier; their kinds and weights, which
- * is what step_next and step_prefetch read, when this returns. */
+/* Loads the jobs of a layer; after the last layer, those of the head. Their kinds and weights, which step_next and
+ * step_prefetch read, are there when this returns, the rest after the next barrier. */
 static __device__ void step_load(const struct step_job &job, uint32_t layer)
 {
     SHARED_BYTES(memory);
