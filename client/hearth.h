@@ -113,8 +113,8 @@ struct hearth_info {
     const char *socket_path;    /* where this handle is connected */
     uint32_t is_away;           /* 1 while the daemon is gone and waited for (resume_ms) */
     uint32_t resumes;           /* how often a daemon came back */
-    uint32_t fim;               /* has fill-in-the-middle tokens, and hearth_fim()'s automatic
-                                   order is 1: prefix first, 2: suffix first; 0: has none */
+    uint32_t fim;               /* hearth_fim()'s automatic order: 1 prefix first, 2 suffix first;
+                                   0: the model has no fill-in-the-middle tokens */
     const char *chat_template;  /* the model's, a Jinja text; "" where it has none */
 };
 

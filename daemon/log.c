@@ -32,7 +32,7 @@ static bool log_write(const char *line, size_t bytes)
     ssize_t n = send(STDERR_FILENO, line, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == ENOTSOCK)
         n = write(STDERR_FILENO, line, bytes);
-    return n >= 0 || errno != EAGAIN; /* of other errors there is no other place to tell */
+    return n >= 0 || errno != EAGAIN; /* any other error: the line is lost */
 }
 
 static const char *log_prefix(enum log_level level)

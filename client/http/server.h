@@ -13,7 +13,7 @@
 int server_open(struct server *s, const struct http_config *config, const int *fds, uint32_t n,
                 char *err, size_t err_bytes);
 
-/* One turn of the loop, at most so long (-1: without limit). */
+/* One turn of the loop, of at most most_ms (-1: without limit). */
 void server_turn(struct server *s, int most_ms);
 
 /* Takes no new connections; answers what runs, and closes each connection after that. */

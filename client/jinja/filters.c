@@ -47,7 +47,7 @@ FILTER(otherwise)
 
 BUILTIN(length, value_integer((int64_t)value_length(e->heap, c->self)))
 
-/* Lines after the first begin with so many blanks, or with a string. */
+/* Indents lines after the first by this many blanks, or by a string. */
 FILTER(indent)
 {
     struct value s = self_string(e, c), by = c->a[0];

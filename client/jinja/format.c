@@ -62,7 +62,7 @@ static void convert(struct eval *e, struct buf *b, const char *flags, char lette
                 width = width * 10 + (*d - '0');
         struct value shown = buf_value(&one);
         const char *dot = strchr(flags, '.');
-        if (dot) /* so many characters at most */
+        if (dot) /* a precision: at most that many characters */
             shown = value_slice(
                 shown, 0, text_offset(shown.text, shown.bytes, (size_t)strtoul(dot + 1, NULL, 10)));
         pad(b, shown, width, left, ' ');

@@ -21,7 +21,7 @@ static void add_range(struct schema *c, struct buffer *t, char from, char to)
         schema_format(c, t, "[%c-%c]", from, to);
 }
 
-/* Adds [0-9] so many times. most > 0 */
+/* Adds [0-9], `least` to `most` times. most > 0 */
 static void add_digits(struct schema *c, struct buffer *t, size_t least, size_t most)
 {
     schema_add(c, t, "[0-9]");
