@@ -154,6 +154,11 @@ static uint64_t row_bytes(const struct gguf_out_tensor *t)
     return t->cols / info->block * info->block_bytes;
 }
 
+static uint64_t rows_of(const struct gguf_out_tensor *t)
+{
+    return t->n_dims > 2 ? t->rows * t->n_matrices : t->rows;
+}
+
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -193,9 +198,11 @@ static int write_header(struct gguf_out *out, uint64_t *ret_data_at)
         put_number(out, &head, t->cols, 8);
         if (t->n_dims > 1)
             put_number(out, &head, t->rows, 8);
+        if (t->n_dims > 2)
+            put_number(out, &head, t->n_matrices, 8);
         put_number(out, &head, t->type, 4);
         put_number(out, &head, at, 8);
-        at += aligned(t->rows * row_bytes(t));
+        at += aligned(rows_of(t) * row_bytes(t));
     }
     put(out, &head, zeros, (size_t)(aligned(head.bytes) - head.bytes));
     int rc = out->failed ? -ENOMEM : write_at(out->fd, head.data, head.bytes, 0);
@@ -222,7 +229,8 @@ static void write_chunk(void *arg, uint32_t chunk, uint32_t worker)
     struct write_job *job = arg;
     const struct gguf_out_tensor *t = &job->out->tensors[job->tensor];
     uint64_t stride = row_bytes(t), first = chunk * job->rows_of_chunk;
-    uint64_t last = first + job->rows_of_chunk < t->rows ? first + job->rows_of_chunk : t->rows;
+    uint64_t rows = rows_of(t), last = first + job->rows_of_chunk;
+    last = last < rows ? last : rows;
     int rc = atomic_load_explicit(&job->error, memory_order_relaxed);
     for (uint64_t r = first; r < last && !rc; r++) {
         rc = job->row(job->arg, job->tensor, r, job->x[worker]);
@@ -256,7 +264,7 @@ static int write_tensor(struct write_job *job, struct thread_pool *pool)
     if (rc)
         return rc;
     pool_run(pool, write_chunk, job,
-             (uint32_t)((t->rows + job->rows_of_chunk - 1) / job->rows_of_chunk));
+             (uint32_t)((rows_of(t) + job->rows_of_chunk - 1) / job->rows_of_chunk));
     return job->error;
 }
 
@@ -298,7 +306,7 @@ int gguf_out_write(struct gguf_out *out, gguf_out_row *row, void *arg, uint32_t 
         rc = write_tensor(&job, pool);
         if (rc)
             rc = fail_tensor(out, job.tensor, rc, err, err_bytes);
-        at += aligned(t->rows * row_bytes(t));
+        at += aligned(rows_of(t) * row_bytes(t));
     }
     /* The last tensor is padded like the others; this sets the length accordingly. */
     if (!rc && ftruncate(out->fd, (off_t)out->bytes) < 0)

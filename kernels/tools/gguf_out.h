@@ -21,8 +21,9 @@ struct gguf_out;
 struct gguf_out_tensor {
     char name[GGUF_MAX_NAME + 1];
     uint32_t type;       /* quant_type that quantize_row writes */
-    uint32_t n_dims;     /* 1 or 2 */
+    uint32_t n_dims;     /* 1 to 3 */
     uint64_t cols, rows; /* rows 1 for a vector; cols a multiple of the type's block */
+    uint64_t n_matrices; /* of three dimensions alone; a row's number counts through all of them */
 };
 
 /* Computes row `row` of tensor `tensor` (in the order of gguf_out_tensor) into x [cols]. Returns 0

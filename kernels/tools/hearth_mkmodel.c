@@ -17,7 +17,7 @@
 static struct mkmodel_options {
     struct tool_common common;
     const char *arch, *shape, *type, *from;
-    uint64_t seed, threads;
+    uint64_t seed, threads, layers;
     int peaked;
 } options;
 
@@ -28,6 +28,7 @@ static const struct option_row table[] = {
     O(arch, "arch", 0, OPTION_TEXT, "ARCH", NULL, 0, 0, "architecture (default: the shape's own)"),
     O(type, "type", 0, OPTION_TEXT, "TYPE", NULL, 0, 0, "type of the weights, one of those above"),
     O(seed, "seed", 0, OPTION_U64, "S", "1", 0, OPTION_U64_MAX, "other seeds give other weights"),
+    O(layers, "layers", 0, OPTION_U64, "N", "0", 0, 512, "only N layers; 0: the shape's"),
     O(peaked, "peaked", 0, OPTION_FLAG, NULL, NULL, 0, 0,
       "make next tokens clear: low-bit copies agree"),
     O(from, "from", 0, OPTION_TEXT, "FILE", NULL, 0, 0, "copy this F32, F16 or BF16 model instead"),
@@ -84,9 +85,10 @@ static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
 
 static int make_random(const struct type_mix *mix, struct gguf_out *out)
 {
-    const struct model_shape *shape = shape_find(options.shape);
-    struct random_model model = {shape, options.arch ? options.arch : shape->arch, mix,
+    struct model_shape shape = *shape_find(options.shape);
+    struct random_model model = {&shape, options.arch ? options.arch : shape.arch, mix,
                                  options.seed, options.peaked};
+    shape.n_layer = options.layers ? (uint32_t)options.layers : shape.n_layer;
     int rc = random_model_list(&model, out);
     return rc ? tool_fail(&tool, tool_exit(rc), "not enough memory")
               : write_out(out, random_model_row, &model);

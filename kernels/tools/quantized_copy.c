@@ -59,18 +59,20 @@ int quantized_copy_list(const struct quantized_copy *copy, struct gguf_out *out,
     gguf_out_u32(out, "general.quantization_version", 2);
     for (uint64_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(g, i);
-        struct gguf_out_tensor t = {
-            .n_dims = from->n_dims, .cols = from->ne[0], .rows = from->ne[1]};
+        struct gguf_out_tensor t = {.n_dims = from->n_dims,
+                                    .cols = from->ne[0],
+                                    .rows = from->ne[1],
+                                    .n_matrices = from->ne[2]};
         snprintf(t.name, sizeof(t.name), "%.*s", (int)from->name.bytes, from->name.data);
         if (!readable(from->type))
             return fail(err, err_bytes, -ENOTSUP,
                         "tensor %s is already %s: start from an F32, F16 or BF16 file", t.name,
                         quant_name(from->type));
-        if (from->n_dims > 2)
+        if (from->n_dims > 3)
             return fail(err, err_bytes, -ENOTSUP,
                         "tensor %s has %u dimensions, which is not supported", t.name,
                         from->n_dims);
-        t.type = from->n_dims == 2 ? type_mix_of(copy->mix, t.name, t.cols, &facts) : QUANT_F32;
+        t.type = from->n_dims >= 2 ? type_mix_of(copy->mix, t.name, t.cols, &facts) : QUANT_F32;
         gguf_out_tensor(out, &t);
     }
     return 0;

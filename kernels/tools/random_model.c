@@ -36,6 +36,10 @@ enum kind {
     FFN_POST_NORM,
     ATTN_QKV, /* fused: rows of Q, K, V */
     FFN_GATE_UP,
+    FFN_ROUTER,
+    FFN_GATE_EXPS,
+    FFN_UP_EXPS,
+    FFN_DOWN_EXPS,
     N_KINDS,
 };
 
@@ -63,6 +67,10 @@ static const struct {
     {"post_ffw_norm.weight", FFN_POST_NORM, MODEL_FFN_POST_NORM},
     {"attn_qkv.weight", ATTN_QKV, MODEL_ATTN_Q},
     {"ffn_up.weight", FFN_GATE_UP, MODEL_FFN_UP},
+    {"ffn_gate_inp.weight", FFN_ROUTER, MODEL_FFN_ROUTER},
+    {"ffn_gate_exps.weight", FFN_GATE_EXPS, MODEL_FFN_GATE_EXPS},
+    {"ffn_up_exps.weight", FFN_UP_EXPS, MODEL_FFN_UP_EXPS},
+    {"ffn_down_exps.weight", FFN_DOWN_EXPS, MODEL_FFN_DOWN_EXPS},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -116,6 +124,27 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
     return tensor < all + (m->shape->tied ? 2 : 3);
 }
 
+/* Of a shape without experts, where they were asked for: eight, half as wide, two of them used. */
+static uint32_t n_expert(const struct model_shape *s)
+{
+    return s->n_expert ? s->n_expert : 8;
+}
+
+static uint32_t n_expert_used(const struct model_shape *s)
+{
+    return s->n_expert ? s->n_expert_used : 2;
+}
+
+static uint32_t n_ff_expert(const struct model_shape *s)
+{
+    return s->n_expert ? s->n_ff_expert : s->n_ff / 2;
+}
+
+static uint32_t matrices_of(const struct model_shape *s, enum kind kind) /* 0: not of experts */
+{
+    return kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS || kind == FFN_DOWN_EXPS ? n_expert(s) : 0;
+}
+
 static uint32_t cols_of(const struct model_shape *s, enum kind kind)
 {
     switch (kind) {
@@ -130,6 +159,8 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return s->head_dim;
     case FFN_DOWN:
         return s->n_ff;
+    case FFN_DOWN_EXPS:
+        return n_ff_expert(s);
     default:
         return s->n_embd;
     }
@@ -148,7 +179,13 @@ static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vec
         return s->n_head_kv * s->head_dim;
     case ATTN_OUTPUT:
     case FFN_DOWN:
+    case FFN_DOWN_EXPS:
         return s->n_embd;
+    case FFN_ROUTER:
+        return n_expert(s);
+    case FFN_GATE_EXPS:
+    case FFN_UP_EXPS:
+        return n_ff_expert(s);
     case ATTN_QKV:
         return (s->n_head + 2 * s->n_head_kv) * s->head_dim;
     case FFN_GATE:
@@ -198,6 +235,15 @@ static void list_scales(const struct random_model *m, struct gguf_out *out)
     f32(out, m->arch, "logit_scale", m->peaked ? 1 : 8);
 }
 
+static void list_experts(const struct random_model *m, struct gguf_out *out)
+{
+    if (!find_arch(m->arch)->experts)
+        return;
+    u32(out, m->arch, "expert_count", n_expert(m->shape));
+    u32(out, m->arch, "expert_used_count", n_expert_used(m->shape));
+    u32(out, m->arch, "expert_feed_forward_length", n_ff_expert(m->shape));
+}
+
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
@@ -223,6 +269,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "vocab_size", s->n_vocab);
     list_local_layers(m, out);
     list_scales(m, out);
+    list_experts(m, out);
     return vocabulary_keys(s, out);
 }
 
@@ -235,7 +282,13 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
     int rc = list_keys(m, out);
     for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
         uint32_t rows = rows_of(m->shape, p.kind), cols = cols_of(m->shape, p.kind);
-        struct gguf_out_tensor t = {.n_dims = rows ? 2 : 1, .cols = cols, .rows = rows ? rows : 1};
+        uint32_t matrices = matrices_of(m->shape, p.kind);
+        struct gguf_out_tensor t = {.n_dims = matrices ? 3
+                                              : rows   ? 2
+                                                       : 1,
+                                    .cols = cols,
+                                    .rows = rows ? rows : 1,
+                                    .n_matrices = matrices};
         if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM)
             snprintf(t.name, sizeof(t.name), "%s", p.name);
         else
@@ -427,6 +480,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
             x[(row - a) / s->head_dim * share * s->head_dim + (row - a) % s->head_dim] = COPY;
         break;
     case FFN_DOWN:
+    case FFN_DOWN_EXPS:
         noise(m, p, row, 0, BRANCH * in, x, cols);
         break;
     case ATTN_Q_NORM:

@@ -6,24 +6,27 @@
 
 const struct model_shape shapes[] = {
     /* For tests: rows are whole 256-blocks, so that every type can be used. */
-    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 500, 1024, 1e4f, 1e-5f, true, VOCABULARY_QWEN, 0},
+    {"tiny", "llama", 2, 256, 512, 4, 2, 64, 512, 500, 1024, 1e4f, 1e-5f, true, VOCABULARY_QWEN, 0,
+     0, 0, 0},
     /* For benches: larger than a cache, but written within seconds. */
     {"small", "llama", 8, 1024, 2816, 16, 4, 64, 8192, 8170, 8192, 1e4f, 1e-5f, true,
-     VOCABULARY_QWEN, 0},
+     VOCABULARY_QWEN, 0, 0, 0, 0},
     {"qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 151643, 32768, 1e6f, 1e-6f, true,
-     VOCABULARY_QWEN, 0},
+     VOCABULARY_QWEN, 0, 0, 0, 0},
     {"qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 151643, 32768, 1e6f, 1e-6f, true,
-     VOCABULARY_QWEN, 0},
+     VOCABULARY_QWEN, 0, 0, 0, 0},
     {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 128000, 131072, 5e5f, 1e-5f, true,
-     VOCABULARY_LLAMA, 0},
+     VOCABULARY_LLAMA, 0, 0, 0, 0},
     {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 151643, 40960, 1e6f, 1e-6f, true,
-     VOCABULARY_QWEN, 0},
+     VOCABULARY_QWEN, 0, 0, 0, 0},
     {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 128000, 131072, 5e5f, 1e-5f,
-     false, VOCABULARY_LLAMA, 0},
+     false, VOCABULARY_LLAMA, 0, 0, 0, 0},
     {"gemma-3-270m", "gemma3", 18, 640, 2048, 4, 1, 256, 262144, 256000, 32768, 1e6f, 1e-6f, true,
-     VOCABULARY_GEMMA, 512},
+     VOCABULARY_GEMMA, 512, 0, 0, 0},
     {"gemma-3-1b", "gemma3", 26, 1152, 6912, 4, 1, 256, 262144, 256000, 32768, 1e6f, 1e-6f, true,
-     VOCABULARY_GEMMA, 512},
+     VOCABULARY_GEMMA, 512, 0, 0, 0},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 151643, 262144, 1e7f, 1e-6f,
+     false, VOCABULARY_QWEN, 0, 128, 8, 768},
 };
 const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
 

@@ -18,7 +18,8 @@ struct model_shape {
     float rope_base, rms_eps;
     bool tied;
     enum shape_vocabulary vocabulary;
-    uint32_t window; /* of local layers; 0: the real model has none */
+    uint32_t window;                               /* of local layers; 0: the real model has none */
+    uint32_t n_expert, n_expert_used, n_ff_expert; /* 0: the real model has no experts */
 };
 
 extern const struct model_shape shapes[];

@@ -28,7 +28,7 @@ START_TEST(a_written_file_reads_back)
 {
     struct gguf_out *out;
     struct gguf *g;
-    uint64_t cols[] = {5, 3};
+    uint64_t cols[] = {5, 3, 2};
     const uint8_t numbers[] = {1, 0, 2, 0};
     ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
     gguf_out_u32(out, "a.u32", 7);
@@ -39,8 +39,9 @@ START_TEST(a_written_file_reads_back)
     gguf_out_texts(out, "a.texts", 2);
     gguf_out_text(out, "x", 1);
     gguf_out_text(out, "", 0);
-    gguf_out_tensor(out, &(struct gguf_out_tensor){"one", QUANT_F32, 1, 5, 1});
-    gguf_out_tensor(out, &(struct gguf_out_tensor){"two", QUANT_F32, 2, 3, 900000});
+    gguf_out_tensor(out, &(struct gguf_out_tensor){"one", QUANT_F32, 1, 5, 1, 0});
+    gguf_out_tensor(out, &(struct gguf_out_tensor){"two", QUANT_F32, 2, 3, 900000, 0});
+    gguf_out_tensor(out, &(struct gguf_out_tensor){"three", QUANT_F32, 3, 2, 11, 7});
     ck_assert_msg(gguf_out_write(out, place, cols, 3, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(access(path, F_OK), -1); /* not before the commit */
     ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
@@ -69,6 +70,14 @@ START_TEST(a_written_file_reads_back)
         memcpy(got, two->data + row * 12, sizeof(got));
         ck_assert_mem_eq(got, want, sizeof(got));
     }
+    const struct gguf_tensor *three = gguf_find_tensor(g, "three");
+    ck_assert(three->n_dims == 3 && three->ne[0] == 2 && three->ne[1] == 11 && three->ne[2] == 7);
+    ck_assert_uint_eq(three->bytes, 2 * 11 * 7 * sizeof(float));
+    for (uint64_t row = 0; row < 11 * 7; row++) {
+        float want[2];
+        place(cols, 2, row, want);
+        ck_assert_mem_eq(three->data + row * 8, want, sizeof(want));
+    }
     gguf_close(g);
     ck_assert_int_eq(access(part, F_OK), -1);
 }
@@ -94,7 +103,7 @@ START_TEST(a_failed_write_leaves_no_file)
     const char *lines[] = {"tensor x has a value that is not finite",
                            "cannot write tensor x: Input/output error"};
     ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), 0);
-    gguf_out_tensor(out, &(struct gguf_out_tensor){"x", QUANT_F32, 2, 1, 90});
+    gguf_out_tensor(out, &(struct gguf_out_tensor){"x", QUANT_F32, 2, 1, 90, 0});
     ck_assert_int_ne(gguf_out_write(out, rows[_i], NULL, 2, err, sizeof(err)), 0);
     ck_assert_msg(strstr(err, lines[_i]) != NULL, "%s", err);
     gguf_out_close(out);
