@@ -39,7 +39,7 @@ static const char *header_fault(const struct vocab_header *h, size_t bytes)
         return "it was made by another version of hearth";
     if (h->block_bytes < sizeof(*h) || h->block_bytes > bytes)
         return "it is truncated";
-    if (h->model != VOCAB_MODEL_SPM && h->model != VOCAB_MODEL_BPE)
+    if (h->model < VOCAB_MODEL_SPM || h->model > VOCAB_MODEL_GEMMA4)
         return "its tokenizer is unknown";
     if (h->pre >= VOCAB_PRE_COUNT || (h->model == VOCAB_MODEL_BPE) != (h->pre != VOCAB_PRE_NONE))
         return "its pre-tokenizer is unknown";

@@ -24,8 +24,9 @@
 #define VOCAB_MAX_TEMPLATE_BYTES (1u << 20)
 
 enum vocab_model {
-    VOCAB_MODEL_SPM = 1, /* "llama": SentencePiece BPE by scores, byte fallback */
-    VOCAB_MODEL_BPE = 2, /* "gpt2": byte-level BPE by merge ranks */
+    VOCAB_MODEL_SPM = 1,    /* "llama": SentencePiece BPE by scores, byte fallback */
+    VOCAB_MODEL_BPE = 2,    /* "gpt2": byte-level BPE by merge ranks */
+    VOCAB_MODEL_GEMMA4 = 3, /* "gemma4": SPM's texts and byte fallback, BPE by merge ranks */
 };
 
 /* How a byte-level BPE text is split into words before merging (tokenizer.ggml.pre). One value per

@@ -74,7 +74,7 @@ static const char replacement[3] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
 static size_t decode_token(const struct build *b, uint32_t id, char *out)
 {
     struct vocab_string text = b->desc->texts[id];
-    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    bool spm = b->header->model != VOCAB_MODEL_BPE;
     int byte = vocab_build_byte_of_text(text);
     switch (b->types[id]) {
     case VOCAB_TYPE_BYTE:
@@ -159,7 +159,7 @@ static void add_byte_tokens(struct build *b)
 {
     uint32_t *byte_tokens = b->header->byte_tokens;
     memset(byte_tokens, 0xff, sizeof(b->header->byte_tokens));
-    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    bool spm = b->header->model != VOCAB_MODEL_BPE;
     for (uint32_t id = 0; id < b->desc->n_tokens; id++) {
         const struct vocab_entry *e = &b->tokens[id];
         bool fits = spm ? e->type == VOCAB_TYPE_BYTE : e->type != VOCAB_TYPE_CONTROL;
@@ -285,7 +285,7 @@ static void fill_block(struct build *b)
         add_token(b, id);
     }
     add_byte_tokens(b);
-    if (b->header->model == VOCAB_MODEL_BPE)
+    if (b->header->model != VOCAB_MODEL_SPM)
         vocab_build_merges(b);
     add_specials(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
@@ -308,7 +308,7 @@ static int build_block(struct build *b, struct vocab_header *h)
     for (uint32_t id = 0; id < h->n_tokens; id++)
         h->n_specials += is_special(b, id);
     h->lookup_mask = mask_for(h->n_tokens);
-    h->merges_mask = mask_for(h->model == VOCAB_MODEL_BPE ? b->desc->n_merges : 0);
+    h->merges_mask = mask_for(h->model != VOCAB_MODEL_SPM ? b->desc->n_merges : 0);
     rc = allocate_block(b, h, text_bytes);
     if (rc == 0)
         fill_block(b);

@@ -23,6 +23,10 @@ static int resolve_tokenizer(struct build *b)
         h->model = VOCAB_MODEL_SPM;
         h->pre = VOCAB_PRE_NONE;
         h->flags = VOCAB_ADD_BOS | VOCAB_ADD_SPACE_PREFIX;
+    } else if (string_is(d->model, "gemma4")) {
+        h->model = VOCAB_MODEL_GEMMA4;
+        h->pre = VOCAB_PRE_NONE;
+        h->flags = VOCAB_ADD_BOS;
     } else if (string_is(d->model, "gpt2")) {
         enum vocab_pre pre = VOCAB_PRE_NONE;
         if (vocab_names_find_pre(d->pre, &pre, &h->flags, b->err, b->err_bytes) != 0)
@@ -33,7 +37,7 @@ static int resolve_tokenizer(struct build *b)
         int shown = d->model.bytes < 64 ? (int)d->model.bytes : 64;
         return REFUSE(b,
                       "tokenizer '%.*s' is not known to hearth; known: llama (SentencePiece), "
-                      "gpt2 (byte-level BPE)",
+                      "gpt2 (byte-level BPE), gemma4",
                       shown, shown > 0 ? d->model.data : "");
     }
     const int said[3] = {d->add_bos, d->add_eos, d->add_space_prefix};
@@ -83,8 +87,8 @@ int vocab_build_check(struct build *b, uint64_t *ret_text_bytes)
     int rc = resolve_tokenizer(b);
     if (rc == 0)
         rc = check_sizes(b, ret_text_bytes);
-    if (rc == 0 && b->header->model == VOCAB_MODEL_BPE && b->desc->n_merges == 0)
-        rc = REFUSE(b, "the vocabulary is a byte-level BPE but has no merges");
+    if (rc == 0 && b->header->model != VOCAB_MODEL_SPM && b->desc->n_merges == 0)
+        rc = REFUSE(b, "the vocabulary is a BPE but has no merges");
     return rc;
 }
 

@@ -132,6 +132,8 @@ const struct vocab_name vocab_names[] = {
     NAME("<|im_end|>", VOCAB_EOT, true),
     NAME("<|end|>", VOCAB_EOT, true),
     NAME("<end_of_turn>", VOCAB_EOT, true),
+    NAME("<turn|>", VOCAB_EOT, true),
+    NAME("<|tool_response>", VOCAB_ROLE_COUNT, true),
     NAME("<|endoftext|>", VOCAB_EOT, true),
     NAME("<EOT>", VOCAB_EOT, true),
     NAME("_<EOT>", VOCAB_EOT, true),

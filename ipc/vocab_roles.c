@@ -34,7 +34,7 @@ static void resolve_types(struct build *b)
     if (said)
         return;
     const uint32_t *roles = b->header->roles;
-    bool spm = b->header->model == VOCAB_MODEL_SPM;
+    bool spm = b->header->model != VOCAB_MODEL_BPE;
     for (uint32_t i = 0; i < d->n_tokens; i++) {
         if (i == roles[VOCAB_BOS] || i == roles[VOCAB_EOS])
             b->types[i] = VOCAB_TYPE_CONTROL;

@@ -62,13 +62,14 @@ static size_t escape_spaces(const char *text, size_t bytes, bool prefix, char *o
     return n;
 }
 
-static void push_letters(struct merge *m, size_t bytes)
+/* Makes the chain of the characters at [begin, end). */
+static void push_letters(struct merge *m, size_t begin, size_t end)
 {
     merge_reset(m);
-    for (size_t at = 0, n; at < bytes; at += n) {
+    for (size_t at = begin, n; at < end; at += n) {
         uint32_t code;
         float score;
-        int step = utf8_step(m->text + at, bytes - at, &code);
+        int step = utf8_step(m->text + at, end - at, &code);
         n = step > 0 ? (size_t)step : 1;
         uint32_t id = find_piece(m->vocab, m->text + at, n, &score);
         merge_push(m, (uint32_t)at, (uint32_t)n, id);
@@ -94,19 +95,11 @@ static int push_fallback(const struct merge *m, const struct merge_link *link,
     return rc;
 }
 
-int spm_tokenize(struct merge *m, const char *text, size_t bytes, bool prefix,
-                 struct token_list *out, size_t *ret_byte)
+/* Merges what is in the chain, and appends its tokens. bytes: of the text before its spaces were
+ * written otherwise. */
+static int put_chain(struct merge *m, size_t bytes, struct token_list *out, size_t *ret_byte)
 {
-    char *escaped = malloc(3 * bytes + 3);
-    if (escaped == NULL)
-        return -ENOMEM;
-    size_t n = escape_spaces(text, bytes, prefix, escaped);
-    int rc = merge_reserve(m, bytes + 1); /* a link for each byte at most, and the prefix */
-    if (rc != 0)
-        goto out_free;
-    m->text = escaped;
-    m->rule = rule;
-    push_letters(m, n);
+    int rc = 0;
     merge_run(m);
     for (uint32_t i = m->n > 0 ? 0 : MERGE_NO_LINK; rc == 0 && i != MERGE_NO_LINK;
          i = m->links[i].next) {
@@ -118,7 +111,67 @@ int spm_tokenize(struct merge *m, const char *text, size_t bytes, bool prefix,
         if (rc == -EILSEQ)
             *ret_byte = link->at < bytes ? link->at : bytes;
     }
-out_free:
+    return rc;
+}
+
+int spm_tokenize(struct merge *m, const char *text, size_t bytes, bool prefix,
+                 struct token_list *out, size_t *ret_byte)
+{
+    char *escaped = malloc(3 * bytes + 3);
+    if (escaped == NULL)
+        return -ENOMEM;
+    size_t n = escape_spaces(text, bytes, prefix, escaped);
+    int rc = merge_reserve(m, bytes + 1); /* a link for each byte at most, and the prefix */
+    if (rc == 0) {
+        m->text = escaped;
+        m->rule = rule;
+        push_letters(m, 0, n);
+        rc = put_chain(m, bytes, out, ret_byte);
+    }
+    free(escaped);
+    return rc;
+}
+
+/* ---- by the ranks of merges ------------------------------------------------------------------ */
+
+static bool rank_rule(const struct merge *m, const struct merge_link *left,
+                      const struct merge_link *right, uint32_t *ret_order, uint32_t *ret_id)
+{
+    return vocab_find_merge(m->vocab, left->id, right->id, ret_order, ret_id);
+}
+
+/* The end of the run of newlines, or of anything else, that begins at `at`. */
+static size_t run_end(const char *text, size_t at, size_t bytes)
+{
+    const bool newlines = text[at] == '\n';
+    while (at < bytes && (text[at] == '\n') == newlines)
+        at++;
+    return at;
+}
+
+int spm_tokenize_ranked(struct merge *m, const char *text, size_t bytes, struct token_list *out,
+                        size_t *ret_byte)
+{
+    char *escaped = malloc(3 * bytes + 3);
+    if (escaped == NULL)
+        return -ENOMEM;
+    size_t n = escape_spaces(text, bytes, false, escaped);
+    int rc = merge_reserve(m, bytes + 1);
+    m->text = escaped;
+    m->rule = rank_rule;
+    for (size_t at = 0, end; rc == 0 && at < n; at = end) {
+        float score;
+        uint32_t id = VOCAB_NONE;
+        end = run_end(escaped, at, n);
+        if (escaped[at] == '\n')
+            id = find_piece(m->vocab, escaped + at, end - at, &score);
+        if (id != VOCAB_NONE) {
+            rc = token_list_push(out, id);
+        } else {
+            push_letters(m, at, end);
+            rc = put_chain(m, bytes, out, ret_byte);
+        }
+    }
     free(escaped);
     return rc;
 }

@@ -11,4 +11,9 @@
 int spm_tokenize(struct merge *m, const char *text, size_t bytes, bool prefix,
                  struct token_list *out, size_t *ret_byte);
 
+/* The same by ranks of merges, as Gemma 4 has it: no space is put before the text, runs of newlines
+ * are cut off the rest, and one that is a token is that token. */
+int spm_tokenize_ranked(struct merge *m, const char *text, size_t bytes, struct token_list *out,
+                        size_t *ret_byte);
+
 #endif

@@ -73,6 +73,8 @@ static int tokenize_pieces(struct merge *m, struct search *s, unsigned flags,
         if (stop > at) {
             if (v->model == VOCAB_MODEL_SPM)
                 rc = spm_tokenize(m, piece, stop - at, prefix && after_special, out, ret_byte);
+            else if (v->model == VOCAB_MODEL_GEMMA4)
+                rc = spm_tokenize_ranked(m, piece, stop - at, out, ret_byte);
             else
                 rc = bpe_tokenize(m, piece, stop - at, out, ret_byte);
             *ret_byte += at;

@@ -217,6 +217,48 @@ START_TEST(one_long_word_is_quick)
 }
 END_TEST
 
+static uint32_t ranked(struct tiny *t, const char *merge)
+{
+    const size_t n = strlen(merge), left = (size_t)(strchr(merge + 1, ' ') - merge);
+    char text[64];
+    t->merges[t->desc.n_merges++] = tiny_keep(t, merge, n);
+    snprintf(text, sizeof(text), "%.*s%s", (int)left, merge, merge + left + 1);
+    return tiny_add(t, text, VOCAB_TYPE_NORMAL, 0);
+}
+
+/* Gemma 4: merges by rank over whole lines, spaces as in SentencePiece, newlines by themselves. */
+START_TEST(gemma4_merges_by_rank_between_newlines)
+{
+    struct tiny t;
+    tiny_init_spm(&t, 1);
+    t.desc.model = (struct vocab_string){"gemma4", 6};
+    t.desc.pre = (struct vocab_string){0};
+    space = tiny_add(&t, LOW, VOCAB_TYPE_NORMAL, 0);
+    h = tiny_add(&t, "h", VOCAB_TYPE_NORMAL, 0);
+    e = tiny_add(&t, "e", VOCAB_TYPE_NORMAL, 0);
+    uint32_t newline = tiny_add(&t, "\n", VOCAB_TYPE_NORMAL, 0);
+    uint32_t three = tiny_add(&t, "\n\n\n", VOCAB_TYPE_NORMAL, 0); /* that no merge makes */
+    uint32_t e_space = ranked(&t, "e " LOW);                       /* across words */
+    he = ranked(&t, "h e");
+    uint32_t two = ranked(&t, "\n \n");
+    uint32_t end = tiny_add(&t, "<turn|>", VOCAB_TYPE_CONTROL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ASSERT_IDS(&v, "he", 0, he);
+    ASSERT_IDS(&v, "he he", 0, h, e_space, he);
+    ASSERT_IDS(&v, " h", 0, space, h);
+    ASSERT_IDS(&v, "h\nhe", 0, h, newline, he);
+    ASSERT_IDS(&v, "\n\n", 0, two);
+    ASSERT_IDS(&v, "h\n\n\ne", 0, h, three, e);
+    ASSERT_IDS(&v, "\n\n\n\n", 0, two, two);
+    ASSERT_IDS(&v, "h\xc3\xa9", 0, h, BYTE + 0xc3, BYTE + 0xa9);
+    ck_assert(vocab_is_end(&v, end) && vocab_special(&v, VOCAB_EOT) == end);
+    ck_assert((v.flags & VOCAB_ADD_BOS) && !(v.flags & VOCAB_ADD_SPACE_PREFIX));
+    struct vocab_token token;
+    ck_assert(vocab_find_token(&v, e_space, &token));
+    ck_assert(token.n_bytes == 2 && memcmp(token.bytes, "e ", 2) == 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("tokenizer_spm");
@@ -233,6 +275,7 @@ int main(void)
     tcase_add_test(c, a_space_stands_after_special_tokens);
     tcase_add_test(c, user_defined_tokens_are_always_found);
     tcase_add_test(c, runs_of_blanks_are_tokens_in_gemmas_vocabulary);
+    tcase_add_test(c, gemma4_merges_by_rank_between_newlines);
     tcase_add_test(c, one_long_word_is_quick);
     suite_add_tcase(s, c);
     return run_suite(s);

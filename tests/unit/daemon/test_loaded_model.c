@@ -118,7 +118,7 @@ START_TEST(an_unknown_vocabulary_is_refused_before_the_weights)
     ck_assert_msg(open_changed(model, TYPE_AND_LENGTH, "llama", err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(open_changed(model, TYPE_AND_LENGTH, "plums", err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(err, "a.gguf: tokenizer 'plums' is not known to hearth; known: llama "
-                          "(SentencePiece), gpt2 (byte-level BPE)");
+                          "(SentencePiece), gpt2 (byte-level BPE), gemma4");
     ck_assert_int_eq(open_changed("tokenizer.ggml.token", 0, "z", err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(err, "a.gguf: the file has no tokenizer (no tokenizer.ggml.tokens)");
     ck_assert_int_eq(

@@ -398,7 +398,7 @@ START_TEST(unknown_tokenizers_are_named)
     t.desc.model = string("bert");
     check_refused(&t.desc);
     ck_assert_str_eq(err, "tokenizer 'bert' is not known to hearth; known: llama (SentencePiece), "
-                          "gpt2 (byte-level BPE)");
+                          "gpt2 (byte-level BPE), gemma4");
     tiny_init_spm(&t, 0);
     t.desc.pre = string("xyz"); /* SPM has no pre-tokenizer: the name does not matter */
     ck_assert_int_eq(vocab_build(&t.desc, &block, &bytes, err, sizeof(err)), 0);
