@@ -74,11 +74,10 @@ static int parse_line(const struct options *o, char *line, const char *where, ch
                       size_t err_bytes)
 {
     char detail[256];
-    char *equals;
     line = trim(line);
     if (!*line || *line == '#')
         return 0;
-    equals = strchr(line, '=');
+    char *equals = strchr(line, '=');
     if (!equals)
         return config_fail(err, err_bytes, -EINVAL, "%s: '%s' is not `name = value`", where, line);
     *equals = 0;
@@ -184,11 +183,10 @@ int config_load(struct config *config, int argc, char **argv, char *err, size_t 
     const struct options o = table(config, given);
     char path[4096];
     FILE *file;
-    int rc;
 
     memset(config, 0, sizeof(*config));
     options_init(&o);
-    rc = options_parse(&o, argc - 1, argv + 1, err, err_bytes);
+    int rc = options_parse(&o, argc - 1, argv + 1, err, err_bytes);
     if (rc < 0 || config->help || config->version)
         return rc;
     rc = open_file(config, &file, path, sizeof(path), err, err_bytes);

@@ -21,7 +21,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <sys/socket.h>
@@ -269,10 +268,9 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 /* Loads first and listens last, so that every client that can connect is served. */
 static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
-    int rc;
     signal(SIGPIPE, SIG_IGN); /* write errors are reported by errno instead */
     service_raise_file_limit();
-    rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
+    int rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = load(daemon, err, err_bytes);
     if (rc == 0) {
@@ -309,14 +307,13 @@ int main(int argc, char **argv)
 {
     static struct daemon daemon; /* static because it is large: it contains the tables */
     char err[4600] = "";
-    int rc;
     hold_standard_fds();
     signal(SIGXFSZ,
            SIG_IGN); /* a file size limit also holds for shared memory: report it by errno */
     daemon.ctl_fd = daemon.listen_fd = daemon.signal_fd = -1;
     daemon.to_engine.event_fd = daemon.to_control.event_fd = -1;
     log_init(LOG_LEVEL_INFO);
-    rc = config_load(&daemon.config, argc, argv, err, sizeof(err));
+    int rc = config_load(&daemon.config, argc, argv, err, sizeof(err));
     if (rc == 0 && daemon.config.help) {
         config_help(stdout);
     } else if (rc == 0 && daemon.config.version) {

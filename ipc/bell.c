@@ -79,14 +79,13 @@ void bell_waker_init(struct bell_waker *w, const _Atomic uint32_t *waiting, _Ato
 
 int bell_due_slow(struct bell_waker *w, uint32_t ticket)
 {
-    uint32_t wake;
     w->last = ticket;
     if ((ticket & 1u) == BELL_NOTIFY && w->notify_fd >= 0)
         return BELL_NOTIFY;
     /* Raised here and not beside the system call, which another thread may make: the word has one
      * writer. A client that has announced but does not sleep yet finds it changed and does not
      * sleep (S1). */
-    wake = atomic_load_explicit(w->wake, memory_order_relaxed);
+    uint32_t wake = atomic_load_explicit(w->wake, memory_order_relaxed);
     atomic_store_explicit(w->wake, wake + 1, memory_order_release);
     return BELL_FUTEX;
 }

@@ -62,10 +62,9 @@ int event_room(struct ring_writer *w)
  * is known of it does not suffice. Returns 0, -EAGAIN or -EPROTO. */
 static int event_claim(struct ring_writer *w, uint32_t cells, uint32_t reserve)
 {
-    int space;
     if (ring_space_known(w) >= cells + reserve)
         return 0;
-    space = ring_space(w);
+    int space = ring_space(w);
     if (space < 0)
         return space;
     return (uint32_t)space >= cells + reserve ? 0 : -EAGAIN;
@@ -186,13 +185,12 @@ int event_logprob_next(const struct event_run *run, uint32_t *offset, struct eve
                        struct event_top *ret_top)
 {
     uint32_t left = run->bytes - *offset;
-    size_t top_bytes;
     if (run->kind != EVENT_LOGPROBS || left == 0)
         return 0;
     if (left < sizeof(*head))
         return -EPROTO;
     memcpy(head, run->payload + *offset, sizeof(*head));
-    top_bytes = head->n_top * sizeof(*ret_top);
+    size_t top_bytes = head->n_top * sizeof(*ret_top);
     if (head->n_top > EVENT_TOP_MAX || left - sizeof(*head) < top_bytes)
         return -EPROTO;
     memcpy(ret_top, run->payload + *offset + sizeof(*head), top_bytes);

@@ -336,7 +336,6 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
                        .msg_controllen = sizeof(control.bytes)};
-    uint32_t n_fds;
     ssize_t n;
     if (max_fds == 0)
         return recv_plain(socket_fd, buffer, bytes, flags);
@@ -345,7 +344,7 @@ int hello_recv(int socket_fd, void *buffer, size_t bytes, int *ret_fds, uint32_t
     while (n < 0 && errno == EINTR && !(flags & MSG_DONTWAIT));
     if (n < 0)
         return -errno;
-    n_fds = take_fds(&m, ret_fds, max_fds);
+    uint32_t n_fds = take_fds(&m, ret_fds, max_fds);
     if ((m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || n_fds > max_fds || (n == 0 && n_fds > 0)) {
         for (uint32_t i = 0; i < n_fds && i < max_fds; i++) {
             close(ret_fds[i]);

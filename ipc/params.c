@@ -166,7 +166,6 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
 {
     uint64_t bytes = params_bytes(p);
     struct params_head h;
-    uint8_t *at;
     int rc = params_check(p, 0, err, err_bytes);
     if (rc < 0)
         return rc;
@@ -197,7 +196,7 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
         .grammar_bytes = p->grammar_bytes,
     };
     memcpy(h.order, p->order, sizeof(h.order));
-    at = put(block, &h, sizeof(h));
+    uint8_t *at = put(block, &h, sizeof(h));
     at = put(at, p->bias, p->n_bias * sizeof(*p->bias));
     at = put(at, p->stop_tokens, p->n_stop_tokens * sizeof(*p->stop_tokens));
     at = put(at, p->guess, p->n_guess * sizeof(*p->guess));

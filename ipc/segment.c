@@ -88,14 +88,13 @@ static int last_error(void)
 static int memfd_open(const char *name, uint64_t bytes)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    int rc;
     if (fd < 0 && errno == EINVAL) /* before 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return last_error();
     if (ftruncate(fd, (off_t)bytes) == 0)
         return fd;
-    rc = last_error();
+    int rc = last_error();
     close(fd);
     return rc;
 }
@@ -104,11 +103,10 @@ static int memfd_open(const char *name, uint64_t bytes)
 static int memfd_share(const char *name, uint64_t bytes, int prot, int seals, uint8_t **ret_base)
 {
     int fd = memfd_open(name, bytes);
-    void *base;
     int rc;
     if (fd < 0)
         return fd;
-    base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         rc = last_error();
         goto out_close;
@@ -183,12 +181,11 @@ int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes)
     int fd = memfd_share("hearth-ctl", sizeof(struct ctl), PROT_READ | PROT_WRITE, SEALS_READ_ONLY,
                          &base);
     struct timespec now;
-    struct ctl *ctl;
     if (fd < 0)
         return ipc_fail(err, err_bytes, fd, "no memory for the control page: %s", strerror(-fd));
     clock_gettime(CLOCK_REALTIME, &now);
     assert(base);
-    ctl = (struct ctl *)(void *)base;
+    struct ctl *ctl = (struct ctl *)(void *)base;
     ctl->magic = CTL_MAGIC;
     ctl->version = IPC_VERSION;
     ctl->engine_counters = COUNTERS_ENGINE_N;

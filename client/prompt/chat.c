@@ -3,7 +3,6 @@
 #include "client/prompt/chat_families.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 void hearth_chat_init(struct hearth_chat *chat, size_t size)

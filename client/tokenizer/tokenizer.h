@@ -15,7 +15,6 @@
 #include "ipc/vocab.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 enum tokenize_flag {
     TOKENIZE_PARSE_SPECIAL = 2, /* texts of control tokens inside the text become these tokens; else

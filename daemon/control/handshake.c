@@ -57,10 +57,9 @@ static uint32_t handshake_silent(const struct control *control, uid_t uid)
 bool handshake_room(struct control *control, uid_t uid)
 {
     struct client *found = NULL;
-    uint32_t most;
     if (control->n_clients < control->options.config->clients + GREETING_ROOM)
         return true;
-    most = handshake_silent(control, uid);
+    uint32_t most = handshake_silent(control, uid);
     for (struct client *client = control->clients; client;
          client = client->next) { /* newest first */
         if (client->state != CLIENT_GREETING || client->waiting)

@@ -182,7 +182,6 @@ enum { TAIL_BYTES = 48 }; /* room for what follows the rows */
 int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes)
 {
     struct text out = {.at = text, .room = text_bytes};
-    uint32_t left_out;
     counters_set(ctl, COUNTER_FDS_OPEN, count_fds());
     counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes());
     counters_set(ctl, COUNTER_UPTIME_S, facts->uptime_ns / 1000000000);
@@ -199,7 +198,7 @@ int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, s
     if (out.full || out.room <= TAIL_BYTES)
         return -ENOSPC;
     out.room -= TAIL_BYTES;
-    left_out = status_slots(&out, facts);
+    uint32_t left_out = status_slots(&out, facts);
     out.room += TAIL_BYTES;
     text_add(&out, "],\"slots_left_out\":%u}", left_out);
     return (int)(out.at - text);

@@ -8,10 +8,9 @@
 int loop_open(struct loop **ret_loop, enum loop_backend backend)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
-    int rc;
     if (!loop)
         return -ENOMEM;
-    rc = backend == LOOP_EPOLL ? -ENOSYS : loop_uring_open(loop);
+    int rc = backend == LOOP_EPOLL ? -ENOSYS : loop_uring_open(loop);
     if (rc < 0 && backend != LOOP_URING)
         rc = loop_epoll_open(loop);
     if (rc < 0) {
@@ -38,7 +37,6 @@ const char *loop_name(const struct loop *loop)
 static int loop_add(struct loop *loop, int fd, short events, bool accept, uint64_t cookie)
 {
     uint32_t slot = 0;
-    int rc;
     while (slot < loop->n_entries && loop->entries[slot].live)
         slot++;
     if (slot == LOOP_ENTRIES)
@@ -54,7 +52,7 @@ static int loop_add(struct loop *loop, int fd, short events, bool accept, uint64
     entry->cookie = cookie;
     entry->generation++;
     entry->live = true;
-    rc = loop->ops->arm(loop, slot);
+    int rc = loop->ops->arm(loop, slot);
     if (rc < 0)
         entry->live = false;
     return rc;

@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum { STOP_TEXTS_MAX = 64, STOP_TEXT_BYTES_MAX = 256 };
 
