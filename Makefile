@@ -391,9 +391,10 @@ fuzz: ## libFuzzer targets, FUZZ_SECONDS each
 # vector files: no target runs them, and clang takes many minutes to instrument them.
 FUZZ_CFLAGS = -std=gnu11 -O1 -g -ffp-contract=off -pthread -fsanitize=fuzzer-no-link,address,undefined \
               -fno-sanitize-recover=all $(FUZZ_COVERAGE)
-$(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) -fno-sanitize=all
-$(BUILD)/fuzz/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI) -fno-sanitize=all
-$(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) -fno-sanitize=all
+FUZZ_PLAIN = -fno-sanitize=all -fno-profile-instr-generate -fno-coverage-mapping
+$(BUILD)/fuzz/obj/%_avx2.o:    SIMD = $(SIMD_AVX2) $(FUZZ_PLAIN)
+$(BUILD)/fuzz/obj/%_avxvnni.o: SIMD = $(SIMD_AVXVNNI) $(FUZZ_PLAIN)
+$(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) $(FUZZ_PLAIN)
 define compile_fuzzed
 @mkdir -p $(@D)
 $(say) CC $<
