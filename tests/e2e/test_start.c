@@ -1,4 +1,5 @@
 /* The environment hearthd is started in: signals, closed descriptors, limits. */
+#include "ipc/bell.h"
 #include "tests/rig/gguf_parts.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
@@ -24,6 +25,18 @@ static void kill_and_expect(int signal_number, int code)
 }
 
 static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+
+START_TEST(uptime_counts_from_the_start)
+{
+    uint64_t before = bell_now_ns();
+
+    harness_start(&daemon_, harness_tiny_model(), NULL);
+    int64_t uptime_s = harness_counter(&daemon_, "uptime_s");
+    ck_assert_int_ge(uptime_s, 0);
+    ck_assert_int_le(uptime_s, (int64_t)((bell_now_ns() - before) / 1000000000u));
+    ck_assert_int_eq(harness_stop(&daemon_), 0);
+}
+END_TEST
 
 START_TEST(a_terminating_signal_removes_the_socket)
 {
@@ -257,6 +270,7 @@ int main(void)
     Suite *suite = suite_create("start");
     TCase *tcase = tcase_create("start");
     tcase_set_timeout(tcase, 300);
+    tcase_add_test(tcase, uptime_counts_from_the_start);
     tcase_add_loop_test(tcase, a_terminating_signal_removes_the_socket, 0, 3);
     tcase_add_test(tcase, ignored_signals_stay_ignored);
     tcase_add_loop_test(tcase, a_signal_during_the_load_ends_it_at_once, 0, 3);
