@@ -18,7 +18,8 @@ static bool all_of_one_half_type(const struct model *m)
     bool same = m->tied || m->global[MODEL_TOKEN_EMBD].type == type;
     for (uint32_t l = 0; l < m->n_layer; l++)
         for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
-            same = same && (model_layer_vector(t) || m->layers[l].tensor[t].type == type);
+            same = same && (model_layer_vector(t) || !m->layers[l].tensor[t].data ||
+                            m->layers[l].tensor[t].type == type);
     return same && (type == QUANT_F16 || type == QUANT_BF16);
 }
 
