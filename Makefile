@@ -52,6 +52,7 @@ VARIANTS_attend.c = avx2 avx512
 VARIANTS_matmul.c = avx2 avxvnni avx512
 VARIANTS_ops.c = avx2 avx512
 VARIANTS_pack.c = any avx2 avx512
+VARIANTS_matmul_expert.cu = 1 4
 VARIANTS_matmul_kernel.cu = 1 2 4 8
 VARIANTS_matmul_large.cu = 4 8
 VARIANTS_step_kernel.cu = 1 2

@@ -67,6 +67,33 @@ static void place_buffer(struct backend *b, struct cuda_input *x, size_t rows, u
         x->half[i] = cuda_take(&b->scratch_memory, tiled * x->stride * sizeof(*x->half[i]));
 }
 
+/* Rows of a buffer. */
+static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
+{
+    return buffer == BUFFER_LOGITS ? b->limits.samples
+           : buffer == BUFFER_FFN  ? cuda_ffn_rows(b, b->limits.rows)
+                                   : b->limits.rows;
+}
+
+static void place_experts(struct backend *b)
+{
+    const struct layer_ops *ops = &b->model->ops;
+    const size_t rows = b->limits.rows, pairs = rows * ops->n_expert_used;
+    struct cuda_experts *x = &b->buffers.experts;
+    if (ops->n_expert == 0)
+        return;
+    *x = (struct cuda_experts){.n_expert = ops->n_expert, .n_used = ops->n_expert_used};
+    x->chosen = cuda_take(&b->scratch_memory, pairs * sizeof(*x->chosen));
+    x->weight = floats(b, pairs);
+    x->pair = cuda_take(&b->scratch_memory, pairs * sizeof(*x->pair));
+    x->pair_row = cuda_take(&b->scratch_memory, pairs * sizeof(*x->pair_row));
+    x->runs = cuda_take(&b->scratch_memory,
+                        expert_runs(*x, b->limits.rows, CUDA_TILE) * sizeof(*x->runs));
+    x->n_runs = cuda_take(&b->scratch_memory, sizeof(*x->n_runs));
+    x->routed = cuda_take(&b->scratch_memory, sizeof(*x->routed));
+    b->buffers.expert_y = floats(b, pairs * b->buffers.of[BUFFER_X].stride);
+}
+
 static void place_scratch(struct backend *b)
 {
     struct cuda_buffers *u = &b->buffers;
@@ -75,8 +102,8 @@ static void place_scratch(struct backend *b)
     const size_t rows = b->limits.rows, samples = b->limits.samples, parts = cuda_most_parts(b);
     for (int i = 0; i < N_BUFFERS; i++)
         if (ops->width[i] > 0 && i != BUFFER_UP)
-            place_buffer(b, &u->of[i], i == BUFFER_LOGITS ? samples : rows, ops->width[i],
-                         ops->input[i]);
+            place_buffer(b, &u->of[i], buffer_rows(b, i), ops->width[i], ops->input[i]);
+    place_experts(b);
     const size_t logits = samples * u->of[BUFFER_LOGITS].stride;
     u->part_ml = floats(b, parts * m->n_head * 2);
     u->part_o = floats(b, parts * ops->width[BUFFER_ATTENTION]);
@@ -297,9 +324,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
                     limits->isa);
     if (limits->shadow)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend makes no shadow of the weights");
-    if (model->ops.n_expert > 0)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "the CUDA backend computes no mixtures of experts yet: use --device cpu");
     if (limits->rows > CUDA_MOST_ROWS)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
                     CUDA_MOST_ROWS);

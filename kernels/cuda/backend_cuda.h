@@ -69,14 +69,17 @@ struct cuda_weights {
 /* Scratch of a pass. */
 struct cuda_buffers {
     struct cuda_input of
-        [N_BUFFERS]; /* [limits.rows], the logits [limits.samples]; BUFFER_UP is not there: gates are
-                                        computed by their matmul. Other forms than f only where a matmul reads it */
+        [N_BUFFERS]; /* [limits.rows], the logits [limits.samples], of experts FFN a row a pair; BUFFER_UP is
+                                        not there: gates are computed by their matmul. Other forms than f only
+                                        where a matmul reads it */
     float *part_ml, *part_o;
     float *work, *blocks, *raw_blocks; /* of samples: struct sample_job */
     uint32_t *ids;
     struct cuda_sample_part *parts;
-    float *sums;     /* of cuBLAS: struct sums_job; NULL without */
-    void *workspace; /* cuBLAS's own */
+    struct cuda_experts experts; /* of the layers that have the most */
+    float *expert_y;             /* [rows * n_used][stride of X] */
+    float *sums;                 /* of cuBLAS: struct sums_job; NULL without */
+    void *workspace;             /* cuBLAS's own */
     uint32_t sums_stride;
 };
 
@@ -238,6 +241,12 @@ int cuda_pass_finish(struct backend *b);
 
 /* Marks the instance as broken, unless the code is success. True when all is well. */
 bool cuda_ok(struct backend *b, int code, const char *what);
+
+/* Rows of BUFFER_FFN in a pass. */
+static inline uint32_t cuda_ffn_rows(const struct backend *b, uint32_t rows)
+{
+    return b->model->ops.n_expert > 0 ? rows * b->model->ops.n_expert_used : rows;
+}
 
 static inline uint32_t cuda_padded(uint32_t n)
 {

@@ -116,6 +116,31 @@ enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
 
 #define CUDA_ROW_OK UINT32_MAX
 
+/* Pairs [first, first + n) of an expert, which a block computes together. */
+struct cuda_run {
+    uint32_t expert, first, n;
+};
+
+/*
+ * Which experts the rows of a pass use in a layer, as the job of its router leaves it to those after it. A pair is a row
+ * and one of its experts; pairs lie in the order of their experts. How many rows an expert has is known on the device
+ * alone: grids cover the most runs that there can be.
+ */
+struct cuda_experts {
+    uint32_t *chosen;   /* [rows][n_used] ascending */
+    float *weight;      /* [rows][n_used] */
+    uint32_t *pair;     /* [rows][n_used] */
+    uint32_t *pair_row; /* [rows * n_used] */
+    struct cuda_run *runs;
+    uint32_t *n_runs;
+    uint32_t *routed; /* blocks of the router's job that are done; 0 before and after it */
+    uint32_t n_expert, n_used;
+};
+enum { CUDA_MAX_EXPERTS = 1024, CUDA_MAX_EXPERTS_USED = 32 };
+
+/* Tiles of a run where experts have many rows. */
+enum { CUDA_EXPERT_TILES = 4 };
+
 /* enum kv_type of kernels/kv.h. */
 enum cuda_kv_type { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_Q8_0 };
 

@@ -10,6 +10,9 @@
 _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU &&
                    MODEL_GATE_SILU == 0,
                "the gates of kernels/model/model.h");
+_Static_assert((int)CUDA_MAX_EXPERTS == (int)MODEL_MAX_EXPERTS &&
+                   (int)CUDA_MAX_EXPERTS_USED == (int)MODEL_MAX_EXPERTS_USED,
+               "the experts of kernels/model/model.h");
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
@@ -23,17 +26,24 @@ static float *floats_of(const struct backend *b, enum op_buffer buffer)
     return b->buffers.of[buffer].f;
 }
 
-/* How the matmul that reads what `op` writes needs it. */
+static bool is_expert(const struct layer_op *op)
+{
+    return op->kind == OP_EXPERT_GATE || op->kind == OP_EXPERT_SUM;
+}
+
+/* How the matmul that reads what `op` writes needs it; the first reader of two is a router. Experts have no native
+ * matmuls. */
 static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
 {
     const struct layer_op *reader = op->reader;
-    uint32_t forms = 0;
+    uint32_t forms = reader && reader->kind == OP_EXPERT_GATE ? FORM_FLOATS : 0;
     for (uint32_t i = 0; reader && i < reader->n_parts; i++) {
         const uint32_t type = layer_of(b, reader)->matrix[reader->tensor[i]].type;
-        forms |= layout_quantized(type)             ? FORM_BLOCKS
-                 : b->tensors && type == QUANT_F16  ? FORM_F16
-                 : b->tensors && type == QUANT_BF16 ? FORM_BF16
-                                                    : FORM_FLOATS;
+        const bool native = b->tensors && !is_expert(reader);
+        forms |= layout_quantized(type)         ? FORM_BLOCKS
+                 : native && type == QUANT_F16  ? FORM_F16
+                 : native && type == QUANT_BF16 ? FORM_BF16
+                                                : FORM_FLOATS;
     }
     return forms;
 }
@@ -198,7 +208,66 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
     };
 }
 
-/* The job of an operation; false: another operation's job computes it. */
+static struct cuda_experts experts_of(const struct backend *b, const struct layer_op *op)
+{
+    struct cuda_experts experts = b->buffers.experts;
+    experts.n_expert = op->geometry->n_expert;
+    experts.n_used = op->geometry->n_expert_used;
+    return experts;
+}
+
+static struct route_job route_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct route_job){
+        .pass = b->upload.to,
+        .experts = experts_of(b, op),
+        .score = floats_of(b, op->from[0]),
+        .stride = b->buffers.of[op->from[0]].stride,
+        .layer = op->layer,
+    };
+}
+
+/* f(gate) * up of pairs, or what their sum adds. */
+static struct expert_job expert_job_of(const struct backend *b, const struct layer_op *op)
+{
+    const bool gated = op->kind == OP_EXPERT_GATE;
+    const struct cuda_buffers *u = &b->buffers;
+    struct expert_job job = {
+        .matmul = {.pass = b->upload.to, .x = u->of[op->from[0]], .layer = op->layer},
+        .experts = experts_of(b, op),
+        .gathered = gated,
+    };
+    for (uint32_t i = 0; i < op->n_parts; i++)
+        job.matmul.part[i].matrix = layer_of(b, op)->matrix[op->tensor[i]];
+    job.matmul.groups = job.matmul.part[0].matrix.groups;
+    if (gated) {
+        job.matmul.gate = CUDA_GATE_SILU + b->model->gate;
+        job.matmul.out = u->of[op->to[0]];
+        job.matmul.forms = forms_of(b, op);
+    } else {
+        job.matmul.part[0].y = u->expert_y;
+        job.matmul.part[0].stride = u->of[op->to[0]].stride;
+    }
+    return job;
+}
+
+static struct expert_sum_job expert_sum_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct expert_sum_job){
+        .pass = b->upload.to,
+        .experts = experts_of(b, op),
+        .y = b->buffers.expert_y,
+        .residual = op->residual ? floats_of(b, op->residual) : NULL,
+        .to = floats_of(b, op->to[0]),
+        .stride = b->buffers.of[op->to[0]].stride,
+        .n = op->n,
+        .check = op->check,
+        .layer = op->layer,
+    };
+}
+
+/* The job of an operation, for graphs and for the kernel of a pass; false: another operation's job computes it, or it is
+ * one of experts, which graphs alone have. */
 static bool make_job(const struct backend *b, const struct layer_op *op, struct cuda_job *job)
 {
     memset(job, 0, sizeof(*job));
@@ -301,6 +370,29 @@ static void run_job(struct backend *b, const struct cuda_job *job, uint32_t rows
     }
 }
 
+static void run_experts(struct backend *b, const struct layer_op *op, uint32_t rows)
+{
+    const struct expert_job job = expert_job_of(b, op);
+    cuda_ok(b, cuda_launch_expert(&b->queue, &job, rows), "experts");
+    if (op->kind == OP_EXPERT_GATE)
+        return;
+    const struct expert_sum_job sum = expert_sum_job_of(b, op);
+    cuda_ok(b, cuda_launch_expert_sum(&b->queue, &sum, rows), "the sum of experts");
+}
+
+static void run_op(struct backend *b, const struct layer_op *op, uint32_t rows)
+{
+    struct cuda_job job;
+    if (op->kind == OP_ROUTE) {
+        const struct route_job route = route_job_of(b, op);
+        cuda_ok(b, cuda_launch_route(&b->queue, &route, rows), "a router");
+    } else if (is_expert(op)) {
+        run_experts(b, op, rows);
+    } else if (make_job(b, op, &job)) {
+        run_job(b, &job, rows);
+    }
+}
+
 static void run_samples(struct backend *b)
 {
     const struct sample_job job = cuda_sample_job(b);
@@ -321,13 +413,8 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
     const uint32_t end = grid.wanted > 0 ? ops->n : ops->head;
     b->grid = grid;
     cuda_ok(b, cuda_launch_embed(&b->queue, &embed, grid.rows), "the embedding");
-    for (uint32_t i = 1; i < end && !b->broken;) {
-        const uint32_t rows = i < ops->head ? grid.rows : grid.wanted;
-        struct layer_jobs jobs;
-        i = cuda_layer_jobs(b, i, &jobs);
-        for (uint32_t j = 0; j < jobs.n; j++)
-            run_job(b, &jobs.job[j], rows);
-    }
+    for (uint32_t i = 1; i < end && !b->broken; i++)
+        run_op(b, &ops->op[i], i < ops->head ? grid.rows : grid.wanted);
     if (b->broken) /* a launch failed: there are no logits to sample from */
         return;
     if (grid.wanted > 0)

@@ -33,6 +33,10 @@ int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t 
 int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *job, uint32_t rows);
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
+int cuda_launch_route(const struct cuda_queue *queue, const struct route_job *job, uint32_t rows);
+int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
+int cuda_launch_expert_sum(const struct cuda_queue *queue, const struct expert_sum_job *job,
+                           uint32_t rows);
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows);
 int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,
                            uint32_t rows);

@@ -22,7 +22,7 @@ static void place_matrix(struct backend *b, const struct model_tensor *t, struct
     m->groups = (t->rows + CUDA_GROUP - 1) / CUDA_GROUP;
     m->group_bytes = layout_group_bytes(t->type, t->cols);
     m->by_rows = b->blas != NULL;
-    m->data = cuda_take(&b->weight_memory, m->groups * m->group_bytes);
+    m->data = cuda_take(&b->weight_memory, t->n_matrices * m->groups * m->group_bytes);
 }
 
 static const float *place_vector(struct backend *b, const struct model_tensor *t)
@@ -139,9 +139,10 @@ static void copy_stage(struct loader *l, void *to, size_t bytes)
 
 static void load_matrix(struct loader *l, const struct model_tensor *t, const struct cuda_matrix *m)
 {
-    const uint32_t most = (uint32_t)(l->stage_bytes / m->group_bytes);
-    for (uint32_t first = 0; first < m->groups && l->code == cudaSuccess; first += most) {
-        const uint32_t n = m->groups - first < most ? m->groups - first : most;
+    const uint32_t most = (uint32_t)(l->stage_bytes / m->group_bytes),
+                   groups = t->n_matrices * m->groups;
+    for (uint32_t first = 0; first < groups && l->code == cudaSuccess; first += most) {
+        const uint32_t n = groups - first < most ? groups - first : most;
         struct repack_run run = {t, m->group_bytes, first, m->by_rows, next_stage(l)};
         pool_run(l->b->pool, repack_chunk, &run, n);
         copy_stage(l, (uint8_t *)(uintptr_t)m->data + first * m->group_bytes, n * m->group_bytes);

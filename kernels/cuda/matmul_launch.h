@@ -1,4 +1,4 @@
-/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_large.cu and matmul_half.cu. C++. */
+/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_expert.cu, matmul_large.cu and matmul_half.cu. C++. */
 #ifndef HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 #define HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 
@@ -8,6 +8,11 @@
 template <int TILES, bool BY_ROWS>
 int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 template <int TILES, bool BY_ROWS> int matmul_init(int *ret_version);
+
+/* As cuda_launch_expert, of runs of up to 8 * TILES rows. */
+template <int TILES>
+int expert_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
+template <int TILES> int expert_init(void);
 
 /* Quantized types alone: 256 outputs a block. */
 template <int TILES>

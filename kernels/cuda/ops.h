@@ -72,6 +72,45 @@ struct matmul_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
+/* Chooses the experts of rows by their scores, and orders the pairs: the block that is done last does. Items: eight rows. */
+struct route_job {
+    struct cuda_pass pass;
+    struct cuda_experts experts;
+    const float *score; /* [rows][stride] */
+    uint32_t stride, layer;
+    uint32_t most; /* pairs of a run */
+};
+
+/* Matrices of experts: part p is [n_expert] of part[p].matrix, one after the other. With a gate, x is of the rows and
+ * `out` of the pairs; without, x and y are of the pairs. Items: run, group of 32 outputs. */
+struct expert_job {
+    struct matmul_job matmul;
+    struct cuda_experts experts;
+    uint32_t gathered; /* x is of the rows */
+};
+
+/* How many tiles of rows a run has at most, in a pass of so many rows: many where experts have more than one on average.
+ * And how many runs there may be. */
+LAYOUT_INLINE uint32_t expert_tiles(const struct cuda_experts x, uint32_t rows)
+{
+    return (uint64_t)rows * x.n_used > (uint64_t)CUDA_TILE * x.n_expert ? CUDA_EXPERT_TILES : 1;
+}
+LAYOUT_INLINE uint32_t expert_runs(const struct cuda_experts x, uint32_t rows, uint32_t most)
+{
+    const uint32_t pairs = rows * x.n_used, used = pairs < x.n_expert ? pairs : x.n_expert;
+    return (pairs + used * (most - 1)) / most;
+}
+
+/* to = sum of weight * y over a row's experts, ascending, + residual where there is one. Items: row, part of 256 values. */
+struct expert_sum_job {
+    struct cuda_pass pass;
+    struct cuda_experts experts;
+    const float *y;                   /* [pairs][stride] */
+    const float *residual;            /* [rows][stride], or NULL */
+    float *to;                        /* [rows][stride] */
+    uint32_t stride, n, check, layer; /* with check: a row whose sums are not finite is bad */
+};
+
 /* What follows the sums of a matmul that cuBLAS computed, as matmul_job has it, of one part or gated. Items: group of
  * 32 outputs, run of eight rows. */
 struct sums_job {

@@ -205,6 +205,21 @@ static void forget_input(const struct cuda_input *x, uint32_t rows)
         cuda_forget(x->half[i], (size_t)rows * x->stride * sizeof(*x->half[i]));
 }
 
+static void forget_experts(const struct backend *b)
+{
+    const struct cuda_experts *x = &b->buffers.experts;
+    const size_t pairs = (size_t)b->limits.rows * x->n_used;
+    if (x->n_expert == 0)
+        return;
+    cuda_forget(x->chosen, pairs * sizeof(*x->chosen));
+    cuda_forget(x->weight, pairs * sizeof(*x->weight));
+    cuda_forget(x->pair, pairs * sizeof(*x->pair));
+    cuda_forget(x->pair_row, pairs * sizeof(*x->pair_row));
+    cuda_forget(x->runs, expert_runs(*x, b->limits.rows, CUDA_TILE) * sizeof(*x->runs));
+    cuda_forget(x->n_runs, sizeof(*x->n_runs));
+    cuda_forget(b->buffers.expert_y, pairs * b->buffers.of[BUFFER_X].stride * sizeof(float));
+}
+
 /* A pass reads nothing that the one before it left in scratch, and nothing of a page that begins with it. */
 static void forget_scratch(const struct backend *b)
 {
@@ -215,12 +230,14 @@ static void forget_scratch(const struct backend *b)
     cuda_settle(b->queue.stream);
     for (int i = 0; i < N_BUFFERS; i++)
         if (m->ops.input[i])
-            forget_input(&u->of[i], b->pass->n_rows);
+            forget_input(&u->of[i],
+                         i == BUFFER_FFN ? cuda_ffn_rows(b, b->pass->n_rows) : b->pass->n_rows);
         else if (u->of[i].f)
             cuda_forget(u->of[i].f, (i == BUFFER_LOGITS ? samples : b->limits.rows) *
                                         u->of[i].stride * sizeof(float));
     if (u->sums)
         cuda_forget(u->sums, (size_t)b->limits.rows * u->sums_stride * sizeof(*u->sums));
+    forget_experts(b);
     cuda_forget(u->part_ml, parts * m->n_head * 2 * sizeof(float));
     cuda_forget(u->part_o, parts * m->ops.width[BUFFER_ATTENTION] * sizeof(float));
     cuda_forget(u->work, logits * sizeof(float));

@@ -106,10 +106,11 @@ static void repack_floats(const struct model_tensor *t, uint32_t row, const uint
 
 void cuda_repack_group(const struct model_tensor *t, uint32_t group, uint8_t *to)
 {
-    const uint32_t first = group * CUDA_GROUP, left = t->rows - first;
+    const uint32_t groups = (t->rows + CUDA_GROUP - 1) / CUDA_GROUP, matrix = group / groups,
+                   first = group % groups * CUDA_GROUP, left = t->rows - first;
     memset(to, 0, layout_group_bytes(t->type, t->cols));
     for (uint32_t row = 0; row < CUDA_GROUP && row < left; row++) {
-        const uint8_t *from = t->data + (uint64_t)(first + row) * t->row_bytes;
+        const uint8_t *from = t->data + ((uint64_t)matrix * t->rows + first + row) * t->row_bytes;
         if (layout_quantized(t->type))
             repack_blocks(t, row, from, to);
         else

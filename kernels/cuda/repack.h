@@ -8,10 +8,11 @@
 
 struct model_tensor;
 
-/* Fills to [layout_group_bytes] with output rows 32 * group .. of the tensor, padding zeroed. */
+/* Fills to [layout_group_bytes] with output rows 32 * group .. of the tensor, padding zeroed. Groups of experts are those
+ * of each of its matrices. */
 void cuda_repack_group(const struct model_tensor *t, uint32_t group, uint8_t *to);
 
-/* The same by rows, F16 and BF16. */
+/* The same by rows, F16 and BF16, of one matrix. */
 void cuda_copy_group(const struct model_tensor *t, uint32_t group, uint8_t *to);
 
 #endif

@@ -128,8 +128,8 @@ static void every_number_of_rows_gives_the_same_bits(void)
 
 static void every_architecture_gives_the_same_bits(void)
 {
-    static const char *const archs[] = {"llama",   "qwen2",   "qwen3", "gemma3",
-                                        "granite", "smollm3", "phi3",  "mistral3"};
+    static const char *const archs[] = {"llama",   "qwen2", "qwen3",    "gemma3",  "granite",
+                                        "smollm3", "phi3",  "mistral3", "qwen3moe"};
     enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
     for (uint32_t i = 0; i < 2 * N; i++) {
@@ -563,6 +563,13 @@ static const struct {
     TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),
+    ONCE(experts_of_every_type_give_the_same_bits),
+    ONCE(experts_of_odd_shapes_give_the_same_bits),
+    ONCE(tied_experts_are_the_first),
+    ONCE(a_graph_serves_every_routing),
+    ONCE(rows_that_share_experts_never_change_a_bit),
+    ONCE(a_nonfinite_score_poisons_at_its_layer),
+    ONCE(native_experts_do_not_depend_on_their_pass),
     ONCE(native_rows_do_not_depend_on_their_pass),
     ONCE(native_rows_of_odd_shapes_do_not_depend_on_their_pass),
     ONCE(native_windows_of_every_head_do_not_depend_on_their_pass),

@@ -2,7 +2,7 @@
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests;
  * contract_samples.c: samples; contract_ends.c: poison, refusals, failing devices;
  * contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: native
- * numerics; contract_shapes.c: odd models for all of them.
+ * numerics; contract_experts.c: mixtures of experts; contract_shapes.c: odd models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -79,6 +79,15 @@ void matmuls_of_many_rows_use_cublas(void);
 void rows_are_poisoned_after_cublas_too(void);
 void a_missing_cublas_is_reported(void);
 
+/* contract_experts.c */
+void experts_of_every_type_give_the_same_bits(void);
+void experts_of_odd_shapes_give_the_same_bits(void);
+void tied_experts_are_the_first(void);
+void a_graph_serves_every_routing(void);
+void rows_that_share_experts_never_change_a_bit(void);
+void a_nonfinite_score_poisons_at_its_layer(void);
+void native_experts_do_not_depend_on_their_pass(void);
+
 /* contract_samples.c */
 void a_row_samples_from_its_own_logits(void);
 void a_pass_may_sample_some_of_its_rows(void);
@@ -96,6 +105,10 @@ void a_pass_uploads_only_its_own_rows(void);
  * GPU. */
 bool may_fail(void);
 void a_bad_row_poisons_its_sequence_only(void);
+/* A tensor of a layer is so large that n rows of a pass are poisoned there. `alone`: each row is a
+ * sequence of its own, so that none is poisoned by an earlier one. */
+void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t tensor,
+                       float factor, uint32_t n, bool alone);
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_nonfinite_normed_part_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);

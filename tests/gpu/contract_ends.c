@@ -77,10 +77,8 @@ void a_bad_row_poisons_its_sequence_only(void)
     }
 }
 
-/* A tensor of a layer is so large that n rows of a pass are poisoned there. `alone`: each row is a
- * sequence of its own, so that none is poisoned by an earlier one. */
-static void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t tensor,
-                              float factor, uint32_t n, bool alone)
+void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t tensor,
+                       float factor, uint32_t n, bool alone)
 {
     struct subject s;
     uint32_t pages[SUBJECT_PAGES], wrong = 0;

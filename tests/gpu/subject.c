@@ -148,6 +148,11 @@ static uint8_t *bytes_of(struct subject *s, const struct model_tensor *t)
     return s->file + (t->data - s->file);
 }
 
+uint8_t *subject_bytes(struct subject *s, uint32_t layer, uint32_t tensor)
+{
+    return bytes_of(s, &s->model->layers[layer].tensor[tensor]);
+}
+
 static float weight_of(uint32_t type, const uint8_t *at)
 {
     uint16_t half;

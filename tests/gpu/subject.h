@@ -42,6 +42,7 @@ float subject_go_native(struct subject *s, uint32_t chunk);
 
 /* Change weights in place, before a backend is opened. F32, BF16 and F16. */
 void subject_set_embedding(struct subject *s, uint32_t token, float value);
+uint8_t *subject_bytes(struct subject *s, uint32_t layer, uint32_t tensor);
 float *subject_head(struct subject *s); /* [n_vocab][n_embd], F32 and untied */
 void subject_scale(struct subject *s, uint32_t layer, uint32_t tensor, float factor);
 void subject_scale_input(struct subject *s, const struct model_tensor *t, uint32_t column,

@@ -10,6 +10,8 @@ int cuda_launch_init(int *ret_version)
     int code = attend_init();
     for (int i = 0; i < 8 && !code; i++)
         code = init[i](ret_version);
+    code = code ? code : expert_init<1>();
+    code = code ? code : expert_init<CUDA_EXPERT_TILES>();
     code = code ? code : matmul_large_init<4>();
     code = code ? code : matmul_large_init<8>();
     code = code ? code : matmul_half_init();
@@ -74,4 +76,11 @@ int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *
         fills(queue, matmul_half_blocks(job, rows)))
         return matmul_half_launch(queue, job, rows);
     return launch_tiles<false>(queue, job, rows);
+}
+
+int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows)
+{
+    return expert_tiles(job->experts, rows) == 1
+               ? expert_launch<1>(queue, job, rows)
+               : expert_launch<CUDA_EXPERT_TILES>(queue, job, rows);
 }

@@ -20,7 +20,38 @@ enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
 
 /* Rows of activations that an item computes: [first, first + 8 * TILES), of which `n` exist. */
 struct matmul_rows {
+    static constexpr bool GATHERED = false;
     uint32_t first, n;
+};
+
+/* The same of an expert: rows from anywhere, `row` of which its n pairs have; without it rows
+ * [first, first + n). A lane keeps where its blocks of activations are, and the scales of its two
+ * columns. */
+template <int TILES> struct expert_rows {
+    static constexpr bool GATHERED = true;
+    const uint32_t *row; /* [n], or NULL */
+    uint32_t first, n;
+    uint32_t own[TILES], column[TILES][2];
+
+    __device__ __forceinline__ uint32_t at(uint32_t i) const /* of those after n the last */
+    {
+        i = i < n ? i : n - 1;
+        return row ? row[i] : first + i;
+    }
+
+    __device__ __forceinline__ void set(const uint32_t *of, uint32_t begin, uint32_t count)
+    {
+        const uint32_t lane = threadIdx.x % 32;
+        row = of;
+        first = begin;
+        n = count;
+#pragma unroll
+        for (uint32_t j = 0; j < TILES; j++) {
+            own[j] = at(CUDA_TILE * j + lane / 4);
+            for (uint32_t k = 0; k < 2; k++)
+                column[j][k] = at(CUDA_TILE * j + 2 * (lane % 4) + k);
+        }
+    }
 };
 
 /* A lane's blocks of activations, and the scales of its two columns. */
@@ -29,11 +60,13 @@ struct columns {
     float d[2];
     int sum[2];
 
-    __device__ __forceinline__ void load(const struct cuda_input &x, uint32_t tile, uint32_t block,
-                                         uint32_t n)
+    __device__ __forceinline__ void load(const struct cuda_input &x, const matmul_rows &rows,
+                                         uint32_t j, uint32_t block)
     {
-        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        const uint64_t at = (uint64_t)tile * (x.stride / CUDA_BLOCK) + block;
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, done = CUDA_TILE * j,
+                       n = rows.n > done ? rows.n - done : 0;
+        const uint64_t at =
+            (uint64_t)(rows.first / CUDA_TILE + j) * (x.stride / CUDA_BLOCK) + block;
         uint2 q = make_uint2(0, 0);
         if (g < n)
             q = ((const uint2 *)x.q)[at * 32 + lane];
@@ -42,6 +75,26 @@ struct columns {
         if (2 * t < n)
             scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
         set(q, scales);
+    }
+
+    template <int TILES>
+    __device__ __forceinline__ void load(const struct cuda_input &x, const expert_rows<TILES> &rows,
+                                         uint32_t j, uint32_t block)
+    {
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, done = CUDA_TILE * j,
+                       n = rows.n > done ? rows.n - done : 0;
+        const auto at = [&](uint32_t row) {
+            return ((uint64_t)(row / CUDA_TILE) * (x.stride / CUDA_BLOCK) + block) * CUDA_TILE +
+                   row % CUDA_TILE;
+        };
+        uint2 q = make_uint2(0, 0);
+        float2 scale[2] = {make_float2(0, 0), make_float2(0, 0)};
+        if (g < n)
+            q = ((const uint2 *)x.q)[at(rows.own[j]) * 4 + t];
+        for (uint32_t k = 0; k < 2; k++)
+            if (2 * t + k < n)
+                scale[k] = ((const float2 *)x.scale)[at(rows.column[j][k])];
+        set(q, make_float4(scale[0].x, scale[0].y, scale[1].x, scale[1].y));
     }
 
     __device__ __forceinline__ void set(const uint2 &q, const float4 &scales)
@@ -123,10 +176,10 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
 }
 
 /* One segment of n blocks, quantized: results to out [8 * TILES][SEGMENT_PITCH]. */
-template <uint32_t TYPE, int TILES>
+template <uint32_t TYPE, int TILES, typename ROWS>
 static __device__ __forceinline__ void
 block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const struct cuda_input &x,
-              const matmul_rows &rows, float *out)
+              const ROWS &rows, float *out)
 {
     const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
     const uint8_t *bits_at =
@@ -157,9 +210,7 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
                 columns c;
-                const uint32_t done = CUDA_TILE * j;
-                c.load(x, rows.first / CUDA_TILE + j, first_block + b,
-                       rows.n > done ? rows.n - done : 0);
+                c.load(x, rows, j, first_block + b);
                 for (int m = 0; m < 2; m++)
                     block_step<TYPE>(m, weights, c, acc[m][j]);
             }
@@ -221,11 +272,39 @@ static __device__ __forceinline__ void float_segment(const uint8_t *group, uint3
         out[r * SEGMENT_PITCH + lane] = acc[r];
 }
 
+/* The same for pairs of an expert from `from` on. */
+template <uint32_t TYPE, int ROWS, int TILES>
+static __device__ __forceinline__ void
+gathered_segment(const uint8_t *group, uint32_t begin, uint32_t end, const struct cuda_input &x,
+                 const expert_rows<TILES> &rows, uint32_t from, float *out)
+{
+    constexpr uint32_t INPUTS = layout_unit_inputs(TYPE);
+    const uint32_t lane = threadIdx.x % 32;
+    const float *f[ROWS];
+    float acc[ROWS] = {};
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        f[r] = x.f + (uint64_t)rows.at(from + r) * x.stride;
+#pragma unroll(ROWS > 1 ? 2 : 8)
+    for (uint32_t i = begin; i < end; i += INPUTS) {
+        const uint4 unit = load_stream(group + lane * 16 + (uint64_t)(i / INPUTS) * CUDA_UNIT);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (i + INPUTS <= end)
+                unit_step<TYPE, 1>(unit, f[r] + i, 0, &acc[r]);
+            else
+                for (uint32_t k = 0; i + k < end; k++)
+                    acc[r] = __fmaf_rn(float_of<TYPE>(unit, (int)k), f[r][i + k], acc[r]);
+    }
+    for (int r = 0; r < ROWS; r++)
+        out[(from + r) * SEGMENT_PITCH + lane] = acc[r];
+}
+
 /* BY_ROWS: the layout of an F16 or BF16 matrix in native numerics. */
-template <uint32_t TYPE, int TILES, bool BY_ROWS>
+template <uint32_t TYPE, int TILES, bool BY_ROWS, typename ROWS>
 static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
                                                    uint32_t segment, const struct cuda_input &x,
-                                                   const matmul_rows &rows, bool native, float *out)
+                                                   const ROWS &rows, bool native, float *out)
 {
     const uint8_t *at = m.data + group * m.group_bytes;
     const uint32_t begin = segment * CUDA_SEGMENT;
@@ -236,6 +315,12 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
     } else if constexpr (layout_quantized(TYPE)) {
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
                                    (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
+    } else if constexpr (ROWS::GATHERED) {
+        if (rows.n == 1)
+            return gathered_segment<TYPE, 1>(at, begin, end, x, rows, 0, out);
+#pragma unroll 1
+        for (uint32_t from = 0; from < rows.n; from += CUDA_TILE)
+            gathered_segment<TYPE, CUDA_TILE>(at, begin, end, x, rows, from, out);
     } else {
         if constexpr (TYPE != QUANT_F32) {
             if (native)
@@ -326,10 +411,10 @@ static __device__ __forceinline__ void put_gated(const struct matmul_job &job, u
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
-template <uint32_t TYPE, int TILES, bool BY_ROWS>
+template <uint32_t TYPE, int TILES, bool BY_ROWS, typename ROWS>
 static __device__ __forceinline__ void
 matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32_t group,
-             const matmul_rows &rows, float *shared, float y[TILES])
+             const ROWS &rows, float *shared, float y[TILES])
 {
     const uint32_t warp = threadIdx.x / 32,
                    segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
@@ -355,10 +440,10 @@ matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uin
     }
 }
 
-template <int TILES, bool BY_ROWS>
-static __device__ __forceinline__ void
-any_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32_t group,
-          const matmul_rows &rows, float *shared, float y[TILES])
+template <int TILES, bool BY_ROWS, typename ROWS>
+static __device__ __forceinline__ void any_group(const struct matmul_job &job,
+                                                 const struct cuda_matrix &matrix, uint32_t group,
+                                                 const ROWS &rows, float *shared, float y[TILES])
 {
     if constexpr (BY_ROWS) {
         if (matrix.type == QUANT_F16)
@@ -424,6 +509,36 @@ static __device__ void matmul_item(const struct matmul_job &job, uint32_t group,
         else
             put_output(job, job.part[p], group, rows.first + in, y[i]);
     }
+}
+
+/* Item: group `group` of a run's expert, for the run's pairs. */
+template <int TILES>
+static __device__ void expert_item(const struct expert_job &job, uint32_t run, uint32_t group,
+                                   float *shared)
+{
+    const struct matmul_job &matmul = job.matmul;
+    if (run >= *job.experts.n_runs)
+        return;
+    const struct cuda_run pairs = job.experts.runs[run];
+    expert_rows<TILES> rows;
+    rows.set(job.gathered ? job.experts.pair_row + pairs.first : nullptr, pairs.first, pairs.n);
+    float y[TILES] = {}, gate[TILES] = {};
+    const int last = matmul.gate ? 1 : 0;
+#pragma unroll 1
+    for (int p = 0;; p++) {
+        struct cuda_matrix matrix = matmul.part[p].matrix;
+        matrix.data += (uint64_t)pairs.expert * matrix.groups * matrix.group_bytes;
+        any_group<TILES, false>(matmul, matrix, group, rows, shared, y);
+        if (p == last)
+            break;
+        for (int i = 0; i < TILES; i++)
+            gate[i] = y[i];
+    }
+    for (uint32_t i = 0, in = threadIdx.x / 32; i < TILES && in < pairs.n; i++, in += CUDA_TILE)
+        if (matmul.gate)
+            put_gated(matmul, group, pairs.first + in, gate[i], y[i]);
+        else
+            put_output(matmul, matmul.part[0], group, pairs.first + in, y[i]);
 }
 
 #endif
