@@ -112,12 +112,14 @@ struct backend_info {
     const char *numerics; /* the numerics id, e.g. "portable-1" */
     uint32_t threads;
     enum backend_fast fast;
-    size_t weight_bytes;  /* repacked weights and tables resident in this instance */
-    size_t shadow_bytes;  /* the shadow's weights, in addition */
-    size_t scratch_bytes; /* activations, logits, sample scratch */
-    size_t page_bytes;    /* memory of one KV page, all layers */
-    size_t kv_bytes;      /* page_bytes * limits.pages: reserved, committed as used */
-    const char *note;     /* one line about this instance for its user, or NULL */
+    size_t weight_bytes;   /* repacked weights and tables resident in this instance */
+    size_t shadow_bytes;   /* the shadow's weights, in addition */
+    size_t scratch_bytes;  /* activations, logits, sample scratch */
+    size_t page_bytes;     /* memory of one KV page, all layers */
+    size_t kv_bytes;       /* page_bytes * limits.pages: reserved, committed as used */
+    uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
+                              expert once for all rows of a pass that use it; 0: not counted */
+    const char *note;      /* one line about this instance for its user, or NULL */
 };
 
 struct backend_ops {

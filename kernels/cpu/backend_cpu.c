@@ -281,6 +281,7 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .weight_bytes = b->weight_bytes,
         .shadow_bytes = b->shadow_bytes,
         .scratch_bytes = b->scratch_bytes,
+        .expert_bytes = b->buffers.experts.read_bytes,
         .page_bytes = b->kv.page_bytes,
         .kv_bytes = b->limits.pages * b->kv.page_bytes,
     };

@@ -167,9 +167,10 @@ struct cpu_experts {
     float *weight;              /* [rows][n_expert_used] */
     uint32_t n_active, *active; /* [n_expert] experts that some row uses, ascending */
     uint32_t *first; /* [n_expert + 1] first pair of an expert: pairs are ordered by expert, row */
-    uint32_t *pair_row; /* [rows * n_expert_used] */
-    float *pair_weight; /* [rows * n_expert_used] */
-    float *scratch;     /* [threads][EXPERTS_SCRATCH] experts.h */
+    uint32_t *pair_row;  /* [rows * n_expert_used] */
+    float *pair_weight;  /* [rows * n_expert_used] */
+    float *scratch;      /* [threads][EXPERTS_SCRATCH] experts.h */
+    uint64_t read_bytes; /* backend_info.expert_bytes */
 };
 
 /* Scratch of one pass, rows = limits.rows, every stride padded to 32. */

@@ -112,6 +112,19 @@ static const struct cpu_matrix *matrix_of(const struct backend *b, const struct 
     return &b->use->layers[op->layer].matrix[op->tensor[part]];
 }
 
+static struct experts_job job_of(struct backend *b, const struct layer_op *op)
+{
+    struct experts_job job = {.b = b, .op = op};
+    for (uint32_t i = 0; i < op->n_parts; i++) {
+        job.matrix[i] = matrix_of(b, op, i);
+        const struct model_tensor *file = &job.matrix[i]->file;
+        b->buffers.experts.read_bytes +=
+            file->bytes / file->n_matrices * b->buffers.experts.n_active;
+    }
+    job.groups = job.matrix[0]->groups;
+    return job;
+}
+
 /* y [n][EXPERTS_COLS] = an expert's matrix, `groups` of it from `group` on, times n rows of x. */
 static void multiply(const struct experts_job *job, const struct cpu_matrix *m,
                      const struct cpu_input *x, const uint32_t *gather, uint32_t n, uint32_t groups,
@@ -184,11 +197,8 @@ static void gate_chunk(void *arg, uint32_t chunk, uint32_t worker)
 
 void experts_gate(struct backend *b, const struct layer_op *op)
 {
-    struct experts_job job = {.b = b, .op = op};
     order_pairs(b, op->geometry->n_expert, op->geometry->n_expert_used);
-    for (uint32_t i = 0; i < 2; i++)
-        job.matrix[i] = matrix_of(b, op, i);
-    job.groups = job.matrix[0]->groups;
+    struct experts_job job = job_of(b, op);
     cut(&job, b->buffers.experts.n_active);
     pool_run(b->pool, gate_chunk, &job, b->buffers.experts.n_active * job.pieces);
 }
@@ -240,8 +250,7 @@ static void sum_chunk(void *arg, uint32_t chunk, uint32_t worker)
 
 void experts_sum(struct backend *b, const struct layer_op *op)
 {
-    struct experts_job job = {.b = b, .op = op, .matrix = {matrix_of(b, op, 0)}};
-    job.groups = job.matrix[0]->groups;
+    struct experts_job job = job_of(b, op);
     cut(&job, 1);
     pool_run(b->pool, sum_chunk, &job, job.pieces);
 }

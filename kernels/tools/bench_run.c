@@ -20,7 +20,8 @@ struct bench_run {
     struct row *rows;           /* [max_rows] */
     struct row_result *results; /* [max_rows] */
     uint32_t max_rows;
-    double start_s; /* time within backend_ops.start during the last decode */
+    uint64_t expert_bytes; /* up to the last bench_run_expert_bytes */
+    double start_s;        /* time within backend_ops.start during the last decode */
     char error[256];
 };
 
@@ -104,7 +105,20 @@ uint64_t bench_run_weight_bytes(const struct bench_run *r)
 {
     const struct model *m = r->model;
     /* An untied embedding is read one row at a time, so it does not count. */
-    return m->tensor_bytes - (m->tied ? 0 : m->global[MODEL_TOKEN_EMBD].bytes);
+    uint64_t bytes = m->tensor_bytes - (m->tied ? 0 : m->global[MODEL_TOKEN_EMBD].bytes);
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        for (int t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS; t++)
+            bytes -= m->layers[i].tensor[t].bytes;
+    return bytes;
+}
+
+uint64_t bench_run_expert_bytes(struct bench_run *r)
+{
+    struct backend_info info;
+    r->sizes.ops->describe(r->backend, &info);
+    const uint64_t before = r->expert_bytes;
+    r->expert_bytes = info.expert_bytes;
+    return info.expert_bytes - before;
 }
 
 uint64_t bench_run_kv_bytes(const struct bench_run *r)

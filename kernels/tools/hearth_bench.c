@@ -233,16 +233,21 @@ static struct rate rate_of(double *tok_s, const double *reads, double bytes, uin
 /* One run: a prefill, decoding with each number of slots, and the read rate. */
 struct runs {
     double prefill[MAX_RUNS], decode[MAX_BATCHES][MAX_RUNS], read[MAX_RUNS]; /* tok/s, GB/s */
+    double prefill_experts, decode_experts[MAX_BATCHES]; /* bytes a token, in the last run */
 };
 
 static int measure_run(struct bench *b, const uint32_t *batches, uint32_t n_batches,
                        struct runs *runs, uint32_t run)
 {
+    (void)bench_run_expert_bytes(b->run);
     double spent = bench_run_prefill(b->run, 0);
     runs->prefill[run] = (double)options.prompt / spent;
+    runs->prefill_experts = (double)bench_run_expert_bytes(b->run) / (double)options.prompt;
     for (uint32_t i = 0; i < n_batches && spent >= 0; i++) {
         spent = bench_run_decode(b->run, batches[i]);
-        runs->decode[i][run] = (double)(options.tokens * batches[i]) / spent;
+        const double tokens = (double)(options.tokens * batches[i]);
+        runs->decode[i][run] = tokens / spent;
+        runs->decode_experts[i] = (double)bench_run_expert_bytes(b->run) / tokens;
     }
     if (spent < 0)
         return fail_pass(b);
@@ -266,12 +271,12 @@ static int measure_rates(struct bench *b)
     if (rc)
         return rc;
     uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
-    double bytes = weights * (double)passes / (double)options.prompt;
+    double bytes = weights * (double)passes / (double)options.prompt + runs.prefill_experts;
     struct rate rate = rate_of(runs.prefill, runs.read, bytes, n);
     print_rate(b, "prefill", (uint32_t)options.slots, &rate, bytes,
                (double)options.prompt / rate.tok_s * 1e3);
     for (uint32_t i = 0; i < n_batches; i++) {
-        bytes = weights / batches[i] + (double)bench_run_kv_bytes(b->run);
+        bytes = weights / batches[i] + runs.decode_experts[i] + (double)bench_run_kv_bytes(b->run);
         rate = rate_of(runs.decode[i], runs.read, bytes, n);
         print_rate(b, "decode", batches[i], &rate, bytes, 0);
     }

@@ -212,6 +212,21 @@ static void tie_routers(struct help_model *m)
     }
 }
 
+/* A pass counts an expert's bytes once for all of its rows, and no others. */
+static void check_bytes(const struct expected *e, uint32_t n_used)
+{
+    struct backend *b = help_backend(&e->m, NULL, 1, e->n, EXPECTED_PAGES);
+    struct backend_info info;
+    uint64_t bytes = 0;
+    help_logits(b, e->m.model, e->tokens, e->n, 0, e->pages, e->logits);
+    backend_cpu.describe(b, &info);
+    for (uint32_t l = 0; l < e->m.model->n_layer; l++)
+        for (uint32_t t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS; t++)
+            bytes += e->m.model->layers[l].tensor[t].bytes / e->m.model->n_expert * n_used;
+    ck_assert_uint_eq(info.expert_bytes, bytes);
+    backend_cpu.close(b);
+}
+
 /* More rows than are multiplied together; experts that no row uses are not read. */
 START_TEST(rows_of_one_expert_and_experts_without_rows)
 {
@@ -229,6 +244,7 @@ START_TEST(rows_of_one_expert_and_experts_without_rows)
     compute_again(&e);
     for (size_t i = 0; i < (size_t)e.n * e.m.model->n_vocab; i++)
         ck_assert(isfinite(e.logits[i]));
+    check_bytes(&e, n_used);
     check_all(&e);
     expected_close(&e);
 }
@@ -265,6 +281,9 @@ START_TEST(one_row_on_each_expert)
     float *got = help_memory((size_t)ROWS * e.m.model->n_vocab * sizeof(float));
     help_logits(b, e.m.model, e.tokens, ROWS, 0, e.pages, got);
     ck_assert_uint_eq(b->buffers.experts.n_active, ROWS);
+    struct backend_info info;
+    backend_cpu.describe(b, &info);
+    ck_assert_uint_eq(info.expert_bytes, (uint64_t)ROWS * 3 * 64 * 96 * sizeof(float));
     for (uint32_t p = 0; p < ROWS; p++)
         ck_assert_uint_eq(b->buffers.experts.pair_row[p], ROWS - 1 - p);
     backend_cpu.close(b);
