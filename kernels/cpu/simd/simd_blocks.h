@@ -206,6 +206,16 @@ ALWAYS_INLINE void k_factors(const struct tile *t, int i, vf *w, vf *m)
     }
 }
 
+/* w and m of a segment's n sub-blocks of Q4_1 or Q5_1, read before its integers: read beside them,
+ * they would be a second stream among the lines of the first. */
+ALWAYS_INLINE void half_factors(const struct tile *t, int i, vf *w, vf *m)
+{
+    for (size_t s = 0; s < t->n; s++) {
+        w[s] = v_load_f16(factors_at(t, s * 64, 2, i));
+        m[s] = v_load_f16(factors_at(t, s * 64 + 32, 2, i));
+    }
+}
+
 /* w = D * sc of a segment of the types with byte scales. */
 ALWAYS_INLINE void byte_factors(const struct tile *t, uint32_t type, int i, vf *w)
 {
@@ -291,6 +301,8 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
     vf kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
     for (int i = 0; k && i < vectors; i++)
         k_factors(t, i, kw[i], km[i]);
+    for (int i = 0; minima && !k && i < vectors; i++)
+        half_factors(t, i, kw[i], km[i]);
     for (int i = 0; byte_scaled(type) && i < vectors; i++)
         byte_factors(t, type, i, kw[i]);
     for (size_t b = 0; b < t->n; b++) {
@@ -299,13 +311,10 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int 
         sums(t, type, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const size_t at = b * (minima ? 64 : 32);
-            const vf w = k || byte_scaled(type) ? kw[i][b]
-                         : type == QUANT_MXFP4  ? load_e8m0(factors_at(t, b * 16, 1, i))
-                                                : v_load_f16(factors_at(t, at, 2, i));
-            const vf m = k        ? km[i][b]
-                         : minima ? v_load_f16(factors_at(t, at + 32, 2, i))
-                                  : v_zero();
+            const vf w = minima || byte_scaled(type) ? kw[i][b]
+                         : type == QUANT_MXFP4       ? load_e8m0(factors_at(t, b * 16, 1, i))
+                                                     : v_load_f16(factors_at(t, b * 32, 2, i));
+            const vf m = minima ? km[i][b] : v_zero();
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const vf d = panel_float(panel_scale(t->panel, b, rows, r));
