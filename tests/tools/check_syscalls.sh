@@ -22,6 +22,7 @@ trap 'stop; rm -rf "$folder"' EXIT
 # What the unit allows, groups by their members; ? lets strace ignore calls of other processors.
 allowed() { # UNIT
     local name
+    # shellcheck disable=SC2013
     for name in $(sed -n 's/^SystemCallFilter=//p' "systemd/system/$1"); do
         case $name in
         @*) systemd-analyze --no-pager syscall-filter "$name" | sed '1d; s/#.*//' ;;
