@@ -2,7 +2,7 @@
  *
  * A backend computes forward passes. A pass is a list of rows from any number of sequences; a row
  * is one token at one position: it writes the KV of that position and attends over [0, position] of
- * its own sequence. In a canonical pass the bits of a row depend only on its token, its position
+ * its own sequence, in layers with a window over the last positions of these. In a canonical pass the bits of a row depend only on its token, its position
  * and the canonical KV before it (kernels/NUMERICS.md): not on the other rows, their order, the
  * chunking, the page ids or the number of threads.
  *
@@ -24,6 +24,11 @@ struct backend; /* opaque: one opened instance */
 
 /* Positions of one KV page; kernels/kv.h has the layout inside. */
 enum { BACKEND_PAGE_POSITIONS = 32 };
+
+/* What a KV page holds: the layers that see all positions before a row, or, where they have pages
+ * of their own (backend_limits.window_pages), those that see a window of them. Ids of the classes
+ * have nothing to do with each other. */
+enum page_class { PAGES_FULL, PAGES_WINDOW, PAGE_CLASSES };
 
 /* What a row must return; 0 for a row that only fills KV. Log-probabilities are requested in
  * sampler_params. */
@@ -63,6 +68,9 @@ struct pass_sequence {
     const uint32_t *tokens;
     uint32_t prompt_length;               /* tokens from here on belong to the answer (penalties) */
     const struct sampler_params *sampler; /* read for rows with ROW_SAMPLE only */
+    /* As `pages`, of window pages, where there are any: read from the first one on that the windows
+     * of its rows reach (kv_window_begin). */
+    const uint32_t *window_pages;
 };
 
 /* One result per row. A row is poisoned if its residual is not finite after a layer, or if its
@@ -91,9 +99,11 @@ struct backend_limits {
     uint32_t rows;    /* max rows per pass */
     uint32_t samples; /* max rows with wants per pass */
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
-    uint32_t context; /* positions are below this; bounds the rope tables */
-    uint32_t threads; /* including the caller, at least 1 */
-    bool kv_q8_0;     /* KV in blocks of int8 instead of f16 (or f32): other numerics, 0.56 x the
+    uint32_t window_pages; /* 0, or so many pages more: those of layers that attend in a window,
+                              which then have no part in the others */
+    uint32_t context;      /* positions are below this; bounds the rope tables */
+    uint32_t threads;      /* including the caller, at least 1 */
+    bool kv_q8_0;    /* KV in blocks of int8 instead of f16 (or f32): other numerics, 0.56 x the
                       memory of f16 if head_dim is a multiple of 32 */
     bool native;     /* use the device's own, faster arithmetic, if it has any: as reproducible, but
                       other numerics under an id of their own */
@@ -112,11 +122,12 @@ struct backend_info {
     const char *numerics; /* the numerics id, e.g. "portable-1" */
     uint32_t threads;
     enum backend_fast fast;
-    size_t weight_bytes;   /* repacked weights and tables resident in this instance */
-    size_t shadow_bytes;   /* the shadow's weights, in addition */
-    size_t scratch_bytes;  /* activations, logits, sample scratch */
-    size_t page_bytes;     /* memory of one KV page, all layers */
-    size_t kv_bytes;       /* page_bytes * limits.pages: reserved, committed as used */
+    size_t weight_bytes;      /* repacked weights and tables resident in this instance */
+    size_t shadow_bytes;      /* the shadow's weights, in addition */
+    size_t scratch_bytes;     /* activations, logits, sample scratch */
+    size_t page_bytes;        /* memory of one KV page */
+    size_t window_page_bytes; /* of one window page; 0: there are none */
+    size_t kv_bytes;          /* of all pages: reserved, committed as used */
     uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
                               expert once for all rows of a pass that use it; 0: not counted */
     const char *note;      /* one line about this instance for its user, or NULL */
@@ -146,7 +157,7 @@ struct backend_ops {
     /* Optional (may be NULL): the contents of the page are not needed any more; its memory may go
      * back to the system until it is written again from its first position on. Never between start
      * and finish. */
-    void (*release_page)(struct backend *backend, uint32_t page);
+    void (*release_page)(struct backend *backend, enum page_class class, uint32_t page);
 
     void (*describe)(const struct backend *backend, struct backend_info *ret_info);
 
@@ -156,6 +167,13 @@ struct backend_ops {
     /* Frees everything. NULL is allowed. */
     void (*close)(struct backend *backend);
 };
+
+/* The page ids of a sequence of one class. */
+static inline const uint32_t *backend_pages(const struct pass_sequence *sequence,
+                                            enum page_class class)
+{
+    return class == PAGES_WINDOW ? sequence->window_pages : sequence->pages;
+}
 
 /* The CPU backend, always available. */
 extern const struct backend_ops backend_cpu;

@@ -2,6 +2,7 @@
 #include "kernels/contract.h"
 
 #include "kernels/base/fail.h"
+#include "kernels/kv.h"
 #include "kernels/model/model.h"
 
 #include <errno.h>
@@ -17,6 +18,9 @@ int contract_check_limits(const struct backend_limits *l, const struct model *m,
                     "limits: rows, samples <= rows, pages and context must be at least 1");
     if (l->threads == 0 || l->threads > MAX_THREADS)
         return fail(err, err_bytes, -EINVAL, "limits: threads must be 1 to %d", MAX_THREADS);
+    if (l->window_pages > 0 && kv_window(m) == 0)
+        return fail(err, err_bytes, -EINVAL,
+                    "limits: window pages for a model whose layers have no windows");
     /* A backend's attention sees the whole context; the model's sees only its sliding window. */
     if (m->sliding_window != 0 && l->context > m->sliding_window)
         return fail(err, err_bytes, -ENOTSUP,
@@ -31,7 +35,8 @@ struct check {
     const struct pass *pass;
     const struct backend_limits *limits;
     const struct model *model;
-    uint32_t *next; /* [sequences] position of its next row; UINT32_MAX before its first */
+    uint32_t window; /* kv_window */
+    uint32_t *next;  /* [sequences] position of its next row; UINT32_MAX before its first */
     uint32_t n_wanted;
     char *err;
     size_t err_bytes;
@@ -42,14 +47,26 @@ static int refuse(const struct check *c, const char *what, uint32_t row)
     return fail(c->err, c->err_bytes, -EINVAL, "pass refused: row %u: %s", row, what);
 }
 
-/* Pages [begin, end) of a sequence. */
-static bool pages_exist(const struct check *c, const uint32_t *pages, uint32_t begin, uint32_t end)
+/* Pages [begin, end) of a sequence, of one class. */
+static bool pages_exist(const uint32_t *pages, uint32_t begin, uint32_t end, uint32_t total)
 {
     for (uint32_t i = begin; i < end; i++) {
-        if (pages[i] >= c->limits->pages)
+        if (pages[i] >= total)
             return false;
     }
     return true;
+}
+
+/* Those that the row reads and writes, beyond the ones of the row before it. */
+static bool row_pages_exist(const struct check *c, const struct row *row, bool first)
+{
+    const struct pass_sequence *s = &c->pass->sequences[row->sequence];
+    const uint32_t page = row->position / BACKEND_PAGE_POSITIONS, windows = c->limits->window_pages;
+    if (!pages_exist(s->pages, first ? 0 : page, page + 1, c->limits->pages))
+        return false;
+    return windows == 0 ||
+           pages_exist(s->window_pages, first ? kv_window_begin(c->window, row->position) : page,
+                       page + 1, windows);
 }
 
 static int check_row(struct check *c, uint32_t r)
@@ -67,8 +84,7 @@ static int check_row(struct check *c, uint32_t r)
     if (!first && *next != row->position)
         return refuse(c, "positions of its sequence do not follow each other", r);
     *next = row->position + 1;
-    uint32_t page = row->position / BACKEND_PAGE_POSITIONS;
-    if (!pages_exist(c, s->pages, first ? 0 : page, page + 1))
+    if (!row_pages_exist(c, row, first))
         return refuse(c, "a page of its sequence does not exist", r);
     if ((row->wants & ROW_LOGITS) && !c->pass->results[r].logits)
         return refuse(c, "ROW_LOGITS without a buffer for the logits", r);
@@ -82,7 +98,7 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
                         const struct model *model, uint32_t *next_position, char *err,
                         size_t err_bytes)
 {
-    struct check c = {pass, limits, model, next_position, 0, err, err_bytes};
+    struct check c = {pass, limits, model, kv_window(model), next_position, 0, err, err_bytes};
     if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
         return refuse(&c, "unknown kind of pass", pass->kind);
     if (pass->kind == PASS_CANONICAL && limits->drafts)

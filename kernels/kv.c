@@ -1,7 +1,6 @@
 /* kv.c: the geometry of KV pages. */
 #include "kernels/kv.h"
 
-#include "kernels/backend.h"
 #include "kernels/model/model.h"
 
 _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page size");
@@ -17,26 +16,40 @@ static size_t head_bytes(enum kv_type type, uint32_t dim, uint32_t blocks)
     return KV_PAGE_POSITIONS * (dim * value_bytes[type] + scales);
 }
 
-void kv_geometry_add(struct kv_geometry *kv, uint32_t n_head_kv, uint32_t k_dim, uint32_t v_dim)
+void kv_geometry_add(struct kv_geometry *kv, enum page_class class, uint32_t n_head_kv,
+                     uint32_t k_dim, uint32_t v_dim)
 {
     struct kv_layer *layer = &kv->layer[kv->n_layer++];
     *layer = (struct kv_layer){.type = kv->type,
+                               .class = class,
                                .n_head_kv = n_head_kv,
                                .k_dim = k_dim,
                                .v_dim = v_dim,
                                .k_blocks = (k_dim + KV_BLOCK - 1) / KV_BLOCK,
                                .v_blocks = (v_dim + KV_BLOCK - 1) / KV_BLOCK,
-                               .offset = kv->page_bytes};
+                               .offset = kv->page_bytes[class]};
     layer->k_bytes = head_bytes(kv->type, k_dim, layer->k_blocks);
     layer->v_bytes = head_bytes(kv->type, v_dim, layer->v_blocks);
-    kv->page_bytes += n_head_kv * (layer->k_bytes + layer->v_bytes);
+    kv->page_bytes[class] += n_head_kv * (layer->k_bytes + layer->v_bytes);
 }
 
-void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8_0)
+void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8_0,
+                      bool window_pages)
 {
     *kv = (struct kv_geometry){.type = q8_0 ? KV_Q8_0 : model_kv_f32(model) ? KV_F32 : KV_F16};
     for (uint32_t i = 0; i < model->n_layer; i++) {
         const struct layer_geometry *g = &model->layers[i].geometry;
-        kv_geometry_add(kv, g->n_head_kv, g->k_dim, g->v_dim);
+        const bool local = window_pages && g->sliding_window != MODEL_NO_WINDOW;
+        kv_geometry_add(kv, local ? PAGES_WINDOW : PAGES_FULL, g->n_head_kv, g->k_dim, g->v_dim);
     }
+}
+
+uint32_t kv_window(const struct model *model)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < model->n_layer; i++) {
+        const uint32_t window = model->layers[i].geometry.sliding_window;
+        most = window != MODEL_NO_WINDOW && window > most ? window : most;
+    }
+    return most;
 }

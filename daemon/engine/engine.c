@@ -70,7 +70,7 @@ static void engine_tidy_pool(struct engine *engine, const struct loaded_model *l
 
     while (loaded->ops->release_page && !engine_look(engine) &&
            (page = pages_clean(pool)) != PAGE_NONE)
-        loaded->ops->release_page(loaded->backend, page);
+        loaded->ops->release_page(loaded->backend, PAGES_FULL, page);
 }
 
 void engine_tidy(struct engine *engine)

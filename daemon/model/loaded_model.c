@@ -137,10 +137,10 @@ static uint64_t page_bytes(const struct loaded_model *loaded)
 {
     const bool q8_0 = loaded->limits.kv_q8_0;
     struct kv_geometry own, draft = {0};
-    kv_geometry_init(&own, loaded->model, q8_0);
+    kv_geometry_init(&own, loaded->model, q8_0, false);
     if (loaded->draft)
-        kv_geometry_init(&draft, loaded->draft->model, q8_0);
-    return own.page_bytes + draft.page_bytes;
+        kv_geometry_init(&draft, loaded->draft->model, q8_0, false);
+    return own.page_bytes[PAGES_FULL] + draft.page_bytes[PAGES_FULL];
 }
 
 /* Bytes of the file's tensors, and the draft's. */

@@ -23,13 +23,14 @@ static bool find_item(struct backend *b, const struct layer_op *op, uint32_t ite
     struct cpu_buffers *u = &b->buffers;
     const struct cpu_input *q = &u->of[op->from[0]], *out = &u->of[op->to[0]];
     const struct layer_geometry *g = op->geometry;
+    const struct kv_layer *kv = &b->kv.layer[op->read.index];
     uint32_t tile = item / g->n_head_kv, head_kv = item % g->n_head_kv, share = share_of(g);
     uint32_t row = u->tile[tile], n = (u->tile[tile + 1] - row) * share;
     *a = (struct cpu_attend){
-        .kv = &b->kv.layer[op->read.index],
-        .memory = b->kv_memory,
-        .page_bytes = b->kv.page_bytes,
-        .pages = b->pass->sequences[b->pass->rows[row].sequence].pages,
+        .kv = kv,
+        .memory = b->kv_memory[kv->class],
+        .page_bytes = b->kv.page_bytes[kv->class],
+        .pages = backend_pages(&b->pass->sequences[b->pass->rows[row].sequence], kv->class),
         .head_kv = head_kv,
         .scale = b->model->score_scale,
         .sliding_window = g->sliding_window,

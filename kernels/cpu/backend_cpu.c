@@ -161,18 +161,26 @@ static int open_scratch(struct backend *b)
 
 /* KV is reserved in full and committed by the first write to a page; unused pages cost
  * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
-static int open_kv(struct backend *b)
+static int reserve_pages(struct backend *b, enum page_class class, uint32_t pages)
 {
-    kv_geometry_init(&b->kv, b->model, b->limits.kv_q8_0);
-    b->kv_reserved = b->limits.pages * b->kv.page_bytes + 64;
-    if (b->kv.page_bytes > (SIZE_MAX / 2) / b->limits.pages)
+    const size_t page_bytes = b->kv.page_bytes[class];
+    if (page_bytes > (SIZE_MAX / 2) / pages)
         return -ENOMEM;
-    void *memory = mmap(NULL, b->kv_reserved, PROT_READ | PROT_WRITE,
+    b->kv_reserved[class] = pages * page_bytes + 64;
+    void *memory = mmap(NULL, b->kv_reserved[class], PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return -ENOMEM;
-    b->kv_memory = memory;
+    b->kv_memory[class] = memory;
     return 0;
+}
+
+static int open_kv(struct backend *b)
+{
+    const uint32_t window_pages = b->limits.window_pages;
+    kv_geometry_init(&b->kv, b->model, b->limits.kv_q8_0, window_pages > 0);
+    const int rc = reserve_pages(b, PAGES_FULL, b->limits.pages);
+    return rc || window_pages == 0 ? rc : reserve_pages(b, PAGES_WINDOW, window_pages);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -183,8 +191,9 @@ static void cpu_close(struct backend *b)
         return;
     for (uint32_t i = 0; b->buffers.sample && i < b->limits.threads; i++)
         sampler_scratch_close(b->buffers.sample[i]);
-    if (b->kv_memory)
-        munmap(b->kv_memory, b->kv_reserved);
+    for (int c = 0; c < PAGE_CLASSES; c++)
+        if (b->kv_memory[c])
+            munmap(b->kv_memory[c], b->kv_reserved[c]);
     pool_close(b->pool);
     arena_close(b->arena);
     free(b);
@@ -201,7 +210,7 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     if (rc)
         return fail(err, err_bytes, rc,
                     "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
-                    b->limits.pages, b->kv.page_bytes);
+                    b->limits.pages, b->kv.page_bytes[PAGES_FULL]);
     rc = weights_load(b);
     if (!rc)
         rc = load_rope(b);
@@ -260,14 +269,16 @@ static int cpu_finish(struct backend *b)
     return 0;
 }
 
-static void cpu_release_page(struct backend *b, uint32_t page)
+static void cpu_release_page(struct backend *b, enum page_class class, uint32_t page)
 {
     const uintptr_t unit = 4096;
-    uintptr_t begin = (uintptr_t)(b->kv_memory + page * b->kv.page_bytes);
+    const size_t page_bytes = b->kv.page_bytes[class];
+    uint8_t *memory = b->kv_memory[class];
+    uintptr_t begin = (uintptr_t)(memory + page * page_bytes);
     uintptr_t first = (begin + unit - 1) / unit * unit;
-    uintptr_t last = (begin + b->kv.page_bytes) / unit * unit;
+    uintptr_t last = (begin + page_bytes) / unit * unit;
     if (first < last)
-        madvise(b->kv_memory + (first - (uintptr_t)b->kv_memory), last - first, MADV_DONTNEED);
+        madvise(memory + (first - (uintptr_t)memory), last - first, MADV_DONTNEED);
 }
 
 static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
@@ -282,8 +293,9 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .shadow_bytes = b->shadow_bytes,
         .scratch_bytes = b->scratch_bytes,
         .expert_bytes = b->buffers.experts.read_bytes,
-        .page_bytes = b->kv.page_bytes,
-        .kv_bytes = b->limits.pages * b->kv.page_bytes,
+        .page_bytes = b->kv.page_bytes[PAGES_FULL],
+        .window_page_bytes = b->kv.page_bytes[PAGES_WINDOW],
+        .kv_bytes = kv_bytes(&b->kv, &b->limits),
     };
 }
 

@@ -198,8 +198,8 @@ struct backend {
     const struct cpu_isa *isa;
     struct thread_pool *pool;
     struct kv_geometry kv;
-    uint8_t *kv_memory; /* [limits.pages][kv.page_bytes], committed on first touch */
-    size_t kv_reserved;
+    uint8_t *kv_memory[PAGE_CLASSES]; /* [pages][kv.page_bytes], committed on first touch */
+    size_t kv_reserved[PAGE_CLASSES];
     struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
     const struct cpu_weights *use; /* of this pass */
     float *query_factors;          /* rope_query_factors; NULL: none */

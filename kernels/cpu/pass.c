@@ -144,10 +144,11 @@ static void gate_row(struct backend *b, const struct layer_op *op, uint32_t r, u
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static uint8_t *page_of(const struct backend *b, const struct row *row)
+/* The row's page of a class. */
+static uint8_t *page_of(const struct backend *b, const struct row *row, enum page_class class)
 {
-    const uint32_t *pages = b->pass->sequences[row->sequence].pages;
-    return b->kv_memory + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes;
+    const uint32_t *pages = backend_pages(&b->pass->sequences[row->sequence], class);
+    return b->kv_memory[class] + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes[class];
 }
 
 /* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias; and for
@@ -194,9 +195,10 @@ static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_
         b->kv.type == KV_F32 ? b->isa->finite : b->isa->fits_f16;
     u->bad[r] = !(b->isa->finite(x[0], n[0]) && fits(x[1], n[1]) && fits(x[2], n[2]));
     const struct row *row = &b->pass->rows[r];
+    const struct kv_layer *kv = &b->kv.layer[op->append.index];
     if (!u->bad[r] && u->poisoned[r] == CPU_OK)
-        b->isa->append(&b->kv.layer[op->append.index], page_of(b, row),
-                       row->position % KV_PAGE_POSITIONS, x[1], x[2]);
+        b->isa->append(kv, page_of(b, row, kv->class), row->position % KV_PAGE_POSITIONS, x[1],
+                       x[2]);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -302,8 +304,9 @@ static void begin_pass(struct backend *b)
         u->poisoned[r] = CPU_OK;
         if (pass->rows[r].wants)
             u->wanted[b->n_wanted++] = r;
-        if (pass->rows[r].position % KV_PAGE_POSITIONS == 0)
-            memset(page_of(b, &pass->rows[r]), 0, b->kv.page_bytes);
+        for (int c = 0; c < PAGE_CLASSES && pass->rows[r].position % KV_PAGE_POSITIONS == 0; c++)
+            if (b->kv_memory[c])
+                memset(page_of(b, &pass->rows[r], c), 0, b->kv.page_bytes[c]);
     }
 }
 

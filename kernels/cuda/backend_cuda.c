@@ -120,6 +120,7 @@ static void place_scratch(struct backend *b)
     cuda_blas_place(b);
 }
 
+_Static_assert((int)CUDA_PAGE_CLASSES == (int)PAGE_CLASSES, "the classes of kernels/backend.h");
 _Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F32 &&
                    (int)CUDA_KV_Q8_0 == (int)KV_Q8_0 && (int)CUDA_BLOCK == (int)KV_BLOCK,
                "the KV of kernels/kv.h");
@@ -146,7 +147,11 @@ static struct cuda_most most_of(const struct model *m)
 
 static void place_kv(struct backend *b)
 {
-    b->kv = cuda_take(&b->kv_memory, b->limits.pages * b->geometry.page_bytes);
+    const size_t *bytes = b->geometry.page_bytes;
+    b->kv[PAGES_FULL] = cuda_take(&b->kv_memory, b->limits.pages * bytes[PAGES_FULL]);
+    if (b->limits.window_pages > 0)
+        b->kv[PAGES_WINDOW] =
+            cuda_take(&b->kv_memory, b->limits.window_pages * bytes[PAGES_WINDOW]);
 }
 
 static void place_all(struct backend *b)
@@ -336,7 +341,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
     b->limits = *limits;
-    kv_geometry_init(&b->geometry, model, limits->kv_q8_0);
+    kv_geometry_init(&b->geometry, model, limits->kv_q8_0, limits->window_pages > 0);
     b->most = most_of(model);
     rc = open_parts(b, err, err_bytes);
     if (rc)
@@ -374,8 +379,9 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .fast = b->fast ? BACKEND_FAST_NATIVE : BACKEND_FAST_NONE,
         .weight_bytes = b->weight_memory.used,
         .scratch_bytes = b->scratch_memory.used,
-        .page_bytes = b->geometry.page_bytes,
-        .kv_bytes = b->limits.pages * b->geometry.page_bytes,
+        .page_bytes = b->geometry.page_bytes[PAGES_FULL],
+        .window_page_bytes = b->geometry.page_bytes[PAGES_WINDOW],
+        .kv_bytes = kv_bytes(&b->geometry, &b->limits),
         .note = b->note[0] ? b->note : NULL,
     };
 }

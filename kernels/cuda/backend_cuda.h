@@ -97,7 +97,7 @@ struct cuda_upload {
 /* What the rows of a sequence share, at words of the upload. Samples: what they read is `known` once one is planned; not
  * `here`: the host samples. */
 struct cuda_place {
-    uint32_t pages, first_row;
+    uint32_t pages[CUDA_PAGE_CLASSES], first_row;
     bool known, here;
     uint32_t bias, tokens, first_token;
 };
@@ -127,7 +127,7 @@ struct backend {
     struct cuda_upload upload;
     struct kv_geometry geometry;
     struct cuda_most most;
-    uint8_t *kv; /* [limits.pages][geometry.page_bytes], device memory */
+    uint8_t *kv[CUDA_PAGE_CLASSES]; /* [pages][geometry.page_bytes], device memory, or NULL */
     struct cuda_arena weight_memory, scratch_memory, kv_memory;
     struct cuda_queue queue;
     /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */

@@ -18,6 +18,7 @@ enum {
     CUDA_TILE = 8,           /* rows of activations that one mma takes */
     CUDA_SPLIT = 256,        /* positions of an attention split */
     CUDA_PAGE = 32,          /* positions of a KV page */
+    CUDA_PAGE_CLASSES = 2,   /* enum page_class of kernels/backend.h */
     CUDA_THREADS = 256,      /* of every block of every kernel */
     CUDA_WARPS = CUDA_THREADS / 32,
     CUDA_MAX_HEAD = 256,
@@ -59,8 +60,8 @@ struct cuda_input {
 struct cuda_row {
     uint32_t first; /* row of its sequence in the pass */
     uint32_t position, token;
-    uint32_t pages; /* of cuda_pass.words: its sequence's page ids */
-    uint32_t part;  /* its first part of attention; the next row's comes after its last */
+    uint32_t pages[CUDA_PAGE_CLASSES]; /* of cuda_pass.words: its sequence's page ids, by class */
+    uint32_t part; /* its first part of attention; the next row's comes after its last */
 };
 
 /* How a block computes an item of attention: one row, or a tile of rows, in its small or its large form. */
@@ -151,6 +152,7 @@ struct cuda_kv {
     uint64_t k_bytes, v_bytes; /* of a head */
     uint32_t n_head_kv, k_dim, v_dim;
     uint32_t type;     /* enum cuda_kv_type */
+    uint32_t pages;    /* the class of its pages: of cuda_row.pages */
     uint32_t v_blocks; /* CUDA_KV_Q8_0: scales of a position in V of a head */
 };
 

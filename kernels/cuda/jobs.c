@@ -53,8 +53,8 @@ static struct cuda_kv kv_of(const struct backend *b, struct op_memory memory)
 {
     const struct kv_layer *g = &b->geometry.layer[memory.index];
     return (struct cuda_kv){
-        .memory = b->kv,
-        .page_bytes = b->geometry.page_bytes,
+        .memory = b->kv[g->class],
+        .page_bytes = b->geometry.page_bytes[g->class],
         .offset = g->offset,
         .k_bytes = g->k_bytes,
         .v_bytes = g->v_bytes,
@@ -62,6 +62,7 @@ static struct cuda_kv kv_of(const struct backend *b, struct op_memory memory)
         .k_dim = g->k_dim,
         .v_dim = g->v_dim,
         .type = g->type,
+        .pages = g->class,
         .v_blocks = g->v_blocks,
     };
 }
@@ -72,8 +73,8 @@ struct embed_job cuda_embed_job(const struct backend *b)
     return (struct embed_job){
         .pass = b->upload.to,
         .embedding = layer_of(b, op)->matrix[op->tensor[0]],
-        .kv = b->kv,
-        .page_bytes = b->geometry.page_bytes,
+        .kv = {b->kv[PAGES_FULL], b->kv[PAGES_WINDOW]},
+        .page_bytes = {b->geometry.page_bytes[PAGES_FULL], b->geometry.page_bytes[PAGES_WINDOW]},
         .x = floats_of(b, op->to[0]),
         .stride = b->buffers.of[op->to[0]].stride,
         .scale = op->factor,

@@ -15,8 +15,8 @@ enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 struct embed_job {
     struct cuda_pass pass;
     struct cuda_matrix embedding;
-    uint8_t *kv; /* [pages][page_bytes] */
-    uint64_t page_bytes;
+    uint8_t *kv[CUDA_PAGE_CLASSES]; /* [pages][page_bytes], or NULL */
+    uint64_t page_bytes[CUDA_PAGE_CLASSES];
     float *x; /* [rows][stride] */
     uint32_t stride;
     float scale;

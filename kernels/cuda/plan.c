@@ -33,7 +33,8 @@ _Static_assert((int)CUDA_COUNTS <= (int)CUDA_AT_ARRIVED && sizeof(struct cuda_ro
 static size_t most_words(const struct backend *b)
 {
     const size_t rows = b->limits.rows, items = cuda_most_parts(b) + most_local_items(b);
-    return CUDA_AT_ROWS + WORDS_OF(rows + 1, struct cuda_row) + rows * kv_pages(b->limits.context) +
+    return CUDA_AT_ROWS + WORDS_OF(rows + 1, struct cuda_row) +
+           CUDA_PAGE_CLASSES * rows * kv_pages(b->limits.context) +
            WORDS_OF(items, struct cuda_item) + 1 +
            WORDS_OF(b->limits.samples, struct cuda_sampling) + cuda_most_sample_words(b);
 }
@@ -220,6 +221,16 @@ static void forget_experts(const struct backend *b)
     cuda_forget(b->buffers.expert_y, pairs * b->buffers.of[BUFFER_X].stride * sizeof(float));
 }
 
+/* Those that begin with the row. */
+static void forget_pages(const struct backend *b, const struct cuda_row *row)
+{
+    for (int c = 0; c < PAGE_CLASSES && b->kv[c]; c++) {
+        const size_t bytes = b->geometry.page_bytes[c];
+        const uint32_t at = row->pages[c] + row->position / CUDA_PAGE;
+        cuda_forget(b->kv[c] + b->upload.from.words[at] * bytes, bytes);
+    }
+}
+
 /* A pass reads nothing that the one before it left in scratch, and nothing of a page that begins with it. */
 static void forget_scratch(const struct backend *b)
 {
@@ -249,9 +260,7 @@ static void forget_scratch(const struct backend *b)
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         const struct cuda_row *row = &b->upload.from.rows[r];
         if (row->position % CUDA_PAGE == 0)
-            cuda_forget(b->kv + b->upload.from.words[row->pages + row->position / CUDA_PAGE] *
-                                    b->geometry.page_bytes,
-                        b->geometry.page_bytes);
+            forget_pages(b, row);
     }
 }
 
@@ -261,10 +270,12 @@ static void plan_pages(struct backend *b)
     for (uint32_t s = 0; s < b->pass->n_sequences; s++) {
         /* The check left the position after the sequence's last row. */
         const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
-        b->places[s] = (struct cuda_place){cuda_take_words(b, n), .first_row = UINT32_MAX};
-        if (n) /* a sequence without rows may have no list */
-            memcpy(b->upload.from.words + b->places[s].pages, b->pass->sequences[s].pages,
-                   n * sizeof(uint32_t));
+        b->places[s] = (struct cuda_place){.first_row = UINT32_MAX};
+        for (int c = 0; c < PAGE_CLASSES && b->kv[c] && n; c++) { /* without rows: no list */
+            b->places[s].pages[c] = cuda_take_words(b, n);
+            memcpy(b->upload.from.words + b->places[s].pages[c],
+                   backend_pages(&b->pass->sequences[s], c), n * sizeof(uint32_t));
+        }
     }
 }
 
@@ -281,7 +292,7 @@ static void plan_rows(struct backend *b)
             .first = place->first_row,
             .position = row->position,
             .token = row->token,
-            .pages = place->pages,
+            .pages = {place->pages[PAGES_FULL], place->pages[PAGES_WINDOW]},
         };
         b->n_wanted += row->wants != 0;
     }

@@ -39,6 +39,13 @@ struct self_test {
     struct pass_sequence sequences[MOST_ROWS];
 };
 
+/* Pages of the class that has fewer. */
+static uint32_t pages_of(const struct backend *b)
+{
+    const uint32_t pages = b->limits.pages, windows = b->limits.window_pages;
+    return windows > 0 && windows < pages ? windows : pages;
+}
+
 /* One row through every kernel, launched one by one; graphs are taken to the device. */
 static void warm_up_kind(struct backend *b, enum pass_kind kind)
 {
@@ -48,7 +55,11 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
     struct sampler_params params;
     sampler_params_init(&params);
     const struct row row = {.wants = ROW_SAMPLE};
-    const struct pass_sequence sequence = {&page, &token, 1, &params};
+    const struct pass_sequence sequence = {.pages = &page,
+                                           .tokens = &token,
+                                           .prompt_length = 1,
+                                           .sampler = &params,
+                                           .window_pages = &page};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[kind][bucket][0]; bucket++) {
         for (int head = 0; head < 2; head++)
@@ -81,7 +92,7 @@ static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t seque
     t->rows[r] = (struct row){sequence, position, (m->n_vocab - 1) / (position + 1),
                               r < t->b->limits.samples ? ROW_LOGITS : 0, NULL};
     t->pages[sequence] = sequence;
-    t->sequences[sequence].pages = &t->pages[sequence];
+    t->sequences[sequence].pages = t->sequences[sequence].window_pages = &t->pages[sequence];
     return &t->results[r];
 }
 
@@ -155,13 +166,13 @@ static int compare_turned(struct self_test *t, uint32_t n)
     const uint32_t most = n / TURNED, m = most < t->positions ? most : t->positions;
     for (uint32_t r = 0; r < m * TURNED; r++)
         row_of(t, r, TURNED - 1 - r % TURNED, r / TURNED);
-    return m == 0 || t->b->limits.pages < TURNED ? 0 : run_and_compare(t, m * TURNED, TURNED);
+    return m == 0 || pages_of(t->b) < TURNED ? 0 : run_and_compare(t, m * TURNED, TURNED);
 }
 
 /* Rows that a pass may have: of the limits, and as many as there are pages for, `whole` rows each. */
 static uint32_t rows_possible(const struct self_test *t, uint32_t n, uint32_t whole)
 {
-    const uint32_t pages = t->b->limits.pages, rows = t->b->limits.rows;
+    const uint32_t pages = pages_of(t->b), rows = t->b->limits.rows;
     const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * whole + 1;
     n = n < rows ? n : rows;
     return n < held ? n : held;

@@ -64,7 +64,7 @@ enum op_domain {
 /* Memory of a sequence: which of its kinds, and which of the layers that have that kind. */
 enum memory_class {
     MEMORY_NONE,
-    MEMORY_PAGES, /* KV pages of all positions: kv.h, whose `layer` is the index */
+    MEMORY_PAGES, /* KV pages: kv.h, whose `layer` is the index, and says of which class */
 };
 struct op_memory {
     enum memory_class class;

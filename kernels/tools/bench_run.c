@@ -150,8 +150,10 @@ static void fill_sequences(struct bench_run *r)
         r->tokens[i] = (uint32_t)((seed >> 33) % r->model->n_vocab);
     }
     for (uint32_t s = 0; s < r->sizes.slots; s++)
-        r->sequences[s] = (struct pass_sequence){r->pages + (size_t)s * r->slot_pages,
-                                                 tokens_of(r, s), r->sizes.prompt, &r->params};
+        r->sequences[s] = (struct pass_sequence){.pages = r->pages + (size_t)s * r->slot_pages,
+                                                 .tokens = tokens_of(r, s),
+                                                 .prompt_length = r->sizes.prompt,
+                                                 .sampler = &r->params};
 }
 
 static int open_parts(struct bench_run *r, char *err, size_t err_bytes)

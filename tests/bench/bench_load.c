@@ -183,9 +183,9 @@ static void print_memory(const char *what, const char *key, uint32_t positions)
     struct bench_ratio r = {
         .bench = "load", .what = what, .model = name, .target = 1.05, .at_most = 1, .note = note};
 
-    kv_geometry_init(&kv, model, false);
+    kv_geometry_init(&kv, model, false, false);
     double weights = (double)model->tensor_bytes,
-           used = kv_pages(positions) * (double)kv.page_bytes;
+           used = kv_pages(positions) * (double)kv.page_bytes[PAGES_FULL];
     double bytes = status_bytes(key);
     r.x = bytes / (weights + used);
     snprintf(note, sizeof(note), "%s %.1f MiB over %.1f of tensors and %.1f of KV", key,

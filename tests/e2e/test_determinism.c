@@ -279,10 +279,13 @@ static void prepare(void)
                                      : shape.type == QUANT_F32  ? KV_F32
                                                                 : KV_F16};
     for (uint32_t i = 0; i < shape.n_layer; i++)
-        kv_geometry_add(&kv, shape.n_head_kv, shape.n_embd / shape.n_head,
+        kv_geometry_add(&kv, PAGES_FULL, shape.n_head_kv, shape.n_embd / shape.n_head,
                         shape.n_embd / shape.n_head);
+    /* One of two layers has a window of 20: window pages for two passes of 40 rows. */
+    const size_t page = kv.page_bytes[PAGES_FULL],
+                 window = !strcmp(wanted_arch() ? wanted_arch() : "", "gemma3") ? page / 2 : 0;
     snprintf(few_pages, sizeof(few_pages), "%zu",
-             2 * 2 * kv_pages(TRAFFIC_CONTEXT) * kv.page_bytes);
+             2 * (kv_pages(TRAFFIC_CONTEXT) * (2 * page - window) + 3 * window));
     traffic.n_proposers = strcmp(device(), "cuda") && accepts("--shadow", "yes")
                               ? TRAFFIC_PROPOSERS
                               : TRAFFIC_PROPOSERS - 1;

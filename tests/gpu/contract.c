@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "kernels/device.h"
+#include "kernels/kv.h"
 #include "tests/gpu/contract.h"
 
 uint32_t failures;
@@ -361,6 +362,65 @@ static void pages_before_a_window_are_not_read(void)
     }
 }
 
+/* The instance's window pages are as many as one pass of `chunk` rows needs, and are used again as soon as no window
+ * reaches them. */
+static void check_window_pages(struct subject *s, uint32_t chunk, const char *what)
+{
+    const uint32_t window = kv_window(s->model), n_windows = kv_pages(window + chunk) + 1;
+    const struct backend_limits limits = {.rows = chunk,
+                                          .samples = chunk,
+                                          .pages = SUBJECT_PAGES,
+                                          .window_pages = n_windows,
+                                          .context = s->model->n_context,
+                                          .threads = 2,
+                                          .kv_q8_0 = s->kv_q8_0,
+                                          .native = s->native};
+    uint32_t pages[SUBJECT_PAGES], windows[SUBJECT_PAGES];
+    float *got = subject_floats(s, s->n);
+    struct backend *b = NULL;
+    char err[256] = "";
+    int rc = s->device.open(s->model, &limits, &b, err, sizeof(err));
+    EXPECT(rc == 0, "%s", err);
+    subject_pages(7, pages);
+    for (uint32_t at = 0; at < s->n && rc == 0; at += chunk) {
+        const uint32_t n = s->n - at < chunk ? s->n - at : chunk;
+        struct row rows[MOST_ROWS];
+        struct row_result results[MOST_ROWS];
+        const struct pass_sequence sequence = {.pages = pages, .window_pages = windows};
+        const struct pass pass = {PASS_CANONICAL, n, rows, &sequence, results, 1};
+        for (uint32_t i = 0; i < SUBJECT_PAGES; i++)
+            windows[i] = i < kv_window_begin(window, at) ? UINT32_MAX : i % n_windows;
+        for (uint32_t r = 0; r < n; r++) {
+            rows[r] = (struct row){0, at + r, s->tokens[at + r], ROW_LOGITS, NULL};
+            results[r].logits = got + (size_t)(at + r) * s->model->n_vocab;
+        }
+        rc = s->device.start(b, &pass);
+        rc = rc ? rc : s->device.finish(b);
+    }
+    const size_t all = (size_t)s->n * s->model->n_vocab, at = subject_differs(s->logits, got, all);
+    s->device.close(b);
+    free(got);
+    EXPECT(rc == 0 && at == all, "%s, passes of %u: row %zu differs at token %zu", what, chunk,
+           at / s->model->n_vocab, at % s->model->n_vocab);
+}
+
+static void window_pages_give_the_same_bits(void)
+{
+    static const uint32_t types[] = {QUANT_Q8_0, QUANT_F32, QUANT_F16}, rows[] = {1, 7, 40},
+                          windows[] = {20, 33, 64};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tiny_model shape = tiny_model_default(types[i]);
+        struct subject s;
+        shape.arch = "gemma3";
+        shape.window = windows[i];
+        shape.kv_q8_0 = i == 2;
+        subject_init(&s, &shape, 150);
+        for (uint32_t k = 0; k < 3; k++)
+            check_window_pages(&s, rows[k], "window pages");
+        subject_fini(&s);
+    }
+}
+
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 /* `count` sequences of the same tokens, a row of each in a pass: each row reads its own keys. The
@@ -560,6 +620,7 @@ static const struct {
     TEST(q8_0_kv_gives_the_same_bits),
     TEST(windows_of_every_head_give_the_same_bits),
     TEST(pages_before_a_window_are_not_read),
+    TEST(window_pages_give_the_same_bits),
     TEST(decoding_side_by_side_gives_the_same_bits),
     TEST(other_sequences_never_change_a_bit),
     TEST(two_instances_do_not_disturb_each_other),

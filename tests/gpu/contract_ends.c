@@ -186,7 +186,8 @@ static bool is_broken(struct subject *s, struct backend *b)
     struct backend_info info;
     struct sampler_params params;
     sampler_params_init(&params);
-    struct pass_sequence sequence = {pages, s->tokens, 1, &params};
+    struct pass_sequence sequence = {
+        .pages = pages, .tokens = s->tokens, .prompt_length = 1, .sampler = &params};
     struct row row = {0, 0, s->tokens[0], ROW_SAMPLE, NULL};
     struct row_result result = {0};
     struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
@@ -267,7 +268,8 @@ static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *
     float *got = subject_floats(s, 16);
     char text[64];
     for (uint32_t i = 0; i <= OTHERS; i++)
-        x.sequences[i] = (struct pass_sequence){&page, s->tokens, 1, &params};
+        x.sequences[i] = (struct pass_sequence){
+            .pages = &page, .tokens = s->tokens, .prompt_length = 1, .sampler = &params};
     for (uint32_t r = 0; r < 16; r++)
         x.results[r].logits = got + (size_t)r * s->model->n_vocab;
     snprintf(text, sizeof(text), "graph@0=701,launch@%d=701", ONE_LAUNCH + 1);

@@ -58,7 +58,8 @@ void a_row_samples_from_its_own_logits(void)
     struct backend *b = subject_open(&s, &s.device, 24, SUBJECT_PAGES);
     for (uint32_t i = 0; i < 24; i++) {
         struct sampler_params params = some_params(i);
-        struct pass_sequence sequence = {pages, s.tokens, 2, &params};
+        struct pass_sequence sequence = {
+            .pages = pages, .tokens = s.tokens, .prompt_length = 2, .sampler = &params};
         struct row row = {0, i, s.tokens[i], ROW_SAMPLE, NULL};
         struct row_result result = {0};
         struct pass pass = {PASS_CANONICAL, 1, &row, &sequence, &result, 1};
@@ -138,8 +139,10 @@ void a_pass_may_sample_some_of_its_rows(void)
         const struct sampler_params *mine = params + turn * SAMPLE_SEQUENCES;
         struct mixed x = {.n = 0};
         for (uint32_t i = 0; i <= OTHERS; i++)
-            x.sequences[i] =
-                (struct pass_sequence){pages + 8 * i, s.tokens, 2, &mine[i % SAMPLE_SEQUENCES]};
+            x.sequences[i] = (struct pass_sequence){.pages = pages + 8 * i,
+                                                    .tokens = s.tokens,
+                                                    .prompt_length = 2,
+                                                    .sampler = &mine[i % SAMPLE_SEQUENCES]};
         for (uint32_t r = 0; r < SAMPLE_ROWS; r++) {
             x.results[r].logits = got + (size_t)r * s.model->n_vocab;
             add_rows(&x, r % SAMPLE_SEQUENCES, s.tokens, r / SAMPLE_SEQUENCES, 1, wants_of(r));
@@ -210,8 +213,10 @@ static void plan_requests(struct sample_requests *w, uint32_t rows)
     struct mixed *x = &w->x;
     x->n = 0;
     for (uint32_t i = 0; i < REQUEST_SEQUENCES; i++)
-        x->sequences[i] = (struct pass_sequence){
-            w->pages + 8 * i, w->s.tokens, w->request[i].prompt_length, &w->request[i].params};
+        x->sequences[i] = (struct pass_sequence){.pages = w->pages + 8 * i,
+                                                 .tokens = w->s.tokens,
+                                                 .prompt_length = w->request[i].prompt_length,
+                                                 .sampler = &w->request[i].params};
     for (uint32_t r = 0; r < rows; r++) {
         const bool logits = request_one_in(&w->seed, 6);
         x->results[r] = (struct row_result){.logits = w->got + (size_t)r * w->s.model->n_vocab};

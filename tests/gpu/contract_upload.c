@@ -35,7 +35,8 @@ void a_pass_uploads_only_its_own_rows(void)
     subject_pages(7, pages);
     struct backend *b = subject_open(&s, &s.device, LIMIT_ROWS, SUBJECT_PAGES);
     for (uint32_t i = 0; i <= OTHERS; i++) {
-        x.sequences[i] = (struct pass_sequence){pages + 4 * i, s.tokens, 1, &params};
+        x.sequences[i] = (struct pass_sequence){
+            .pages = pages + 4 * i, .tokens = s.tokens, .prompt_length = 1, .sampler = &params};
         add_rows(&x, i, s.tokens, 0, i ? 4 : HELD, 0);
     }
     int rc = run_mixed(&s, b, &x, PASS_CANONICAL);

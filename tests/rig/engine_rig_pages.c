@@ -48,7 +48,7 @@ static void check_cached_page(const struct rig *rig, uint32_t id)
     RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == id,
               "page %u is not found", id);
     for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
-        RIG_CHECK(rig->fake.kv[id * PREFIX_TOKENS + k] == page->tokens[k] + 1,
+        RIG_CHECK(rig->fake.kv[PAGES_FULL][id * PREFIX_TOKENS + k] == page->tokens[k] + 1,
                   "page %u was written to", id);
     RIG_CHECK(page->parent == PAGE_NONE || prefix->pages[page->parent].cached,
               "page %u lost its parent", id);
@@ -93,10 +93,11 @@ static void check_draft_pages(const struct rig *rig)
             seen[kv->pages[k]]++;
         RIG_CHECK(kv->computed <= slot->spec.accepted + slot->spec.drafted, "slot %u", i);
         for (uint32_t k = 0; k < kv->computed; k++)
-            RIG_CHECK((rig->draft.kv[kv->pages[k / KV_PAGE_POSITIONS] * KV_PAGE_POSITIONS +
-                                     k % KV_PAGE_POSITIONS] &
-                       ~FAKE_MARK) == slot->tokens[k] + 1,
-                      "slot %u: the draft model has another token at %u", i, k);
+            RIG_CHECK(
+                (rig->draft.kv[PAGES_FULL][kv->pages[k / KV_PAGE_POSITIONS] * KV_PAGE_POSITIONS +
+                                           k % KV_PAGE_POSITIONS] &
+                 ~FAKE_MARK) == slot->tokens[k] + 1,
+                "slot %u: the draft model has another token at %u", i, k);
     }
     for (uint32_t i = 0; i < pool->total; i++)
         RIG_CHECK(seen[i] == 1, "page %u of the draft model is %u times there", i, seen[i]);

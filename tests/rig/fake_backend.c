@@ -1,6 +1,8 @@
 /* The fake device: checks the pass, then folds tokens. */
 #include "tests/rig/fake_backend.h"
 
+#include "kernels/kv.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,21 +29,33 @@ static struct fake *fake_of(struct backend *backend)
     return (struct fake *)(void *)backend;
 }
 
+static uint32_t pages_of(const struct fake *fake, enum page_class class)
+{
+    return class == PAGES_WINDOW ? fake->limits.window_pages : fake->limits.pages;
+}
+
 int fake_init(struct fake *fake, const struct backend_limits *limits)
 {
     *fake =
         (struct fake){.limits = *limits, .end_at = FAKE_NEVER, .poison = FAKE_NEVER, .error = ""};
-    fake->kv = calloc((size_t)limits->pages * PAGE, sizeof(*fake->kv));
-    fake->owner = calloc(limits->pages, sizeof(*fake->owner));
-    return fake->kv && fake->owner ? 0 : -ENOMEM;
+    for (int c = 0; c < PAGE_CLASSES; c++) {
+        uint32_t pages = pages_of(fake, c);
+        fake->kv[c] = calloc((size_t)pages * PAGE + 1, sizeof(*fake->kv[c]));
+        fake->owner[c] = calloc(pages + 1, sizeof(*fake->owner[c]));
+        if (!fake->kv[c] || !fake->owner[c])
+            return -ENOMEM;
+    }
+    return 0;
 }
 
 void fake_fini(struct fake *fake)
 {
-    free(fake->kv);
-    free(fake->owner);
-    fake->kv = NULL;
-    fake->owner = NULL;
+    for (int c = 0; c < PAGE_CLASSES; c++) {
+        free(fake->kv[c]);
+        free(fake->owner[c]);
+        fake->kv[c] = NULL;
+        fake->owner[c] = NULL;
+    }
 }
 
 /* ---- the function ---------------------------------------------------------------------------- */
@@ -99,18 +113,27 @@ uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
 
 /* A page that a sequence writes in this pass belongs to no other sequence. Earlier pages may be
  * shared. */
-static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t last)
+static void check_pages_of(struct fake *fake, enum page_class class, uint32_t sequence,
+                           uint32_t first, uint32_t last)
 {
-    const uint32_t *pages = fake->pass->sequences[sequence].pages;
+    const uint32_t *pages = backend_pages(&fake->pass->sequences[sequence], class);
+    uint32_t i = class == PAGES_WINDOW ? kv_window_begin(fake->window, first) : 0;
     uint64_t pass = (uint64_t)fake->stamp << 32;
 
-    for (uint32_t i = 0; i <= last / PAGE; i++) {
-        FAKE_CHECK(pages[i] < fake->limits.pages);
-        uint64_t owner = fake->owner[pages[i]];
+    for (; i <= last / PAGE; i++) {
+        FAKE_CHECK(pages[i] < pages_of(fake, class));
+        uint64_t owner = fake->owner[class][pages[i]];
         uint64_t use = i < first / PAGE ? pass | FAKE_READERS : pass | sequence;
         FAKE_CHECK(owner >> 32 != fake->stamp || (owner == use && i < first / PAGE));
-        fake->owner[pages[i]] = use;
+        fake->owner[class][pages[i]] = use;
     }
+}
+
+static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t last)
+{
+    check_pages_of(fake, PAGES_FULL, sequence, first, last);
+    if (fake->limits.window_pages > 0)
+        check_pages_of(fake, PAGES_WINDOW, sequence, first, last);
 }
 
 static void check_row(struct fake *fake, uint32_t i)
@@ -180,16 +203,39 @@ static int fake_start(struct backend *backend, const struct pass *pass)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Folds the KV of [0, position) as the pages hold it. Only fast rows may read what a fast pass
- * wrote. */
-static uint64_t fold_before(const struct fake *fake, const uint32_t *pages, uint32_t position)
+static uint32_t *word_at(const struct fake *fake, const struct pass_sequence *sequence,
+                         enum page_class class, uint32_t position)
+{
+    uint32_t page = backend_pages(sequence, class)[position / PAGE];
+
+    return &fake->kv[class][page * PAGE + position % PAGE];
+}
+
+/* Writes a word into every class's page, which the first one zeroes. */
+static void write_word(const struct fake *fake, const struct pass_sequence *sequence,
+                       uint32_t position, uint32_t value)
+{
+    for (int c = 0; c < PAGE_CLASSES && pages_of(fake, c) > 0; c++) {
+        uint32_t *word = word_at(fake, sequence, c, position);
+        if (position % PAGE == 0)
+            memset(word, 0, PAGE * sizeof(*word));
+        *word = value;
+    }
+}
+
+/* Folds the KV of [0, position) as the pages hold it, and as window pages do in the window of
+ * `position`. Only fast rows may read what a fast pass wrote. */
+static uint64_t fold_before(const struct fake *fake, const struct pass_sequence *sequence,
+                            uint32_t position)
 {
     uint32_t ignored = fake->pass->kind == PASS_FAST ? FAKE_MARK : 0;
     uint64_t state = 0;
 
     for (uint32_t q = 0; q < position; q++) {
-        uint32_t word = fake->kv[pages[q / PAGE] * PAGE + q % PAGE];
+        uint32_t word = *word_at(fake, sequence, PAGES_FULL, q);
         FAKE_CHECK(word != 0);
+        FAKE_CHECK(fake->limits.window_pages == 0 || position - q >= fake->window ||
+                   word == *word_at(fake, sequence, PAGES_WINDOW, q));
         word &= ~ignored;
         FAKE_CHECK((word & FAKE_MARK) == 0);
         state = fold(state, word - 1);
@@ -225,10 +271,9 @@ static int fake_finish(struct backend *backend)
     for (uint32_t i = 0; i < pass->n_rows; i++) {
         const struct row *row = &pass->rows[i];
         const struct pass_sequence *sequence = &pass->sequences[row->sequence];
-        uint32_t *page = &fake->kv[sequence->pages[row->position / PAGE] * PAGE];
 
         if (i == 0 || row->sequence != row[-1].sequence) {
-            state = fold_before(fake, sequence->pages, row->position);
+            state = fold_before(fake, sequence, row->position);
             poisoned = false;
         }
         poisoned |= row->token == fake->poison || (mark && fake->poison_fast);
@@ -236,9 +281,7 @@ static int fake_finish(struct backend *backend)
         pass->results[i].layer = 1;
         if (poisoned)
             continue;
-        if (row->position % PAGE == 0)
-            memset(page, 0, PAGE * sizeof(*page));
-        page[row->position % PAGE] = (row->token + 1) | mark;
+        write_word(fake, sequence, row->position, (row->token + 1) | mark);
         state = fold(state, row->token);
         if (row->wants & ROW_SAMPLE)
             fill_sample(fake, state, row->position + 1, sequence->sampler, row->allowed,
@@ -259,7 +302,8 @@ static void fake_describe(const struct backend *backend, struct backend_info *re
                                  .numerics = "fake-1",
                                  .threads = 1,
                                  .fast = ((const struct fake *)(const void *)backend)->fast,
-                                 .page_bytes = 128};
+                                 .page_bytes = 128,
+                                 .window_page_bytes = 128};
 }
 
 static const char *fake_error(const struct backend *backend)
@@ -267,12 +311,12 @@ static const char *fake_error(const struct backend *backend)
     return ((const struct fake *)(const void *)backend)->error;
 }
 
-static void fake_release_page(struct backend *backend, uint32_t page)
+static void fake_release_page(struct backend *backend, enum page_class class, uint32_t page)
 {
     struct fake *fake = fake_of(backend);
 
-    FAKE_CHECK(!fake->pass && page < fake->limits.pages);
-    memset(fake->kv + (size_t)page * PAGE, 0, PAGE * sizeof(*fake->kv));
+    FAKE_CHECK(!fake->pass && page < pages_of(fake, class));
+    memset(fake->kv[class] + (size_t)page * PAGE, 0, PAGE * sizeof(*fake->kv[class]));
     fake->n_released++;
 }
 

@@ -6,6 +6,9 @@
  * writes is marked. A canonical row that reads marked KV aborts the process: a draft's KV was taken
  * for that of an accepted token.
  *
+ * Where it has window pages they hold the same words, and a row looks at those of its window: they
+ * must be as in the pages.
+ *
  * Its KV is one word a position: the token that was written there. A sample folds the KV of
  * positions [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly
  * shared or reused too early gives another token than fake_next() of the same sequence. A pass that
@@ -37,6 +40,7 @@ enum {
 struct fake {
     struct backend_limits limits;
     enum backend_fast fast; /* what describe reports; NONE: a fast pass aborts */
+    uint32_t window;        /* positions, where limits has window pages */
 
     /* set by a test, at any time between passes */
     uint32_t end_at;           /* the sample of this position is FAKE_END; FAKE_NEVER */
@@ -59,11 +63,12 @@ struct fake {
     uint32_t n_fast_passes, last_fast_rows;
     uint64_t n_fast_rows;
 
-    uint32_t *kv;     /* [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
-    uint64_t *owner;  /* [pages] stamp << 32 | sequence of the last use */
-    uint32_t stamp;   /* passes of both kinds */
-    uint32_t samples; /* of the pass being checked */
-    uint32_t first;   /* position of the first row of the sequence being checked */
+    /* by class: [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
+    uint32_t *kv[PAGE_CLASSES];
+    uint64_t *owner[PAGE_CLASSES]; /* [pages] stamp << 32 | sequence of the last use */
+    uint32_t stamp;                /* passes of both kinds */
+    uint32_t samples;              /* of the pass being checked */
+    uint32_t first;                /* position of the first row of the sequence being checked */
     const struct pass *pass;
     const char *error;
 };

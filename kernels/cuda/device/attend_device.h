@@ -58,9 +58,10 @@ static __device__ void find_pages(const struct attend_job &job, const struct cud
 {
     const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
     if (tid < pages)
-        ret_page[tid] = job.kv.memory +
-                        job.pass.words[row.pages + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
-                        job.kv.offset + head_kv * job.kv.k_bytes;
+        ret_page[tid] =
+            job.kv.memory +
+            job.pass.words[row.pages[job.kv.pages] + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
+            job.kv.offset + head_kv * job.kv.k_bytes;
     __syncthreads();
     const uint32_t of_k = (uint32_t)(job.kv.k_bytes / CUDA_LINE),
                    lines = of_k + (uint32_t)(job.kv.v_bytes / CUDA_LINE);

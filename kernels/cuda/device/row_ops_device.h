@@ -46,7 +46,7 @@ static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, 
     }
 }
 
-/* Item: a row and 256 of its values; x [rows][stride]. A page whose first position this is becomes zero: every item of
+/* Item: a row and 256 of its values; x [rows][stride]. Pages whose first position this is become zero: every item of
  * the row takes its share. */
 static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint32_t part)
 {
@@ -58,11 +58,13 @@ static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint3
                                    : 0.0f;
     if (row.position % CUDA_PAGE != 0)
         return;
-    uint4 *page =
-        (uint4 *)(job.kv + job.pass.words[row.pages + row.position / CUDA_PAGE] * job.page_bytes);
     const uint32_t parts = embed_parts(job);
-    for (uint64_t at = i; at < job.page_bytes / 16; at += (uint64_t)parts * CUDA_THREADS)
-        page[at] = make_uint4(0, 0, 0, 0);
+    for (int c = 0; c < CUDA_PAGE_CLASSES && job.kv[c]; c++) {
+        const uint64_t id = job.pass.words[row.pages[c] + row.position / CUDA_PAGE];
+        uint4 *page = (uint4 *)(job.kv[c] + id * job.page_bytes[c]);
+        for (uint64_t at = i; at < job.page_bytes[c] / 16; at += (uint64_t)parts * CUDA_THREADS)
+            page[at] = make_uint4(0, 0, 0, 0);
+    }
 }
 
 /* ---- activation blocks ----------------------------------------------------------------------- */
@@ -311,9 +313,10 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
     if (!good || CUDA_ROW_OK - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
         return; /* poisoned: writes no KV */
     const uint32_t slot = row.position % CUDA_PAGE;
-    uint8_t *page = job.kv.memory +
-                    job.pass.words[row.pages + row.position / CUDA_PAGE] * job.kv.page_bytes +
-                    job.kv.offset + head * job.kv.k_bytes;
+    uint8_t *page =
+        job.kv.memory +
+        job.pass.words[row.pages[job.kv.pages] + row.position / CUDA_PAGE] * job.kv.page_bytes +
+        job.kv.offset + head * job.kv.k_bytes;
     if (kind == 1)
         append_head(job.kv.type, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x, n);
     else

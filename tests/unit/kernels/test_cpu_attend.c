@@ -20,10 +20,10 @@ static void cache_open(struct cache *c, uint32_t n_head_kv, uint32_t k_dim, uint
                        int type)
 {
     c->kv = (struct kv_geometry){.type = (enum kv_type)type};
-    kv_geometry_add(&c->kv, 1, 6, 34);
-    kv_geometry_add(&c->kv, n_head_kv, k_dim, v_dim);
+    kv_geometry_add(&c->kv, PAGES_FULL, 1, 6, 34);
+    kv_geometry_add(&c->kv, PAGES_FULL, n_head_kv, k_dim, v_dim);
     c->layer = &c->kv.layer[1];
-    c->memory = help_memory(64 * c->kv.page_bytes + 64);
+    c->memory = help_memory(64 * c->kv.page_bytes[PAGES_FULL] + 64);
     for (uint32_t i = 0; i < 64; i++)
         c->pages[i] = (i * 37 + 5) % 64; /* any order */
 }
@@ -48,7 +48,7 @@ START_TEST(append_equals_reference)
                 ref_append(a.layer, a.memory, slot, k, v);
                 isa->append(b.layer, b.memory, slot, k, v);
             }
-            ck_assert_mem_eq(a.memory, b.memory, a.kv.page_bytes);
+            ck_assert_mem_eq(a.memory, b.memory, a.kv.page_bytes[PAGES_FULL]);
             free(a.memory), free(b.memory);
         }
     }
@@ -64,7 +64,8 @@ static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, floa
             help_fill(seed, HELP_NORMAL, v, l->n_head_kv * l->v_dim);
             for (uint32_t i = 0; i < l->n_head_kv * l->k_dim; i++)
                 k[i] = k[i] * size;
-            ref_append(l, c->memory + c->pages[t / 32] * c->kv.page_bytes, t % 32, k, v);
+            ref_append(l, c->memory + c->pages[t / 32] * c->kv.page_bytes[PAGES_FULL], t % 32, k,
+                       v);
         }
     }
 }
@@ -103,7 +104,7 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
     float *q = help_exact(NULL, n * k_dim), *want = help_exact(NULL, n * dim);
     struct cpu_attend job = {.kv = c->layer,
                              .memory = c->memory,
-                             .page_bytes = c->kv.page_bytes,
+                             .page_bytes = c->kv.page_bytes[PAGES_FULL],
                              .pages = c->pages,
                              .head_kv = c->layer->n_head_kv - 1,
                              .scale = 1.0f / sqrtf((float)k_dim),
@@ -216,7 +217,7 @@ START_TEST(a_window_covers_the_last_positions)
     help_fill(&seed, HELP_NORMAL, q, DIM);
     struct cpu_attend job = {.kv = c.layer,
                              .memory = c.memory,
-                             .page_bytes = c.kv.page_bytes,
+                             .page_bytes = c.kv.page_bytes[PAGES_FULL],
                              .pages = c.pages,
                              .scale = 0.25f,
                              .sliding_window = MODEL_NO_WINDOW,
@@ -230,7 +231,7 @@ START_TEST(a_window_covers_the_last_positions)
     for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
         double sum = 0, want[DIM] = {0};
         for (uint32_t t = POSITION + 1 - windows[w]; t <= POSITION; t++) {
-            const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes;
+            const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes[PAGES_FULL];
             const float *k = (const float *)(const void *)(page + kv_k_offset(c.layer, 0));
             const float *v = (const float *)(const void *)(page + kv_v_offset(c.layer, 0));
             double s = 0;

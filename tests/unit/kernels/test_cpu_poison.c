@@ -58,7 +58,8 @@ static void check_poison(struct help_model *m, const char *isa, uint32_t threads
     tokens[0][20] = 5;
     struct expected_rows x = {.n = 0};
     for (uint32_t s = 0; s < 2; s++)
-        x.sequences[s] = (struct pass_sequence){pages + 8 * s, tokens[s], 1, &params};
+        x.sequences[s] = (struct pass_sequence){
+            .pages = pages + 8 * s, .tokens = tokens[s], .prompt_length = 1, .sampler = &params};
     for (uint32_t i = 0; i < 40; i++) {
         for (uint32_t s = 0; s < 2; s++) {
             x.results[x.n].logits = got + (size_t)x.n * n_vocab;

@@ -35,7 +35,8 @@ static void greedy(const struct help_model *m, const char *isa, uint32_t *tokens
     sampler_params_init(&params);
     for (uint32_t i = 0; i < PAGES; i++)
         pages[i] = i;
-    struct pass_sequence sequence = {pages, tokens, n_prompt, &params};
+    struct pass_sequence sequence = {
+        .pages = pages, .tokens = tokens, .prompt_length = n_prompt, .sampler = &params};
     while (position < n - 1) {
         uint32_t count = position == 0 ? n_prompt : 1;
         for (uint32_t i = 0; i < count; i++)

@@ -146,11 +146,78 @@ START_TEST(a_released_page_can_be_used_again)
         help_logits(b, e.m.model, e.tokens, 80, 32, e.pages, got);
         expected_same(&e, got, "after release");
         for (uint32_t p = 0; p < 3; p++)
-            backend_cpu.release_page(b, e.pages[p]);
+            backend_cpu.release_page(b, PAGES_FULL, e.pages[p]);
     }
     backend_cpu.close(b);
     free(got);
     expected_close(&e);
+}
+END_TEST
+
+/* ---- window pages ------------------------------------------------------------------------------- */
+
+/* Logits of all rows, in passes of `chunk`. Window pages are used again as soon as no window reaches
+ * them: as many as one pass needs. */
+static void logits_in_windows(const struct expected *e, uint32_t chunk, const char *isa,
+                              float *logits)
+{
+    const uint32_t window = kv_window(e->m.model), n_windows = kv_pages(window + chunk) + 1;
+    struct backend_limits limits = {.rows = chunk,
+                                    .samples = chunk,
+                                    .pages = EXPECTED_PAGES,
+                                    .window_pages = n_windows,
+                                    .context = e->m.model->n_context,
+                                    .threads = 2,
+                                    .kv_q8_0 = e->m.kv_q8_0,
+                                    .isa = isa};
+    struct backend *b;
+    struct backend_info info;
+    uint32_t windows[EXPECTED_PAGES];
+    char err[256] = "";
+    ck_assert_msg(backend_cpu.open(e->m.model, &limits, &b, err, sizeof(err)) == 0, "%s", err);
+    backend_cpu.describe(b, &info);
+    ck_assert_uint_gt(info.window_page_bytes, 0);
+    ck_assert_uint_eq(info.kv_bytes,
+                      EXPECTED_PAGES * info.page_bytes + n_windows * info.window_page_bytes);
+    for (uint32_t at = 0; at < e->n; at += chunk) {
+        struct expected_rows x = {.n = 0};
+        const uint32_t n = e->n - at < chunk ? e->n - at : chunk;
+        for (uint32_t i = 0; i < EXPECTED_PAGES; i++)
+            windows[i] = i < kv_window_begin(window, at) ? UINT32_MAX : i % n_windows;
+        expected_add(&x, 0, e->tokens, at, n, ROW_LOGITS);
+        x.sequences[0] = (struct pass_sequence){.pages = e->pages, .window_pages = windows};
+        for (uint32_t i = 0; i < n; i++)
+            x.results[i].logits = logits + (size_t)(at + i) * e->m.model->n_vocab;
+        expected_run(b, PASS_CANONICAL, &x, 1);
+    }
+    backend_cpu.close(b);
+}
+
+/* Layers in windows keep their KV in pages of their own, of which there are only as many as windows
+ * and one pass need: the bits are those of one page for all layers. */
+START_TEST(window_pages_give_the_same_bits)
+{
+    static const uint32_t chunks[] = {1, 9, 40, 100}, windows[] = {1, 20, 32, 33, 75};
+    static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
+    const uint32_t types[] = {QUANT_Q8_0, QUANT_F32, QUANT_F16};
+    for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+        struct tiny_model shape = tiny_model_default(types[_i % 3]);
+        struct expected e;
+        shape.arch = "gemma3";
+        shape.n_layer = 3;
+        shape.window = windows[i];
+        shape.v_dim = i == 2 ? 32 : 0;
+        shape.kv_q8_0 = _i >= 3;
+        expected_open(&e, &shape, NULL, 150);
+        float *got = help_memory((size_t)e.n * e.m.model->n_vocab * sizeof(float));
+        for (size_t k = 0; k < sizeof(chunks) / sizeof(chunks[0]); k++) {
+            const char *isa = isas[(i + k) % 4];
+            logits_in_windows(&e, chunks[k], help_has_isa(isa) ? isa : "ref", got);
+            expected_same(&e, got, "in window pages");
+        }
+        free(got);
+        expected_close(&e);
+    }
 }
 END_TEST
 
@@ -168,7 +235,8 @@ START_TEST(a_row_samples_from_its_own_logits)
     params.logprobs = true;
     params.n_top = 3;
     struct expected_rows x = {.n = 0};
-    x.sequences[0] = (struct pass_sequence){e.pages, e.tokens, 10, &params};
+    x.sequences[0] = (struct pass_sequence){
+        .pages = e.pages, .tokens = e.tokens, .prompt_length = 10, .sampler = &params};
     expected_add(&x, 0, e.tokens, 0, 40, ROW_SAMPLE);
     x.rows[7].wants = 0;
     expected_run(b, PASS_CANONICAL, &x, 1);
@@ -197,6 +265,7 @@ int main(void)
     tcase_add_test(tcase, two_instances_do_not_disturb_each_other);
     tcase_add_test(tcase, a_released_page_can_be_used_again);
     tcase_add_test(tcase, a_row_samples_from_its_own_logits);
+    tcase_add_loop_test(tcase, window_pages_give_the_same_bits, 0, 6);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -135,7 +135,8 @@ static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
     for (uint32_t i = 0; i < n; i++) {
         struct row row = {0, i, tokens[i], ROW_SAMPLE, NULL};
         struct row_result result = {0};
-        struct pass_sequence sequence = {pages, tokens, 1, &params};
+        struct pass_sequence sequence = {
+            .pages = pages, .tokens = tokens, .prompt_length = 1, .sampler = &params};
         help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});
         ck_assert_int_eq(result.status, 0);
         tokens[i + 1] = ids[i] = result.sample.token;
