@@ -56,7 +56,12 @@
     X(DRAFT_NS, draft_ns, GAUGE, "smoothed time of a pass of the drafting model, ns")              \
     X(LAST_STEP_NS, last_step_ns, GAUGE, "time of the last step, ns")                              \
     X(STREAMED_TOKENS, streamed_tokens, COUNTER, "tokens published without verification")          \
-    X(WAKES_APART, wakes_apart, COUNTER, "expensive wakes handed to a thread of their own")
+    X(WAKES_APART, wakes_apart, COUNTER, "expensive wakes handed to a thread of their own")        \
+    X(WINDOW_PAGES_TOTAL, window_pages_total, GAUGE, "window pages in their pool")                 \
+    X(WINDOW_PAGES_FREE, window_pages_free, GAUGE,                                                 \
+      "window pages in no slot's window, cached ones included")                                    \
+    X(WINDOW_PAGES_CACHED, window_pages_cached, GAUGE,                                             \
+      "free window pages that are cached for later requests")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \

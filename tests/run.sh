@@ -84,6 +84,10 @@ add_check() {
             [ ! -x "$folder/$t" ] || add "$t ($p)" "$folder/$t" env HEARTH_RIG_PROPOSER=$p "$folder/$t"
         done
     done
+    for t in engine_hostile engine_soak engine_models engine_drafts; do # and with window pages, as few as serve
+        t=unit/daemon/test_$t
+        [ ! -x "$folder/$t" ] || add "$t (windows)" "$folder/$t" env HEARTH_RIG_WINDOW=45 "$folder/$t"
+    done
     for t in tests/tools/check_*.sh tests/e2e/*.sh; do
         case " ${simulated[*]} " in *" $t "*) ;; *) add_scripts "$t" ;; esac
     done

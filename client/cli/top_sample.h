@@ -11,6 +11,8 @@
     N(pid)                                                                                         \
     N(threads)                                                                                     \
     N(page_bytes)                                                                                  \
+    N(window_page_bytes)                                                                           \
+    N(window_pages_total)                                                                          \
     N(clients)                                                                                     \
     N(slots_total)                                                                                 \
     N(slots_used)                                                                                  \

@@ -1,5 +1,6 @@
 /*
- * draft_kv: the KV that a draft model keeps of one slot's tokens, in pages of its own.
+ * draft_kv: the KV that a draft model keeps of one slot's tokens, in pages of its own, which hold all
+ * of its layers.
  *
  * Engine thread. Not shared between slots, and worth little: whatever is lost is computed again, or
  * there are no drafts for a while. Rolling back is arithmetic: positions after the common part are

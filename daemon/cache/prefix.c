@@ -1,5 +1,5 @@
-/* Pages in a hash table, in a tree, and, while no slot holds them, in a list: three intrusive
- * structures over one array, so that nothing is allocated and every change is a few words. */
+/* Pages in a hash table, in a tree, and, while no slot needs them, in lists: intrusive structures
+ * over one array, so that nothing is allocated and every change is a few words. */
 #include "daemon/cache/prefix.h"
 
 #include "daemon/overflow_uid.h"
@@ -15,10 +15,15 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
+static const struct prefix_list no_pages = {.oldest = PAGE_NONE, .newest = PAGE_NONE};
+
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes)
 {
-    *prefix = (struct prefix){
-        .pool = pool, .oldest = PAGE_NONE, .newest = PAGE_NONE, .hash_mask = UINT64_MAX};
+    *prefix = (struct prefix){.pool = pool,
+                              .idle = no_pages,
+                              .passed = no_pages,
+                              .resting = no_pages,
+                              .hash_mask = UINT64_MAX};
     prefix->n_buckets = 1;
     while (prefix->n_buckets < pool->total && prefix->n_buckets < 1u << 31)
         prefix->n_buckets *= 2;
@@ -112,41 +117,101 @@ static void tree_remove(struct prefix *prefix, uint32_t id)
         prefix->pages[page->parent].child = page->right;
 }
 
-/* ---- the list of idle pages ------------------------------------------------------------------ */
+/* ---- lists of what no slot needs ------------------------------------------------------------- */
 
-static void idle_add(struct prefix *prefix, uint32_t id)
+static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_list *list,
+                                   uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
 
-    page->older = prefix->newest;
-    page->newer = PAGE_NONE;
-    if (prefix->newest == PAGE_NONE)
-        prefix->oldest = id;
-    else
-        prefix->pages[prefix->newest].newer = id;
-    prefix->newest = id;
-    prefix->n_idle++;
+    return list == &prefix->idle ? &page->link : &page->window_link;
 }
 
-static void idle_remove(struct prefix *prefix, uint32_t id)
+static void list_add(struct prefix *prefix, struct prefix_list *list, uint32_t id)
+{
+    *link_in(prefix, list, id) = (struct prefix_link){.older = list->newest, .newer = PAGE_NONE};
+    if (list->newest == PAGE_NONE)
+        list->oldest = id;
+    else
+        link_in(prefix, list, list->newest)->newer = id;
+    list->newest = id;
+    list->n++;
+}
+
+static void list_remove(struct prefix *prefix, struct prefix_list *list, uint32_t id)
+{
+    const struct prefix_link link = *link_in(prefix, list, id);
+
+    if (link.older == PAGE_NONE)
+        list->oldest = link.newer;
+    else
+        link_in(prefix, list, link.older)->newer = link.newer;
+    if (link.newer == PAGE_NONE)
+        list->newest = link.older;
+    else
+        link_in(prefix, list, link.newer)->older = link.older;
+    list->n--;
+}
+
+/* ---- window pages ---------------------------------------------------------------------------- */
+
+static struct prefix_list *windows_of(struct prefix *prefix, const struct prefix_page *page)
+{
+    return page->passed ? &prefix->passed : &prefix->resting;
+}
+
+/* The page loses its window page, which no slot reads. */
+static uint32_t lose_window(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    uint32_t window = page->window;
+
+    assert(page->readers == 0);
+    list_remove(prefix, windows_of(prefix, page), id);
+    page->window = PAGE_NONE;
+    return window;
+}
+
+uint32_t prefix_take_window(struct prefix *prefix)
+{
+    uint32_t window = pages_take(prefix->windows);
+
+    if (window == PAGE_NONE && prefix->passed.n > 0)
+        window = lose_window(prefix, prefix->passed.oldest);
+    else if (window == PAGE_NONE && prefix->resting.n > 0)
+        window = lose_window(prefix, prefix->resting.oldest);
+    return window;
+}
+
+uint32_t prefix_spare_windows(const struct prefix *prefix)
+{
+    return prefix->window ? prefix->windows->n_free + prefix->passed.n + prefix->resting.n : 0;
+}
+
+void prefix_read(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
 
-    if (page->older == PAGE_NONE)
-        prefix->oldest = page->newer;
-    else
-        prefix->pages[page->older].newer = page->newer;
-    if (page->newer == PAGE_NONE)
-        prefix->newest = page->older;
-    else
-        prefix->pages[page->newer].older = page->older;
-    prefix->n_idle--;
+    assert(page->cached && page->held > page->readers && page->window != PAGE_NONE);
+    if (page->readers++ == 0)
+        list_remove(prefix, windows_of(prefix, page), id);
+}
+
+void prefix_unread(struct prefix *prefix, uint32_t id, bool passed)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    assert(page->cached && page->readers > 0);
+    if (--page->readers > 0)
+        return;
+    page->passed = passed;
+    list_add(prefix, windows_of(prefix, page), id);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */
 
-/* A page without children that is in no list leaves the cache; the caller says where it goes.
- */
+/* A page without children that is in no list leaves the cache; the caller says where it and its window
+ * page go. */
 static void forget(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
@@ -160,25 +225,49 @@ static void forget(struct prefix *prefix, uint32_t id)
     prefix->n_cached--;
 }
 
+/* A page that no slot holds leaves the cache; its window page goes back to the pool. */
+static void evict(struct prefix *prefix, uint32_t id)
+{
+    if (prefix->pages[id].window != PAGE_NONE)
+        pages_return(prefix->windows, lose_window(prefix, id));
+    list_remove(prefix, &prefix->idle, id);
+    forget(prefix, id);
+}
+
 uint32_t prefix_take(struct prefix *prefix)
 {
     uint32_t id = pages_take(prefix->pool);
 
-    if (id == PAGE_NONE && prefix->oldest != PAGE_NONE) {
-        id = prefix->oldest;
-        idle_remove(prefix, id);
-        forget(prefix, id);
+    if (id == PAGE_NONE && prefix->idle.n > 0) {
+        id = prefix->idle.oldest;
+        evict(prefix, id);
     }
     return id;
 }
 
 uint32_t prefix_spare(const struct prefix *prefix)
 {
-    return prefix->pool->n_free + prefix->n_idle;
+    return prefix->pool->n_free + prefix->idle.n;
+}
+
+/* The window page of a page that has lost its own, or one more of the same contents. */
+static void take_back(struct prefix *prefix, uint32_t id, uint32_t window)
+{
+    struct prefix_page *page = &prefix->pages[id];
+
+    if (window == PAGE_NONE)
+        return;
+    if (page->window != PAGE_NONE) {
+        pages_return(prefix->windows, window);
+        prefix_read(prefix, id);
+        return;
+    }
+    page->window = window;
+    page->readers = 1;
 }
 
 uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint32_t id,
-                        const uint32_t *tokens)
+                        uint32_t window, const uint32_t *tokens)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint64_t hash = chain_hash(prefix, uid, parent, tokens);
@@ -190,12 +279,15 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
     if (equal != PAGE_NONE) {
         prefix_hold(prefix, equal);
         pages_return(prefix->pool, id);
+        take_back(prefix, equal, window);
         return equal;
     }
     *page = (struct prefix_page){.hash = hash,
                                  .parent = parent,
                                  .next_in_bucket = *bucket,
                                  .held = 1,
+                                 .window = window,
+                                 .readers = window != PAGE_NONE,
                                  .uid = uid,
                                  .cached = true};
     memcpy(page->tokens, tokens, sizeof(page->tokens));
@@ -212,16 +304,16 @@ void prefix_hold(struct prefix *prefix, uint32_t id)
     assert(page->cached);
     assert(page->parent == PAGE_NONE || prefix->pages[page->parent].held > page->held);
     if (page->held++ == 0)
-        idle_remove(prefix, id);
+        list_remove(prefix, &prefix->idle, id);
 }
 
 void prefix_release(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
 
-    assert(page->cached && page->held > 0);
+    assert(page->cached && page->held > page->readers);
     if (--page->held == 0)
-        idle_add(prefix, id);
+        list_add(prefix, &prefix->idle, id);
 }
 
 bool prefix_withdraw(struct prefix *prefix, uint32_t id)
@@ -239,11 +331,11 @@ bool prefix_withdraw(struct prefix *prefix, uint32_t id)
         }
         uint32_t parent = page->parent;
         assert(page->held == 0); /* its holder would hold `id` as well */
-        idle_remove(prefix, at);
-        forget(prefix, at);
+        evict(prefix, at);
         pages_return(prefix->pool, at);
         at = parent;
     }
+    assert(prefix->pages[id].window == PAGE_NONE || prefix->pages[id].readers == 1);
     forget(prefix, id);
     return true;
 }

@@ -16,6 +16,20 @@
  *
  * A slot lets go of its last page first, so a page is always older in that list than its parent:
  * the oldest one has no children, and no page is ever here without the ones before it.
+ *
+ * Window pages (backend.h) are half of a page: what layers with a window of W positions keep of its 32
+ * positions. A page has one beside it, or has lost it:
+ *
+ *   page          [ 0 ][ 1 ][ 2 ][ 3 ][ 4 ][ 5 ]
+ *   window page     -    -   [2]  [3]  [4]  [5]    the text is warm at the end of 5, and of 4 if W
+ *                                                  is two pages or less
+ *   read     counted: in the windows of that many slots, which hold the page as well
+ *   passed   in no slot's window any more, since those went on; reclaimed first, oldest first: of a text the
+ *            leftmost
+ *   resting  in the last window of a slot that has let go of the page; reclaimed after the passed ones
+ *
+ * A page that lost its window page stays: its text may be warm further on, or further back. Who needs
+ * the lost one computes from the next warm place before it on, and gives it back by publishing.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -31,15 +45,26 @@ enum {
     PREFIX_TOKENS = 32, /* of one page */
 };
 
+struct prefix_link {
+    uint32_t older, newer; /* neighbours in a list */
+};
+
+struct prefix_list {
+    uint32_t oldest, newest, n;
+};
+
 struct prefix_page {
     uint64_t hash;
     uint32_t tokens[PREFIX_TOKENS];
-    uint32_t parent;         /* PAGE_NONE: positions 0..31 */
-    uint32_t child;          /* one of its children, or PAGE_NONE */
-    uint32_t left, right;    /* other children of its parent */
-    uint32_t next_in_bucket; /* hashes that fall together */
-    uint32_t older, newer;   /* idle: neighbours in the list */
-    uint32_t held;           /* by how many slots */
+    uint32_t parent;                      /* PAGE_NONE: positions 0..31 */
+    uint32_t child;                       /* one of its children, or PAGE_NONE */
+    uint32_t left, right;                 /* other children of its parent */
+    uint32_t next_in_bucket;              /* hashes that fall together */
+    uint32_t held;                        /* by how many slots */
+    uint32_t window;                      /* its window page, or PAGE_NONE */
+    uint32_t readers;                     /* slots whose window it is in */
+    struct prefix_link link, window_link; /* while held, and read, by no slot */
+    bool passed;                          /* of two lists, which one has its window page */
     uid_t uid;
     bool cached; /* false: the rest means nothing */
 };
@@ -49,9 +74,11 @@ struct prefix {
     struct prefix_page *pages; /* [pool->total] by page id */
     uint32_t *buckets;         /* [n_buckets] first page of each, or PAGE_NONE */
     uint32_t n_buckets;        /* a power of two */
-    uint32_t oldest, newest;   /* idle pages */
     uint32_t n_cached;
-    uint32_t n_idle; /* of these, held by no slot */
+    struct prefix_list idle;            /* of these, held by no slot */
+    struct prefix_list passed, resting; /* window pages read by no slot */
+    struct pages *windows;              /* their pool; set after init where `window` is not 0 */
+    uint32_t window;                    /* positions of a window; 0: there are no window pages */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };
@@ -68,8 +95,13 @@ bool prefix_shares(uid_t uid);
  * are held. */
 uint32_t prefix_take(struct prefix *prefix);
 
-/* Pages that prefix_take could hand out. */
+/* A window page: a free one, else the oldest passed one, else the oldest resting one, which its page
+ * loses. PAGE_NONE: all are read. */
+uint32_t prefix_take_window(struct prefix *prefix);
+
+/* Pages, and window pages, that these could hand out. */
 uint32_t prefix_spare(const struct prefix *prefix);
+uint32_t prefix_spare_windows(const struct prefix *prefix);
 
 /* The user's page that follows `parent` (PAGE_NONE: the first of a sequence) and holds `tokens`
  * [32], or PAGE_NONE. */
@@ -77,17 +109,23 @@ uint32_t prefix_find(const struct prefix *prefix, uid_t uid, uint32_t parent,
                      const uint32_t *tokens);
 
 /* Publishes `page`, whose 32 positions are canonical for `tokens` [32] after `parent`, a page that
- * the caller holds. Returns the page that the caller holds from now on: an equal one that was here
- * before takes its place, and `page` goes back to the pool. */
+ * the caller holds, and its window page (PAGE_NONE where there are none). Returns the page that the
+ * caller holds from now on, whose window page it reads: an equal one that was here before takes its
+ * place, and `page` goes back to the pool; so does the window page, if the equal one has its own. */
 uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint32_t page,
-                        const uint32_t *tokens);
+                        uint32_t window, const uint32_t *tokens);
 
 /* One more slot has the page in its table; one less. The last page of a table goes first. */
 void prefix_hold(struct prefix *prefix, uint32_t page);
 void prefix_release(struct prefix *prefix, uint32_t page);
 
+/* The page's window page is in one more slot's window; in one less, because that slot went on
+ * (`passed`) or let go of the page. */
+void prefix_read(struct prefix *prefix, uint32_t page);
+void prefix_unread(struct prefix *prefix, uint32_t page, bool passed);
+
 /* Takes a page out of the cache, so that its holder may write into it: true, unless others hold it
- * too. What followed it in the cache goes back to the pool. */
+ * too. Its window page, which the holder reads, is the holder's as well. What followed it in the cache goes back to the pool. */
 bool prefix_withdraw(struct prefix *prefix, uint32_t page);
 
 #endif

@@ -25,8 +25,9 @@ int slot_init(struct slot *slot, uint32_t context)
         return -ENOMEM;
     }
     slot->pages = calloc(slot->n_pages_max, sizeof(*slot->pages));
+    slot->windows = calloc(slot->n_pages_max, sizeof(*slot->windows));
     slot->draft_kv.pages = calloc(slot->n_pages_max, sizeof(*slot->draft_kv.pages));
-    if (!slot->pages || !slot->draft_kv.pages) {
+    if (!slot->pages || !slot->windows || !slot->draft_kv.pages) {
         slot_fini(slot, context);
         return -ENOMEM;
     }
@@ -39,6 +40,7 @@ void slot_fini(struct slot *slot, uint32_t context)
         munmap(slot->tokens, token_bytes(context));
     proposer_close(&slot->proposer);
     free(slot->pages);
+    free(slot->windows);
     free(slot->draft_kv.pages);
     *slot = (struct slot){0};
 }
@@ -74,12 +76,73 @@ void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
     slot->state = state;
 }
 
+/* ---- window pages ---------------------------------------------------------------------------- */
+
+static bool has_window(const struct slot *slot, const struct prefix *prefix, uint32_t i)
+{
+    return prefix->window > 0 && i >= slot->window_from && i < slot->n_pages;
+}
+
+/* Lets go of window page `i`. */
+static void slot_unread(struct slot *slot, struct prefix *prefix, uint32_t i, bool passed)
+{
+    if (i < slot->n_shared)
+        prefix_unread(prefix, slot->pages[i], passed);
+    else
+        pages_return(prefix->windows, slot->windows[i]);
+}
+
+/* Goes on: window pages before `begin` are not read any more. */
+static void slot_pass(struct slot *slot, struct prefix *prefix, uint32_t begin)
+{
+    for (uint32_t i = slot->window_from; i < begin && has_window(slot, prefix, i); i++)
+        slot_unread(slot, prefix, i, true);
+    if (slot->window_from < begin)
+        slot->window_from = begin;
+}
+
+/* Has the slot window page `i`, or does the cache have it still? */
+static bool finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i)
+{
+    return has_window(slot, prefix, i) ||
+           (i < slot->n_shared && prefix->pages[slot->pages[i]].window != PAGE_NONE);
+}
+
+/* The furthest position up to `canonical` at which the slot's text is warm. */
+static uint32_t slot_warm_at(const struct slot *slot, const struct prefix *prefix)
+{
+    uint32_t at = slot->spec.canonical;
+
+    for (uint32_t i = kv_pages(at); i-- > kv_window_begin(prefix->window, at);)
+        if (!finds_window(slot, prefix, i))
+            at = i * KV_PAGE_POSITIONS;
+    return at;
+}
+
+/* Reads the window of position `at`, whose window pages are all found. */
+static void slot_read(struct slot *slot, struct prefix *prefix, uint32_t at)
+{
+    uint32_t from = slot->window_from < slot->n_pages ? slot->window_from : slot->n_pages;
+    uint32_t begin = kv_window_begin(prefix->window, at);
+
+    for (uint32_t i = begin; i < from; i++) {
+        prefix_read(prefix, slot->pages[i]);
+        slot->windows[i] = prefix->pages[slot->pages[i]].window;
+    }
+    if (begin < slot->window_from)
+        slot->window_from = begin;
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
 /* Keeps the first `n_pages` pages. The last one goes first, as the cache wants it. */
 static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pages)
 {
     while (slot->n_pages > n_pages) {
-        uint32_t page = slot->pages[--slot->n_pages];
-        if (slot->n_pages >= slot->n_shared) {
+        uint32_t page = slot->pages[slot->n_pages - 1];
+        if (has_window(slot, prefix, slot->n_pages - 1))
+            slot_unread(slot, prefix, slot->n_pages - 1, false);
+        if (--slot->n_pages >= slot->n_shared) {
             pages_return(prefix->pool, page);
         } else {
             prefix_release(prefix, page);
@@ -88,11 +151,33 @@ static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pag
     }
 }
 
+/* Keeps the KV of positions [0, at), a multiple of a page. */
+static void slot_cut(struct slot *slot, struct prefix *prefix, uint32_t at)
+{
+    slot_shrink(slot, prefix, at / KV_PAGE_POSITIONS);
+    spec_evict(&slot->spec, at);
+    slot->goal = slot->spec.drafted; /* a fast pass could read nothing there any more */
+}
+
 void slot_evict(struct slot *slot, struct prefix *prefix)
 {
-    slot_shrink(slot, prefix, 0);
-    spec_evict(&slot->spec, 0);
-    slot->goal = slot->spec.drafted; /* a fast pass could read nothing here any more */
+    slot_cut(slot, prefix, 0);
+}
+
+/* Goes back to where the text is warm, if the slot has gone past the window of `canonical`: then that
+ * was moved back, or fast passes went on from it, whose KV is lost. */
+static void slot_rewarm(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t at = slot->spec.canonical;
+
+    if (slot->window_from <= kv_window_begin(prefix->window, at))
+        return;
+    slot_shrink(slot, prefix, kv_pages(at));
+    spec_evict(&slot->spec, at);
+    at = slot_warm_at(slot, prefix);
+    if (at < slot->spec.canonical)
+        slot_cut(slot, prefix, at);
+    slot_read(slot, prefix, at);
 }
 
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
@@ -108,30 +193,50 @@ void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
     slot->spec = (struct spec){0};
 }
 
-bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions)
+/* One page more, and its window page. */
+static bool slot_extend(struct slot *slot, struct prefix *prefix)
 {
-    uint32_t wanted = kv_pages(n_positions);
+    uint32_t i = slot->n_pages, page;
+
+    if (prefix->window > 0) {
+        assert(slot->window_from <= i);
+        slot->windows[i] = prefix_take_window(prefix);
+        if (slot->windows[i] == PAGE_NONE)
+            return false;
+    }
+    page = prefix_take(prefix);
+    if (page == PAGE_NONE) {
+        if (prefix->window > 0)
+            pages_return(prefix->windows, slot->windows[i]);
+        return false;
+    }
+    slot->pages[slot->n_pages++] = page;
+    return true;
+}
+
+bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t from, uint32_t to)
+{
+    uint32_t wanted = kv_pages(to);
 
     assert(wanted <= slot->n_pages_max);
-    while (slot->n_pages < wanted) {
-        uint32_t page = prefix_take(prefix);
-        if (page == PAGE_NONE)
+    slot_pass(slot, prefix, kv_window_begin(prefix->window, from));
+    while (slot->n_pages < wanted)
+        if (!slot_extend(slot, prefix))
             return false;
-        slot->pages[slot->n_pages++] = page;
-    }
     return true;
 }
 
 void slot_trim(struct slot *slot, struct prefix *prefix)
 {
     slot_shrink(slot, prefix, kv_pages(slot->spec.canonical));
+    slot_rewarm(slot, prefix);
     if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
         return;
     if (prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
         slot->n_shared--;
     } else {
-        slot_shrink(slot, prefix, slot->n_pages - 1);
-        spec_evict(&slot->spec, slot->n_pages * KV_PAGE_POSITIONS);
+        slot_cut(slot, prefix, (slot->n_pages - 1) * KV_PAGE_POSITIONS);
+        slot_rewarm(slot, prefix); /* that is one page further back */
     }
 }
 
@@ -150,23 +255,53 @@ static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
     return (uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted;
 }
 
+/* The page after page `i` - 1 = `parent` in the cache, if the slot's text goes on with it. */
+static uint32_t slot_find(const struct slot *slot, const struct prefix *prefix, uint32_t parent,
+                          uint32_t i)
+{
+    if (!slot_goes_beyond(slot, i))
+        return PAGE_NONE;
+    return prefix_find(prefix, slot->uid, parent, slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+}
+
+/* How many pages the slot could have from the cache, from page `i` on, so that its text is warm
+ * after the last of them: i, none. */
+static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *prefix, uint32_t i)
+{
+    uint32_t n = i, left = i; /* window pages from `left` on are found */
+    uint32_t begin = kv_window_begin(prefix->window, i * KV_PAGE_POSITIONS);
+
+    while (left > begin && finds_window(slot, prefix, left - 1))
+        left--;
+    for (uint32_t id = slot_parent(slot, i); (id = slot_find(slot, prefix, id, i)) != PAGE_NONE;) {
+        if (prefix->pages[id].window == PAGE_NONE)
+            left = i + 1;
+        if (left <= kv_window_begin(prefix->window, ++i * KV_PAGE_POSITIONS))
+            n = i;
+    }
+    return n;
+}
+
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
 {
-    uint32_t before = slot->spec.canonical;
+    uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;
+    uint32_t n = i <= slot->n_shared ? slot_adoptable(slot, prefix, i) : i;
 
-    for (uint32_t i = before / KV_PAGE_POSITIONS; i <= slot->n_shared; i++) {
-        uint32_t page = PAGE_NONE;
-        if (slot_goes_beyond(slot, i))
-            page = prefix_find(prefix, slot->uid, slot_parent(slot, i),
-                               slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
-        if (page == PAGE_NONE)
-            break;
-        slot_shrink(slot, prefix, i); /* a part of this page, computed by itself */
+    if (n == i) {
+        slot_rewarm(slot, prefix);
+        return 0;
+    }
+    slot_shrink(slot, prefix, i); /* a part of this page, computed by itself */
+    slot_pass(slot, prefix, i);   /* what is needed of them is read again */
+    for (; i < n; i++) {
+        uint32_t page = slot_find(slot, prefix, slot_parent(slot, i), i);
         prefix_hold(prefix, page);
         slot->pages[slot->n_pages++] = page;
         slot->n_shared++;
-        spec_prefilled(&slot->spec, (i + 1) * KV_PAGE_POSITIONS - slot->spec.canonical);
     }
+    slot->window_from = n;
+    spec_prefilled(&slot->spec, n * KV_PAGE_POSITIONS - before);
+    slot_read(slot, prefix, slot->spec.canonical);
     return slot->spec.canonical - before;
 }
 
@@ -175,8 +310,11 @@ void slot_share(struct slot *slot, struct prefix *prefix)
     if (!prefix_shares(slot->uid))
         return;
     for (uint32_t i = slot->n_shared; i < slot->spec.canonical / KV_PAGE_POSITIONS; i++) {
+        uint32_t window = prefix->window > 0 ? slot->windows[i] : PAGE_NONE;
+        assert(prefix->window == 0 || has_window(slot, prefix, i));
         slot->pages[i] = prefix_publish(prefix, slot->uid, slot_parent(slot, i), slot->pages[i],
-                                        slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+                                        window, slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+        slot->windows[i] = prefix->pages[slot->pages[i]].window;
         slot->n_shared++;
     }
 }

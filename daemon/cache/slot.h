@@ -13,6 +13,16 @@
  * written from `canonical` on, so only into pages of its own; those of a fast pass as well, which
  * the canonical pass writes over before it reads there.
  *
+ * Where there are window pages, the slot has one beside each page from `window_from` on:
+ *
+ *   pages   [ 0 | 1 | 2 | 3 | 4 | 5 ]      `window_from` is at most the first page that the window of its
+ *   windows           [ 2 | 3 | 4 | 5 ]     next row reaches (kv_window_begin): a context takes its pages,
+ *                     ^ window_from         and window pages for W positions and the rows of one pass
+ *
+ * What it goes past belongs to the cache (prefix.h: passed), or is free if it was not shared. To
+ * begin further back, slot_adopt takes what is still there, or goes back until it has all it needs:
+ * a text is warm at p when [p - W, p) is held in window pages and [0, p) in pages.
+ *
  * A slot without a request is
  *
  *   free     no client                          tokens nothing
@@ -66,6 +76,8 @@ struct slot {
     uint32_t n_pages;
     uint32_t n_shared; /* pages [0, n_shared) are held in the prefix cache */
     uint32_t n_pages_max;
+    uint32_t *windows; /* [n_pages_max] window pages, [window_from, n_pages) are valid */
+    uint32_t window_from;
 
     enum slot_state state;   /* changed by slots_set */
     uint64_t serial;         /* of its last request, in order of arrival over all slots */
@@ -85,8 +97,8 @@ struct slots {
 
 /* The KV pages that they share out. */
 struct kv {
-    struct pages pool;
-    struct prefix prefix; /* over the pool */
+    struct pages pool, windows;
+    struct prefix prefix; /* over both */
 };
 
 /* For `n` slots of a context. Returns 0 or -ENOMEM; fini in any case. */
@@ -112,9 +124,9 @@ void slot_evict(struct slot *slot, struct prefix *prefix);
 /* Forgets everything: tokens, name, pages. What was shared stays in the cache. */
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context);
 
-/* Gets pages for positions [0, n_positions). Returns false when there are too few; what was taken so
- * far is kept. */
-bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions);
+/* Gets pages for rows [from, to), and lets go of window pages that they do not see. Returns false
+ * when there are too few; what was taken so far is kept. */
+bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t from, uint32_t to);
 
 /* Lets go of pages after the last position that can still be read, when a shorter request began,
  * and makes the page that the next row goes to its own: where others share it, what the slot kept
@@ -122,7 +134,8 @@ bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t n_positions
 void slot_trim(struct slot *slot, struct prefix *prefix);
 
 /* Extends what is canonical by cached pages, as far as they match the slot's accepted tokens but
- * the last. Returns the number of positions gained. */
+ * the last and the text is warm; where it is not warm at `canonical` either, goes back to where it
+ * is. Returns the number of positions gained. */
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
 
 /* Shares the slot's pages that have come to lie wholly below `canonical`. */

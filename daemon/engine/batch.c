@@ -74,6 +74,7 @@ void batch_rows(struct batch *batch, uint32_t i, uint32_t from, uint32_t sampled
 
     batch->sequences[i] = (struct pass_sequence){
         .pages = pages,
+        .window_pages = slot->windows, /* the draft model has none, and does not look */
         .tokens = slot->tokens,
         .prompt_length = request->prompt_length,
         .sampler = sampler,

@@ -148,7 +148,7 @@ static bool draft_reserve(struct engine *engine, struct drafter *drafter, struct
                           uint32_t n_positions)
 {
     if (drafter->kind == DRAFTER_SELF)
-        return slot_reserve(slot, &engine->kv.prefix, n_positions);
+        return slot_reserve(slot, &engine->kv.prefix, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
         if (!draft_evict(engine))
             return false;

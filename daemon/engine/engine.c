@@ -64,22 +64,24 @@ static void engine_idle_ring(struct engine *engine, struct client *client)
 }
 
 static void engine_tidy_pool(struct engine *engine, const struct loaded_model *loaded,
-                             struct pages *pool)
+                             struct pages *pool, enum page_class class)
 {
     uint32_t page;
 
     while (loaded->ops->release_page && !engine_look(engine) &&
            (page = pages_clean(pool)) != PAGE_NONE)
-        loaded->ops->release_page(loaded->backend, PAGES_FULL, page);
+        loaded->ops->release_page(loaded->backend, class, page);
 }
 
 void engine_tidy(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
 
-    engine_tidy_pool(engine, loaded, &engine->kv.pool);
+    engine_tidy_pool(engine, loaded, &engine->kv.pool, PAGES_FULL);
+    engine_tidy_pool(engine, loaded, &engine->kv.windows, PAGES_WINDOW);
     if (loaded->draft)
-        engine_tidy_pool(engine, loaded->draft, &engine->drafters.all[DRAFTER_MODEL].pool);
+        engine_tidy_pool(engine, loaded->draft, &engine->drafters.all[DRAFTER_MODEL].pool,
+                         PAGES_FULL);
 }
 
 /* Is there work that a bell should have announced? That of a client that is served by scan rings

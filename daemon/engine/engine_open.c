@@ -4,6 +4,7 @@
 #include "daemon/engine/gauges.h"
 #include "daemon/engine/request.h"
 #include "daemon/engine/state.h"
+#include "kernels/kv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,14 @@ static int open_kv(struct kv *kv, const struct loaded_model *loaded)
 
     memcpy(seed.fingerprint, loaded->fingerprint, sizeof(seed.fingerprint));
     snprintf(seed.numerics, sizeof(seed.numerics), "%s", loaded->info.numerics);
-    if (pages_init(&kv->pool, loaded->limits.pages) < 0)
+    if (pages_init(&kv->pool, loaded->limits.pages) < 0 ||
+        prefix_init(&kv->prefix, &kv->pool, &seed, sizeof(seed)) < 0)
         return -ENOMEM;
-    return prefix_init(&kv->prefix, &kv->pool, &seed, sizeof(seed));
+    if (loaded->limits.window_pages == 0)
+        return 0;
+    kv->prefix.windows = &kv->windows;
+    kv->prefix.window = kv_window(loaded->model);
+    return pages_init(&kv->windows, loaded->limits.window_pages);
 }
 
 static int open_slots(struct engine *engine)
@@ -105,6 +111,7 @@ void engine_close(struct engine *engine)
     slots_fini(&engine->slots, engine->context);
     prefix_fini(&engine->kv.prefix);
     pages_fini(&engine->kv.pool);
+    pages_fini(&engine->kv.windows);
     grammars_fini(&engine->constrain.grammars);
     drafters_fini(&engine->drafters);
     batch_fini(&engine->batch);

@@ -134,13 +134,13 @@ static bool gather_evict(struct engine *engine, struct slot *slot)
     return true;
 }
 
-bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions)
+bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to)
 {
     bool reserved;
 
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(engine, slot);
-    while (!(reserved = slot_reserve(slot, &engine->kv.prefix, n_positions)))
+    while (!(reserved = slot_reserve(slot, &engine->kv.prefix, from, to)))
         if (!gather_evict(engine, slot))
             break;
     slots_set(&engine->slots, slot, reserved ? SLOT_PLANNED : SLOT_WAITING);
@@ -199,7 +199,7 @@ static bool gather_try(struct engine *engine)
         struct batch_slot b = batch->slots[i];
         struct slot *slot = b.slot;
         const struct spec *spec = &slot->spec;
-        if (b.take == 0 || !gather_pages(engine, slot, spec->canonical + b.take))
+        if (b.take == 0 || !gather_pages(engine, slot, spec->canonical, spec->canonical + b.take))
             continue;
         /* Only rows that reach the end of the sequence sample, and none of a request for no token. */
         bool samples = b.take == spec_rows(spec) && !slot->request->prewarm;

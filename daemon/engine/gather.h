@@ -14,9 +14,9 @@ struct slot;
  * and only it; a client that broke its ring is marked. Returns whether it may go on. */
 bool gather_admit(struct engine *engine, struct slot *slot);
 
-/* Pages for positions [0, n_positions), from others where the pool is empty; the slot is planned
+/* Pages for rows [from, to), from others where the pool is empty; the slot is planned
  * then (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
-bool gather_pages(struct engine *engine, struct slot *slot, uint32_t n_positions);
+bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to);
 
 /* What this step computes. `decode_rows`: of slots that decode in its canonical pass. */
 struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows);

@@ -4,6 +4,15 @@
 #include "daemon/engine/state.h"
 #include "ipc/counters.h"
 
+static void set_windows(const struct engine *engine, struct ctl *ctl)
+{
+    const struct kv *kv = &engine->kv;
+
+    counters_set(ctl, COUNTER_WINDOW_PAGES_TOTAL, kv->windows.total);
+    counters_set(ctl, COUNTER_WINDOW_PAGES_FREE, prefix_spare_windows(&kv->prefix));
+    counters_set(ctl, COUNTER_WINDOW_PAGES_CACHED, kv->prefix.passed.n + kv->prefix.resting.n);
+}
+
 void gauges_set(const struct engine *engine)
 {
     struct ctl *ctl = engine->options.ctl;
@@ -26,8 +35,11 @@ void gauges_set(const struct engine *engine)
                          (uint64_t)engine->drafters.all[DRAFTERS - 1 - k].window.cost.pass_ns);
     counters_set(ctl, COUNTER_PAGES_TOTAL, kv->pool.total);
     counters_set(ctl, COUNTER_PAGES_FREE, prefix_spare(&kv->prefix));
-    counters_set(ctl, COUNTER_PAGES_CACHED, kv->prefix.n_idle);
+    counters_set(ctl, COUNTER_PAGES_CACHED, kv->prefix.idle.n);
+    set_windows(engine, ctl);
+    const struct backend_info *info = &engine->options.loaded->info;
+    uint64_t pages = kv->pool.total - prefix_spare(&kv->prefix),
+             windows = kv->windows.total - prefix_spare_windows(&kv->prefix);
     counters_set(ctl, COUNTER_KV_BYTES,
-                 (uint64_t)(kv->pool.total - prefix_spare(&kv->prefix)) *
-                     engine->options.loaded->info.page_bytes);
+                 pages * info->page_bytes + windows * info->window_page_bytes);
 }

@@ -52,7 +52,8 @@ void unverified_plan(struct engine *engine)
     unverified_share(engine);
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct slot *slot = batch->slots[i].slot;
-        if (batch->slots[i].take == 0 || !gather_pages(engine, slot, slot->spec.accepted))
+        uint32_t to = slot->spec.accepted;
+        if (batch->slots[i].take == 0 || !gather_pages(engine, slot, to - 1, to))
             continue;
         batch->fast_interactive |= !slot->batch;
         batch->unverified[n++] = slot;

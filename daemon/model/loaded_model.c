@@ -132,15 +132,22 @@ static uint64_t instance_bytes(const struct model *model, const struct backend_l
     return bytes;
 }
 
-/* Bytes of a page on the device, including the draft model's, whose instance has as many pages. */
-static uint64_t page_bytes(const struct loaded_model *loaded)
+/* What pages take: on the device, including the draft model's, whose instance has as many. */
+static void find_pages(const struct loaded_model *loaded, struct budget_facts *facts)
 {
     const bool q8_0 = loaded->limits.kv_q8_0;
-    struct kv_geometry own, draft = {0};
-    kv_geometry_init(&own, loaded->model, q8_0, false);
-    if (loaded->draft)
-        kv_geometry_init(&draft, loaded->draft->model, q8_0, false);
-    return own.page_bytes[PAGES_FULL] + draft.page_bytes[PAGES_FULL];
+    const uint32_t window = kv_window(loaded->model);
+    struct kv_geometry kv;
+    kv_geometry_init(&kv, loaded->model, q8_0, true);
+    facts->page = kv.page_bytes[PAGES_FULL] + kv.page_bytes[PAGES_WINDOW];
+    if (window > 0 && kv.page_bytes[PAGES_FULL] > 0) {
+        facts->window = kv.page_bytes[PAGES_WINDOW];
+        facts->pass = kv_pages(window + loaded->limits.rows) + 1;
+    }
+    if (!loaded->draft)
+        return;
+    kv_geometry_init(&kv, loaded->draft->model, q8_0, false);
+    facts->page += kv.page_bytes[PAGES_FULL];
 }
 
 /* Bytes of the file's tensors, and the draft's. */
@@ -166,13 +173,13 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     *facts = (struct budget_facts){
         .available = loaded->device.free_bytes ? loaded->device.free_bytes : available_memory(),
         .loaded = instance_bytes(loaded->model, &loaded->limits),
-        .page = page_bytes(loaded),
         .positions = KV_PAGE_POSITIONS,
         .model_context = longest < LIMIT_CONTEXT_MAX ? longest : LIMIT_CONTEXT_MAX,
         .context = (uint32_t)config->context,
         .kv_bytes = config->kv_bytes,
         .slots = config->slots,
     };
+    find_pages(loaded, facts);
     if (loaded->draft)
         facts->loaded += instance_bytes(loaded->draft->model, &loaded->limits);
     int rc = budget_choose(facts, &chosen, err, err_bytes);
@@ -182,6 +189,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
         drop_reads(loaded);
     loaded->limits.context = chosen.context;
     loaded->limits.pages = chosen.pages;
+    loaded->limits.window_pages = chosen.window_pages;
     return 0;
 }
 
@@ -219,6 +227,7 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     draft->ops = loaded->ops;
     draft->limits = loaded->limits;
     draft->limits.shadow = false;
+    draft->limits.window_pages = 0; /* it keeps whole pages (draft_kv.h) */
     draft->limits.drafts = true;
     if (draft->limits.context > draft->model->n_context)
         draft->limits.context = draft->model->n_context;

@@ -1,6 +1,7 @@
 #include "daemon/policy/budget.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 static uint64_t pages_of(const struct budget_facts *f, uint32_t context)
@@ -13,10 +14,32 @@ static uint64_t left(const struct budget_facts *f)
     return f->available > f->loaded ? (f->available - f->loaded) / 4 * 3 : 0;
 }
 
+/* Has a context so many pages that window pages pay? */
+static bool has_windows(const struct budget_facts *f, uint64_t pages)
+{
+    return f->window > 0 && f->pass < pages;
+}
+
+/* Bytes of KV. */
+static uint64_t bytes_of(const struct budget_facts *f, uint64_t pages, uint64_t windows)
+{
+    return windows ? pages * (f->page - f->window) + windows * f->window : pages * f->page;
+}
+
+/* The least for one context. */
+static uint64_t least(const struct budget_facts *f, uint64_t one)
+{
+    return bytes_of(f, one, has_windows(f, one) ? f->pass : 0);
+}
+
 /* The model's own context, or as much of it as `bytes` of KV hold. */
 static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
 {
-    uint64_t fits = bytes / f->page * f->positions;
+    const uint64_t pass = f->pass * f->window;
+    uint64_t fits = bytes / f->page;
+    if (has_windows(f, fits))
+        fits = (bytes - pass) / (f->page - f->window);
+    fits *= f->positions;
     if (fits >= f->model_context)
         return f->model_context;
     fits = fits / BUDGET_CONTEXT_STEP * BUDGET_CONTEXT_STEP;
@@ -25,38 +48,63 @@ static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
     return fits < f->model_context ? (uint32_t)fits : f->model_context;
 }
 
-static int refuse(const struct budget_facts *f, uint64_t pages, uint64_t most, uint32_t context,
-                  char *err, size_t err_bytes)
+/* What `bytes`, which hold `one` context, are divided into. */
+static void divide(const struct budget_facts *f, uint64_t bytes, uint64_t one, uint64_t *ret_pages,
+                   uint64_t *ret_windows)
+{
+    uint64_t windows = 0;
+    if (has_windows(f, one)) {
+        const uint64_t most = BUDGET_WINDOWS * f->slots * f->pass;
+        windows = f->pass + (bytes - least(f, one)) / 2 / f->window;
+        windows = windows < most ? windows : most;
+    }
+    *ret_pages = windows ? (bytes - windows * f->window) / (f->page - f->window) : bytes / f->page;
+    *ret_windows = windows < *ret_pages ? windows : *ret_pages;
+}
+
+static int refuse_few(const struct budget_facts *f, uint32_t context, char *err, size_t err_bytes)
 {
     const unsigned long long one = pages_of(f, context), bytes = f->kv_bytes;
-    if (pages > most)
-        snprintf(err, err_bytes,
-                 "kv-bytes %llu holds %llu pages, more than the %llu possible: give at most %llu",
-                 bytes, (unsigned long long)pages, (unsigned long long)most,
-                 (unsigned long long)(most * f->page));
-    else
-        snprintf(err, err_bytes,
-                 "kv-bytes %llu holds %llu pages, but a context of %u needs %llu: give at least "
-                 "%llu",
-                 bytes, (unsigned long long)pages, context, one, one * f->page);
+    char windows[64] = "";
+    if (has_windows(f, one))
+        snprintf(windows, sizeof(windows), " and %llu window pages", (unsigned long long)f->pass);
+    snprintf(err, err_bytes,
+             "kv-bytes %llu holds %llu pages, but a context of %u needs %llu%s: give at least %llu",
+             bytes, bytes / (unsigned long long)f->page, context, one, windows,
+             (unsigned long long)least(f, one));
+    return -EINVAL;
+}
+
+static int refuse_many(const struct budget_facts *f, uint64_t pages, uint64_t most, char *err,
+                       size_t err_bytes)
+{
+    snprintf(err, err_bytes,
+             "kv-bytes %llu holds %llu pages, more than the %llu possible: give at most %llu",
+             (unsigned long long)f->kv_bytes, (unsigned long long)pages, (unsigned long long)most,
+             (unsigned long long)(most * f->page));
     return -EINVAL;
 }
 
 int budget_choose(const struct budget_facts *f, struct budget *ret, char *err, size_t err_bytes)
 {
     const uint64_t most = UINT32_MAX / f->positions;
-    const uint64_t bytes = f->kv_bytes ? f->kv_bytes : left(f);
+    uint64_t bytes = f->kv_bytes ? f->kv_bytes : left(f), pages, windows;
     const uint32_t context = f->context ? f->context : fitting_context(f, bytes);
     const uint64_t one = pages_of(f, context);
-    uint64_t pages = bytes / f->page;
-    if (f->kv_bytes && (pages > most || pages < one))
-        return refuse(f, pages, most, context, err, err_bytes);
+    if (f->kv_bytes && bytes < least(f, one))
+        return refuse_few(f, context, err, err_bytes);
     if (!f->kv_bytes) {
-        pages = pages < one ? one : pages;
-        pages = pages > f->slots * one ? f->slots * one : pages;
-        pages = pages > most ? most : pages;
+        const uint64_t all =
+            f->slots * bytes_of(f, one, has_windows(f, one) ? BUDGET_WINDOWS * f->pass : 0);
+        bytes = bytes < least(f, one) ? least(f, one) : bytes;
+        bytes = bytes > all ? all : bytes;
     }
-    *ret = (struct budget){.context = context, .pages = (uint32_t)pages};
+    divide(f, bytes, one, &pages, &windows);
+    if (f->kv_bytes && pages > most)
+        return refuse_many(f, pages, most, err, err_bytes);
+    *ret = (struct budget){.context = context,
+                           .pages = (uint32_t)(pages < most ? pages : most),
+                           .window_pages = (uint32_t)(windows < most ? windows : most)};
     return 0;
 }
 
@@ -67,7 +115,8 @@ void budget_describe(const struct budget_facts *f, const struct budget *chosen, 
     snprintf(text, text_bytes,
              "context %u of the model's %u, %.1f GiB for KV: weights and scratch take %.1f of "
              "%.1f GiB available%s%s",
-             chosen->context, f->model_context, (double)(chosen->pages * f->page) / gib,
+             chosen->context, f->model_context,
+             (double)bytes_of(f, chosen->pages, chosen->window_pages) / gib,
              (double)f->loaded / gib, (double)f->available / gib,
              f->context ? "; context as asked for" : "", f->kv_bytes ? "; KV as asked for" : "");
 }

@@ -9,10 +9,12 @@
 #include <stdint.h>
 
 struct budget_facts {
-    uint64_t available;     /* bytes that can be had before anything is loaded */
-    uint64_t loaded;        /* bytes of weights and scratch */
-    uint64_t page;          /* bytes of a KV page, of the draft model's, too */
-    uint32_t positions;     /* of a page */
+    uint64_t available; /* bytes that can be had before anything is loaded */
+    uint64_t loaded;    /* bytes of weights and scratch */
+    uint64_t page;      /* bytes of a KV page, of the draft model's, too */
+    uint64_t window;    /* those of them that layers with a window take, less than all; 0: none */
+    uint64_t pass;      /* window pages that one sequence needs in a pass */
+    uint32_t positions; /* of a page */
     uint32_t model_context; /* the longest context that the model is for */
     uint32_t context;       /* --context; 0: not given */
     uint64_t kv_bytes;      /* --kv-bytes; 0: not given */
@@ -20,8 +22,9 @@ struct budget_facts {
 };
 
 struct budget {
-    uint32_t context; /* positions */
-    uint32_t pages;   /* at least a context's, at most what all slots can fill */
+    uint32_t context;      /* positions */
+    uint32_t pages;        /* at least a context's, at most what all slots can fill */
+    uint32_t window_pages; /* 0: pages hold all layers */
 };
 
 /* Without options KV gets three quarters of what is left, and the context is the model's, or what
@@ -31,6 +34,11 @@ int budget_choose(const struct budget_facts *facts, struct budget *ret, char *er
                   size_t err_bytes);
 
 enum { BUDGET_LEAST_CONTEXT = 4096, BUDGET_CONTEXT_STEP = 1024 };
+
+/* Window pages are for contexts that are longer than those of a pass. One context and one pass come
+ * first; of what they leave window pages get half, up to so many passes' a slot: more than one, so
+ * that texts stay warm. */
+enum { BUDGET_WINDOWS = 4 };
 
 /* One line about the choice, for a log: "context 38912 of 262144 and 3.6 GiB for KV: ...". */
 void budget_describe(const struct budget_facts *facts, const struct budget *chosen, char *text,

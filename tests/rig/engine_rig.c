@@ -104,6 +104,32 @@ static void choose_proposer(struct rig_desc *d)
     d->draft_context = or_default(d->draft_context, d->context);
 }
 
+/* Window pages of one slot: its window, and the rows of a pass. */
+static void choose_window(struct rig_desc *d)
+{
+    const char *window = getenv("HEARTH_RIG_WINDOW");
+
+    if (d->window == 0 && window)
+        d->window = (uint32_t)strtoul(window, NULL, 10);
+    if (d->window == 0) {
+        d->window_pages = 0;
+        return;
+    }
+    uint32_t one = kv_pages(d->window + d->rows) + 1;
+    if (one > kv_pages(d->context))
+        one = kv_pages(d->context);
+    d->window_pages = or_default(d->window_pages, d->pages < d->slots * one ? one : d->slots * one);
+}
+
+/* Every second layer has the window. */
+static void open_layers(struct rig *rig)
+{
+    for (uint32_t i = 0; i < FAKE_LAYERS; i++)
+        rig->layers[i].geometry.sliding_window =
+            i % 2 || rig->desc.window == 0 ? MODEL_NO_WINDOW : rig->desc.window;
+    rig->model.layers = rig->layers;
+}
+
 /* The draft model: the same function on a device of its own, which may be wrong now and then. */
 static void open_draft(struct rig *rig)
 {
@@ -113,6 +139,7 @@ static void open_draft(struct rig *rig)
         return;
     draft->limits = rig->loaded.limits;
     draft->limits.pages = rig->desc.draft_pages;
+    draft->limits.window_pages = 0;
     draft->limits.context = rig->desc.draft_context;
     RIG_CHECK(fake_init(&rig->draft, &draft->limits) == 0, "no memory");
     rig->draft.fast = BACKEND_FAST_NATIVE;
@@ -137,17 +164,21 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     d.pages = or_default(d.pages, d.slots * kv_pages(d.context));
     d.rows = or_default(d.rows, 64);
     d.samples = or_default(d.samples, 16);
+    choose_window(&d);
     d.mail = or_default(d.mail, 64);
     d.params_bytes = or_default(d.params_bytes, RIG_PARAMS_BYTES);
     choose_proposer(&d);
     rig->desc = d;
     rig->loaded.limits = (struct backend_limits){
         .rows = d.rows, .samples = d.samples, .pages = d.pages, .context = d.context, .threads = 1};
+    rig->loaded.limits.window_pages = d.window_pages;
     RIG_CHECK(fake_init(&rig->fake, &rig->loaded.limits) == 0, "no memory");
+    rig->fake.window = d.window;
     rig->fake.fast = d.fast;
     rig->fake.wrong = d.wrong;
     rig->model =
         (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};
+    open_layers(rig);
     rig->loaded.model = &rig->model;
     rig->loaded.ops = &fake_ops;
     rig->loaded.backend = fake_backend(&rig->fake);

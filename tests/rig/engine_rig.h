@@ -39,6 +39,8 @@ struct rig_desc {
     uint32_t clients;              /* [8] */
     uint32_t context;              /* [512] */
     uint32_t pages;                /* [what all slots need] */
+    uint32_t window;               /* positions that half of the layers see [$HEARTH_RIG_WINDOW] */
+    uint32_t window_pages;         /* [what all slots need, and one pass of each] */
     uint32_t rows;                 /* [64] of a pass */
     uint32_t samples;              /* [16] */
     uint32_t mail;                 /* [64] cells of a mailbox */
@@ -61,6 +63,7 @@ struct rig {
     struct fake draft; /* the draft model's device */
     struct loaded_model draft_resident;
     struct model model;
+    struct model_layer layers[FAKE_LAYERS]; /* the model's */
     struct loaded_model loaded;
     struct ctl *ctl;
     struct mailbox inbox, outbox;

@@ -70,11 +70,79 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
         seen[i]++;
         check_cached_page(rig, i);
     }
-    for (uint32_t i = prefix->oldest; i != PAGE_NONE; i = prefix->pages[i].newer)
+    for (uint32_t i = prefix->idle.oldest; i != PAGE_NONE; i = prefix->pages[i].link.newer)
         RIG_CHECK(prefix->pages[i].held == 0 && ++listed <= cached, "the list of idle pages");
-    RIG_CHECK(cached == prefix->n_cached && idle == prefix->n_idle && listed == idle,
+    RIG_CHECK(cached == prefix->n_cached && idle == prefix->idle.n && listed == idle,
               "%u cached of %u, %u idle of %u, %u in the list", cached, prefix->n_cached, idle,
-              prefix->n_idle, listed);
+              prefix->idle.n, listed);
+}
+
+/* Window pages of a slot: its own, or those of the pages that it shares. Counts who reads the latter. */
+static void check_slot_windows(const struct engine *engine, const struct slot *slot, uint8_t *seen,
+                               uint32_t *readers)
+{
+    const struct prefix *prefix = &engine->kv.prefix;
+
+    for (uint32_t i = slot->window_from; i < slot->n_pages; i++) {
+        uint32_t id = slot->windows[i];
+        if (i >= slot->n_shared) {
+            RIG_CHECK(seen[id]++ == 0, "window page %u has two owners", id);
+            continue;
+        }
+        RIG_CHECK(prefix->pages[slot->pages[i]].window == id, "window page %u is another one", id);
+        readers[slot->pages[i]]++;
+    }
+}
+
+static uint32_t check_list(const struct prefix *prefix, const struct prefix_list *list, bool passed)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = list->oldest; i != PAGE_NONE; i = prefix->pages[i].window_link.newer, n++)
+        RIG_CHECK(prefix->pages[i].readers == 0 && prefix->pages[i].passed == passed &&
+                      prefix->pages[i].window != PAGE_NONE && n < list->n,
+                  "window page of page %u in a list", i);
+    RIG_CHECK(n == list->n, "%u in a list of %u", n, list->n);
+    return n;
+}
+
+/* A window page of the cache holds what its page does. */
+static void check_cached_window(const struct rig *rig, const struct prefix_page *page)
+{
+    for (uint32_t k = 0; k < PREFIX_TOKENS; k++)
+        RIG_CHECK(rig->fake.kv[PAGES_WINDOW][page->window * PREFIX_TOKENS + k] ==
+                      page->tokens[k] + 1,
+                  "window page %u was written to", page->window);
+}
+
+/* Every window page is free, a slot's own, or some page's in the cache. */
+static void check_windows(const struct rig *rig)
+{
+    const struct engine *engine = rig->engine;
+    const struct prefix *prefix = &engine->kv.prefix;
+    const struct pages *pool = &engine->kv.windows;
+    uint8_t seen[4096] = {0};
+    uint32_t readers[4096] = {0}, idle = 0;
+
+    for (uint32_t i = 0; i < pool->n_free; i++)
+        RIG_CHECK(seen[pool->free[i]]++ == 0, "window page %u is free twice", pool->free[i]);
+    for (uint32_t i = 0; i < engine->options.n_slots; i++)
+        check_slot_windows(engine, &engine->slots.all[i], seen, readers);
+    for (uint32_t i = 0; i < engine->kv.pool.total; i++) {
+        const struct prefix_page *page = &prefix->pages[i];
+        if (!page->cached || page->window == PAGE_NONE)
+            continue;
+        RIG_CHECK(seen[page->window]++ == 0, "window page %u has two owners", page->window);
+        RIG_CHECK(page->readers == readers[i], "page %u is read by %u", i, readers[i]);
+        idle += page->readers == 0;
+        check_cached_window(rig, page);
+    }
+    RIG_CHECK(check_list(prefix, &prefix->passed, true) +
+                      check_list(prefix, &prefix->resting, false) ==
+                  idle,
+              "%u window pages that no slot reads", idle);
+    for (uint32_t i = 0; i < pool->total; i++)
+        RIG_CHECK(seen[i] == 1, "window page %u is nowhere", i);
 }
 
 /* The draft model's pages: free, or in one slot's table, which holds what it says. */
@@ -127,6 +195,8 @@ void rig_check(const struct rig *rig)
     }
     check_cache(rig, seen, held);
     check_draft_pages(rig);
+    if (engine->kv.windows.total > 0)
+        check_windows(rig);
     for (uint32_t i = 0; i < engine->kv.pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->slots.n_active && paused == engine->slots.n_paused,

@@ -140,6 +140,63 @@ START_TEST(the_choice_is_one_line)
 }
 END_TEST
 
+/* gemma-3-27b's shape: most of a page is of layers that see 1024 positions. */
+static struct budget_facts windowed(void)
+{
+    struct budget_facts f = large();
+    f.page = 16 * MIB;
+    f.window = 13 * MIB;
+    f.pass = 49;
+    f.model_context = 131072;
+    return f;
+}
+
+START_TEST(windows_leave_room_for_context)
+{
+    struct budget_facts f = windowed();
+    struct budget b = choose(&f);        /* 3 GiB: 192 pages without them */
+    ck_assert_uint_eq(b.context, 25600); /* (3072 - 49 * 13) / 3 pages, whole steps */
+    ck_assert_uint_ge(b.pages, 800);
+    ck_assert_uint_ge(b.window_pages, 49);
+    ck_assert_uint_le(b.pages * 3 + b.window_pages * 13, 3072);
+}
+END_TEST
+
+START_TEST(half_of_the_rest_goes_to_window_pages_up_to_four_passes_a_slot)
+{
+    struct budget_facts f = windowed();
+    struct budget b;
+    f.context = 32768;
+    f.kv_bytes = 1024 * 3 * MIB + 49 * 13 * MIB; /* the least */
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 1024);
+    ck_assert_uint_eq(b.window_pages, 49);
+    f.kv_bytes += 2 * 390 * MIB;
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 1024 + 130);
+    ck_assert_uint_eq(b.window_pages, 49 + 30);
+    f.slots = 1;
+    f.kv_bytes = 100 * GIB;
+    ck_assert_uint_eq(choose(&f).window_pages, 4 * 49);
+    f.kv_bytes = 1024 * 3 * MIB + 49 * 13 * MIB - 1;
+    ck_assert_int_eq(budget_choose(&f, &b, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(strstr(err, "needs 1024 and 49 window pages: give at least 3889168384") != NULL,
+                  "%s", err);
+}
+END_TEST
+
+START_TEST(a_context_no_longer_than_a_pass_has_one_class_of_pages)
+{
+    struct budget_facts f = windowed();
+    f.context = 49 * 32;
+    struct budget b = choose(&f);
+    ck_assert_uint_eq(b.window_pages, 0);
+    ck_assert_uint_eq(b.pages, 192);
+    f.context++;
+    ck_assert_uint_ge(choose(&f).window_pages, 49);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("budget");
@@ -151,6 +208,9 @@ int main(void)
     tcase_add_test(t, kv_bytes_out_of_range_are_refused);
     tcase_add_test(t, no_facts_give_more_pages_than_there_can_be);
     tcase_add_test(t, the_choice_is_one_line);
+    tcase_add_test(t, windows_leave_room_for_context);
+    tcase_add_test(t, half_of_the_rest_goes_to_window_pages_up_to_four_passes_a_slot);
+    tcase_add_test(t, a_context_no_longer_than_a_pass_has_one_class_of_pages);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

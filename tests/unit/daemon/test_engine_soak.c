@@ -120,6 +120,7 @@ START_TEST(whatever_happens_every_answer_is_right)
         .context = 512,
         .pages = 9 + random_below(&state, 30),
         .rows = 32 + random_below(&state, 64),
+        .window = _i < 12 ? 0 : 1 + random_below(&state, 150),
     };
     rig_open(&rig, &desc);
     if (_i % 3 == 0)
@@ -156,7 +157,7 @@ int main(void)
     Suite *suite = suite_create("engine_soak");
     TCase *t = tcase_create("soak");
 
-    tcase_add_loop_test(t, whatever_happens_every_answer_is_right, 0, 12);
+    tcase_add_loop_test(t, whatever_happens_every_answer_is_right, 0, 24);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

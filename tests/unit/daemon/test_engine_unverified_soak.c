@@ -75,6 +75,8 @@ START_TEST(whatever_happens_each_request_gets_its_answer)
                                  .pages = 8 + (uint32_t)_i % 30,
                                  .rows = 20 + (uint32_t)_i % 40,
                                  .samples = 2 + (uint32_t)_i % 12,
+                                 .window = _i % 3 == 2 ? 20 + (uint32_t)_i : 0,
+                                 .window_pages = 12 + (uint32_t)_i % 12,
                                  .wrong = 1 + (uint32_t)_i % 6});
     params_default(&sampled);
     sampled.seed = (uint64_t)_i;

@@ -48,7 +48,7 @@ static uint32_t publish(uid_t uid, uint32_t parent, uint32_t i)
     uint32_t page = prefix_take(&prefix);
 
     ck_assert_uint_ne(page, PAGE_NONE);
-    return prefix_publish(&prefix, uid, parent, page, text(i));
+    return prefix_publish(&prefix, uid, parent, page, PAGE_NONE, text(i));
 }
 
 /* A chain of pages of texts from, from + 1, ... under `parent`, held. */
@@ -189,11 +189,11 @@ START_TEST(an_equal_page_takes_the_place_of_a_second_one)
     ck_assert_uint_eq(prefix.n_cached, 1);
     ck_assert_uint_eq(prefix.pages[first].held, 2);
     prefix_release(&prefix, first);
-    ck_assert_uint_eq(prefix.n_idle, 0);
+    ck_assert_uint_eq(prefix.idle.n, 0);
     prefix_release(&prefix, first);
-    ck_assert_uint_eq(prefix.n_idle, 1);
+    ck_assert_uint_eq(prefix.idle.n, 1);
     ck_assert_uint_eq(publish(ALICE, PAGE_NONE, 1), first); /* an idle one, too */
-    ck_assert_uint_eq(prefix.n_idle, 0);
+    ck_assert_uint_eq(prefix.idle.n, 0);
 }
 END_TEST
 
@@ -201,7 +201,7 @@ START_TEST(publishing_a_page_twice_is_our_mistake)
 {
     uint32_t page = publish(ALICE, PAGE_NONE, 1);
 
-    prefix_publish(&prefix, ALICE, PAGE_NONE, page, text(2));
+    prefix_publish(&prefix, ALICE, PAGE_NONE, page, PAGE_NONE, text(2));
 }
 END_TEST
 
@@ -302,7 +302,7 @@ START_TEST(a_page_that_one_alone_holds_becomes_its_own_again)
     ck_assert(prefix_withdraw(&prefix, chain[1]));
     ck_assert_uint_eq(pool.n_free, free_pages + 5); /* two after it, three of the branch */
     ck_assert_uint_eq(prefix.n_cached, 1);
-    ck_assert_uint_eq(prefix.n_idle, 0);
+    ck_assert_uint_eq(prefix.idle.n, 0);
     ck_assert_uint_eq(prefix_find(&prefix, ALICE, chain[0], text(2)), PAGE_NONE);
     ck_assert_uint_eq(prefix_find(&prefix, ALICE, PAGE_NONE, text(1)), chain[0]);
     pages_return(&pool, chain[1]);
@@ -373,7 +373,7 @@ static void check_tables(void)
     }
     ck_assert(right);
     ck_assert_uint_eq(prefix.n_cached, cached);
-    ck_assert_uint_eq(prefix.n_idle, idle);
+    ck_assert_uint_eq(prefix.idle.n, idle);
     ck_assert_uint_eq(pool.n_free + cached, TOTAL);
 }
 
@@ -389,7 +389,7 @@ static void extend(struct table *table)
         page = prefix_take(&prefix); /* computes it, in vain where it is there already */
         if (page == PAGE_NONE)
             return;
-        page = prefix_publish(&prefix, table->uid, parent, page, text(which));
+        page = prefix_publish(&prefix, table->uid, parent, page, PAGE_NONE, text(which));
     }
     table->texts[table->n] = which;
     table->pages[table->n++] = page;

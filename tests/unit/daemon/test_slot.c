@@ -37,13 +37,13 @@ static void make_active(uint32_t i, uint64_t serial, bool batch)
     slots[i].state = SLOT_READY;
     slots[i].serial = serial;
     slots[i].batch = batch;
-    ck_assert(slot_reserve(&slots[i], &prefix, 40));
+    ck_assert(slot_reserve(&slots[i], &prefix, 0, 40));
 }
 
 static void make_idle(uint32_t i, uint64_t serial)
 {
     slots[i].serial = serial;
-    ck_assert(slot_reserve(&slots[i], &prefix, 40));
+    ck_assert(slot_reserve(&slots[i], &prefix, 0, 40));
 }
 
 /* All slots that are evicted for `needy`, in this order; then none. */
@@ -68,31 +68,31 @@ static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
 START_TEST(a_page_for_every_32_positions)
 {
     for (uint32_t n = 0; n <= CONTEXT; n++) {
-        ck_assert(slot_reserve(&slots[0], &prefix, n));
+        ck_assert(slot_reserve(&slots[0], &prefix, 0, n));
         ck_assert_uint_eq(slots[0].n_pages, (n + 31) / 32);
         ck_assert_uint_eq(pool.n_free, PAGES - slots[0].n_pages);
     }
-    ck_assert(slot_reserve(&slots[0], &prefix, 1)); /* never gives any back */
+    ck_assert(slot_reserve(&slots[0], &prefix, 0, 1)); /* never gives any back */
     ck_assert_uint_eq(slots[0].n_pages, 7);
 }
 END_TEST
 
 START_TEST(an_empty_pool_leaves_what_was_taken)
 {
-    ck_assert(slot_reserve(&slots[0], &prefix, 200));
-    ck_assert(slot_reserve(&slots[1], &prefix, 200));
-    ck_assert(!slot_reserve(&slots[2], &prefix, 200));
+    ck_assert(slot_reserve(&slots[0], &prefix, 0, 200));
+    ck_assert(slot_reserve(&slots[1], &prefix, 0, 200));
+    ck_assert(!slot_reserve(&slots[2], &prefix, 0, 200));
     ck_assert_uint_eq(slots[2].n_pages, PAGES - 14);
     ck_assert_uint_eq(pool.n_free, 0);
     slot_evict(&slots[0], &prefix);
-    ck_assert(slot_reserve(&slots[2], &prefix, 200));
+    ck_assert(slot_reserve(&slots[2], &prefix, 0, 200));
 }
 END_TEST
 
 START_TEST(trim_keeps_what_is_canonical)
 {
     for (uint32_t canonical = 0; canonical < CONTEXT; canonical += 7) {
-        ck_assert(slot_reserve(&slots[0], &prefix, CONTEXT));
+        ck_assert(slot_reserve(&slots[0], &prefix, 0, CONTEXT));
         slots[0].spec = (struct spec){.accepted = CONTEXT, .canonical = canonical};
         slot_trim(&slots[0], &prefix);
         ck_assert_uint_eq(slots[0].n_pages, (canonical + 31) / 32);
@@ -102,7 +102,7 @@ END_TEST
 
 START_TEST(evict_takes_pages_and_leaves_tokens)
 {
-    ck_assert(slot_reserve(&slots[0], &prefix, 100));
+    ck_assert(slot_reserve(&slots[0], &prefix, 0, 100));
     slots[0].spec = (struct spec){.accepted = 100, .canonical = 99};
     slots[0].tokens[50] = 4711;
     slot_evict(&slots[0], &prefix);
@@ -115,7 +115,7 @@ END_TEST
 
 START_TEST(clear_leaves_nothing_of_the_owner)
 {
-    ck_assert(slot_reserve(&slots[0], &prefix, 100));
+    ck_assert(slot_reserve(&slots[0], &prefix, 0, 100));
     slots[0].spec = (struct spec){.accepted = 100, .canonical = 99};
     slots[0].same = 100;
     for (uint32_t i = 0; i <= CONTEXT; i++)
@@ -140,7 +140,7 @@ END_TEST
 
 START_TEST(more_than_the_context_is_our_mistake)
 {
-    slot_reserve(&slots[0], &prefix, CONTEXT + 32);
+    slot_reserve(&slots[0], &prefix, 0, CONTEXT + 32);
 }
 END_TEST
 
@@ -153,7 +153,7 @@ static void make_canonical(uint32_t i, uint32_t trunk, uint32_t canonical)
     for (uint32_t k = 0; k < CONTEXT; k++)
         slots[i].tokens[k] = k < trunk ? k : 1000 * (i + 1) + k;
     slots[i].spec = (struct spec){.accepted = CONTEXT, .canonical = canonical};
-    ck_assert(slot_reserve(&slots[i], &prefix, canonical));
+    ck_assert(slot_reserve(&slots[i], &prefix, 0, canonical));
 }
 
 START_TEST(whole_canonical_pages_are_published)
@@ -208,7 +208,7 @@ START_TEST(two_that_computed_the_same_keep_one_copy)
     ck_assert_uint_eq(pool.n_free, PAGES - 7);
     slot_clear(&slots[0], &prefix, CONTEXT);
     slot_clear(&slots[1], &prefix, CONTEXT); /* what was shared stays, idle */
-    ck_assert_uint_eq(prefix.n_idle, 5);
+    ck_assert_uint_eq(prefix.idle.n, 5);
     ck_assert_uint_eq(prefix_spare(&prefix), PAGES);
 }
 END_TEST
@@ -311,6 +311,187 @@ START_TEST(a_paused_request_gives_way_the_oldest_too)
 }
 END_TEST
 
+/* ---- window pages ---------------------------------------------------------------------------- */
+
+enum { WINDOW = 64, STEP = 32, LONG = 640, LONG_PAGES = LONG / 32 };
+
+static struct pages windows;
+static struct slot text, other;
+
+static void setup_windows(void)
+{
+    ck_assert_int_eq(pages_init(&pool, 4 * LONG_PAGES), 0);
+    ck_assert_int_eq(prefix_init(&prefix, &pool, "", 0), 0);
+    prefix.windows = &windows;
+    prefix.window = WINDOW;
+    ck_assert_int_eq(slot_init(&text, LONG), 0);
+    ck_assert_int_eq(slot_init(&other, LONG), 0);
+    for (uint32_t i = 0; i < LONG; i++)
+        text.tokens[i] = other.tokens[i] = i * 7;
+    text.uid = other.uid = 1000;
+}
+
+static void teardown_windows(void)
+{
+    slot_evict(&text, &prefix);
+    slot_evict(&other, &prefix);
+    ck_assert_uint_eq(prefix_spare(&prefix), pool.total);
+    ck_assert_uint_eq(prefix_spare_windows(&prefix), windows.total);
+    slot_fini(&text, LONG);
+    slot_fini(&other, LONG);
+    prefix_fini(&prefix);
+    pages_fini(&pool);
+    pages_fini(&windows);
+}
+
+/* Computes the slot's tokens up to `to`, STEP at a time. */
+static void compute(struct slot *slot, uint32_t to)
+{
+    while (slot->spec.canonical < to) {
+        uint32_t from = slot->spec.canonical, n = to - from < STEP ? to - from : STEP;
+        slot->spec.accepted = from + n + 1;
+        ck_assert(slot_reserve(slot, &prefix, from, from + n));
+        ck_assert_uint_le(slot->n_pages - slot->window_from, kv_pages(WINDOW + STEP) + 1);
+        spec_prefilled(&slot->spec, n);
+        slot_share(slot, &prefix);
+    }
+}
+
+/* A new request keeps `kept` of the `n` tokens. */
+static void begin(struct slot *slot, uint32_t n, uint32_t kept)
+{
+    slot->tokens[kept] += 1 << 20; /* goes on with other tokens */
+    spec_begin(&slot->spec, n, kept);
+    slot_adopt(slot, &prefix);
+    slot_trim(slot, &prefix);
+}
+
+/* Takes `n` window pages for nothing, and gives them back. */
+static void reclaim(uint32_t n)
+{
+    uint32_t ids[4 * LONG_PAGES];
+
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = prefix_take_window(&prefix);
+    while (n > 0)
+        pages_return(&windows, ids[--n]);
+}
+
+static bool found(const struct slot *slot, uint32_t i)
+{
+    return prefix.pages[slot->pages[i]].window != PAGE_NONE;
+}
+
+START_TEST(a_long_text_takes_its_window_and_the_rows_of_a_pass)
+{
+    const uint32_t few = kv_pages(WINDOW + STEP) + 1;
+
+    ck_assert_int_eq(pages_init(&windows, few), 0);
+    compute(&text, LONG - 1);
+    ck_assert_uint_eq(text.n_pages, LONG_PAGES);
+    ck_assert_uint_eq(text.n_shared, LONG_PAGES - 1);
+    ck_assert_uint_le(windows.total - prefix_spare_windows(&prefix), few);
+    /* The tip is warm, and 32 back; the beginning lost its window pages, the leftmost first. */
+    ck_assert(!found(&text, 0) && found(&text, LONG_PAGES - 2));
+}
+END_TEST
+
+START_TEST(what_a_text_went_past_is_reclaimed_first_the_leftmost_first)
+{
+    uint32_t ids[LONG_PAGES + 2], n = 0, passed;
+
+    ck_assert_int_eq(pages_init(&windows, LONG_PAGES + 2), 0);
+    compute(&other, 64); /* rests longer than any page of the other text is passed */
+    slot_evict(&other, &prefix);
+    for (uint32_t i = 0; i < LONG; i++)
+        text.tokens[i] = i * 9;
+    compute(&text, LONG);
+    passed = prefix.passed.n;
+    ck_assert_uint_eq(passed, text.window_from);
+    ck_assert_uint_eq(windows.n_free, 0);
+    for (; n < passed; n++) {
+        ck_assert(found(&text, n));
+        ids[n] = prefix_take_window(&prefix);
+        ck_assert(!found(&text, n) && found(&text, n + 1));
+        ck_assert_uint_eq(prefix.resting.n, 2);
+    }
+    ids[n++] = prefix_take_window(&prefix);
+    ids[n++] = prefix_take_window(&prefix);
+    ck_assert_uint_eq(prefix.resting.n, 0);
+    ck_assert_uint_eq(prefix_take_window(&prefix), PAGE_NONE); /* the others are read */
+    while (n > 0)
+        pages_return(&windows, ids[--n]);
+}
+END_TEST
+
+/* Back to a place whose window is there still: nothing is lost. */
+START_TEST(a_text_goes_back_to_any_warm_place)
+{
+    ck_assert_int_eq(pages_init(&windows, LONG_PAGES), 0);
+    for (uint32_t kept = LONG - 40; kept > 40; kept -= 37) {
+        compute(&text, LONG - 1);
+        begin(&text, kept + 3, kept);
+        ck_assert_uint_eq(text.spec.canonical, kept);
+        ck_assert_uint_le(text.window_from, kv_window_begin(WINDOW, kept));
+    }
+}
+END_TEST
+
+/* Back to a place whose window is not: to the last warm one before it. */
+START_TEST(a_text_goes_back_to_the_last_warm_place)
+{
+    static const struct {
+        uint32_t lost, kept, warm; /* window pages, positions */
+    } cases[] = {{6, 400, 400}, {6, 255, 255}, {7, 255, 0},
+                 {1, 90, 0},    {1, 96, 96},   {10, 384, 384}};
+    const uint32_t kept = cases[_i].kept;
+
+    ck_assert_int_eq(pages_init(&windows, LONG_PAGES), 0);
+    compute(&text, LONG - 1);
+    reclaim(windows.n_free + cases[_i].lost);
+    begin(&text, kept + 3, kept);
+    ck_assert_uint_eq(text.spec.canonical, cases[_i].warm);
+    compute(&text, kept); /* what is computed again gives the cache its window pages */
+    for (uint32_t k = kv_window_begin(WINDOW, kept); k < text.n_shared; k++)
+        ck_assert(found(&text, k));
+}
+END_TEST
+
+/* A page that another slot holds, too, is not written into: the slot goes back to its begin, whose
+ * window reaches further. */
+START_TEST(a_shared_page_is_left_for_a_warm_place)
+{
+    ck_assert_int_eq(pages_init(&windows, 2 * LONG_PAGES), 0);
+    compute(&text, LONG - 1);
+    other.spec = (struct spec){.accepted = LONG};
+    ck_assert_uint_eq(slot_adopt(&other, &prefix), LONG - 32);
+    reclaim(windows.n_free + 12); /* pages 0 to 11 */
+    begin(&text, 450, 447);       /* sees pages 12 and 13; from 416 on it would see 11 */
+    ck_assert_uint_eq(text.spec.canonical, 0);
+    ck_assert_uint_eq(text.n_pages, 0);
+}
+END_TEST
+
+/* Another slot takes over a text up to where it is warm, though the beginning is not. */
+START_TEST(a_text_is_adopted_where_it_is_warm)
+{
+    ck_assert_int_eq(pages_init(&windows, 2 * LONG_PAGES), 0);
+    compute(&text, LONG - 1);
+    reclaim(windows.n_free + 8); /* pages 0 to 7 */
+    other.spec = (struct spec){.accepted = 300};
+    ck_assert_uint_eq(slot_adopt(&other, &prefix), 0); /* warm from page 10 on: 32 * 10 > 300 */
+    ck_assert_uint_eq(other.n_pages, 0);
+    other.spec = (struct spec){.accepted = 340};
+    ck_assert_uint_eq(slot_adopt(&other, &prefix), 320);
+    ck_assert_uint_eq(other.window_from, 8);
+    ck_assert_uint_eq(other.n_shared, 10);
+    ck_assert_uint_eq(prefix.pages[other.pages[8]].readers, 1);
+    slot_evict(&text, &prefix); /* the window pages that `other` reads stay */
+    reclaim(windows.n_free + prefix.passed.n + prefix.resting.n);
+    ck_assert(found(&other, 8) && found(&other, 9));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("slot");
@@ -336,6 +517,15 @@ int main(void)
     tcase_add_test(t, batch_evicts_newer_batch_and_no_interactive_request);
     tcase_add_test(t, eviction_skips_slots_of_the_pass);
     tcase_add_test(t, a_paused_request_gives_way_the_oldest_too);
+    suite_add_tcase(suite, t);
+    t = tcase_create("windows");
+    tcase_add_checked_fixture(t, setup_windows, teardown_windows);
+    tcase_add_test(t, a_long_text_takes_its_window_and_the_rows_of_a_pass);
+    tcase_add_test(t, what_a_text_went_past_is_reclaimed_first_the_leftmost_first);
+    tcase_add_test(t, a_text_goes_back_to_any_warm_place);
+    tcase_add_loop_test(t, a_text_goes_back_to_the_last_warm_place, 0, 6);
+    tcase_add_test(t, a_shared_page_is_left_for_a_warm_place);
+    tcase_add_test(t, a_text_is_adopted_where_it_is_warm);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
