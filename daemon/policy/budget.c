@@ -81,7 +81,7 @@ static int refuse_many(const struct budget_facts *f, uint64_t pages, uint64_t mo
     snprintf(err, err_bytes,
              "kv-bytes %llu holds %llu pages, more than the %llu possible: give at most %llu",
              (unsigned long long)f->kv_bytes, (unsigned long long)pages, (unsigned long long)most,
-             (unsigned long long)(most * f->page));
+             (unsigned long long)most * f->page);
     return -EINVAL;
 }
 

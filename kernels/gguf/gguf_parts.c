@@ -77,7 +77,7 @@ static int open_part(const struct parts *p, struct gguf *last, uint32_t i)
     char *path = strdup(p->path);
     if (!path)
         return FAIL(p, -ENOMEM, "not enough memory to open the file");
-    memcpy(path + strlen(path) - strlen(end), end, strlen(end));
+    memcpy(path + strlen(path) - strlen(end), end, strlen(end) + 1);
     int rc = gguf_open(path, &last->next, line, sizeof(line));
     free(path);
     return rc ? FAIL(p, rc, "part %u of %u: %s", i, p->n, line) : check_part(p, last->next, i);

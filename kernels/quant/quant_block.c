@@ -334,9 +334,9 @@ void quant_sub_load(uint32_t type, const uint8_t *row, uint64_t index, struct qu
 void quant_sub_values(const struct quant_sub *s, float *x)
 {
     for (uint32_t i = 0; i < QUANT_SUB; i++) {
-        const int8_t scale = s->scale[i / 16];
-        const float w = s->d * (float)scale, q = (float)s->q[i];
-        x[i] = s->has_min ? fmaf(w, q, -(s->min * (float)s->min_scale[i / 16])) : w * q;
+        const uint32_t half = i / 16;
+        const float w = s->d * (float)s->scale[half], q = (float)s->q[i];
+        x[i] = s->has_min ? fmaf(w, q, -(s->min * (float)s->min_scale[half])) : w * q;
     }
 }
 

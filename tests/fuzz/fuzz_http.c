@@ -103,8 +103,8 @@ static const char *const values[] = {
     "[1,2,\"b\"]",
     "[\"a\",[3,4],{\"prompt_string\":\"x\"}]",
     "[{\"role\":\"user\",\"content\":\"a\"}]",
-    "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\","
-    "\"content\":null}]",
+    "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]}]",
+    "[{\"role\":\"assistant\",\"content\":null}]",
     "[{\"filename\":\"f\",\"text\":\"t\"}]",
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]",
     "0",

@@ -82,16 +82,15 @@ static void check_slot_windows(const struct engine *engine, const struct slot *s
                                uint32_t *readers)
 {
     const struct prefix *prefix = &engine->kv.prefix;
+    uint32_t i = slot->window_from;
 
-    for (uint32_t i = slot->window_from; i < slot->n_pages; i++) {
-        uint32_t id = slot->windows[i];
-        if (i >= slot->n_shared) {
-            RIG_CHECK(seen[id]++ == 0, "window page %u has two owners", id);
-            continue;
-        }
-        RIG_CHECK(prefix->pages[slot->pages[i]].window == id, "window page %u is another one", id);
+    for (; i < slot->n_shared; i++) {
+        RIG_CHECK(prefix->pages[slot->pages[i]].window == slot->windows[i],
+                  "window page %u is another one", slot->windows[i]);
         readers[slot->pages[i]]++;
     }
+    for (; i < slot->n_pages; i++)
+        RIG_CHECK(seen[slot->windows[i]]++ == 0, "window page %u has two owners", slot->windows[i]);
 }
 
 static uint32_t check_list(const struct prefix *prefix, const struct prefix_list *list, bool passed)
