@@ -275,9 +275,10 @@ static void control_expire(struct control *control, uint64_t now)
     for (struct client *client = control->clients, *next; client; client = next) {
         next = client->next;
         if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
-            handshake_refuse(control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
-                             client->waiting ? "no slot became free: try again"
-                                             : "no HELLO came: update the client library");
+            handshake_refuse(
+                control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
+                client->waiting ? "no slot became free: try again"
+                                : "no HELLO came in time: try again, or update the client library");
     }
 }
 
