@@ -6,7 +6,6 @@
 bool draft_kv_reserve(struct draft_kv *kv, struct pages *pool, uint32_t n_positions)
 {
     uint32_t wanted = kv_pages(n_positions);
-
     while (kv->n_pages < wanted) {
         uint32_t page = pages_take(pool);
         if (page == PAGE_NONE)

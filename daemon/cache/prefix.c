@@ -55,7 +55,6 @@ static uint64_t chain_hash(const struct prefix *prefix, uid_t uid, uint32_t pare
                            const uint32_t *tokens)
 {
     uint64_t hash = parent == PAGE_NONE ? mix(prefix->seed, uid) : prefix->pages[parent].hash;
-
     for (uint32_t i = 0; i < PREFIX_TOKENS; i++)
         hash = mix(hash, tokens[i]);
     return hash & prefix->hash_mask;
@@ -70,7 +69,6 @@ static uint32_t find_hash(const struct prefix *prefix, uint64_t hash, uid_t uid,
                           const uint32_t *tokens)
 {
     uint32_t id = *bucket_of(prefix, hash);
-
     for (; id != PAGE_NONE; id = prefix->pages[id].next_in_bucket) {
         const struct prefix_page *page = &prefix->pages[id];
         if (page->hash == hash && page->parent == parent && page->uid == uid &&
@@ -93,7 +91,6 @@ uint32_t prefix_find(const struct prefix *prefix, uid_t uid, uint32_t parent,
 static void tree_add(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     page->child = page->left = page->right = PAGE_NONE;
     if (page->parent == PAGE_NONE)
         return;
@@ -107,7 +104,6 @@ static void tree_add(struct prefix *prefix, uint32_t id)
 static void tree_remove(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     assert(page->child == PAGE_NONE);
     if (page->right != PAGE_NONE)
         prefix->pages[page->right].left = page->left;
@@ -123,7 +119,6 @@ static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_li
                                    uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     return list == &prefix->idle ? &page->link : &page->window_link;
 }
 
@@ -141,7 +136,6 @@ static void list_add(struct prefix *prefix, struct prefix_list *list, uint32_t i
 static void list_remove(struct prefix *prefix, struct prefix_list *list, uint32_t id)
 {
     const struct prefix_link link = *link_in(prefix, list, id);
-
     if (link.older == PAGE_NONE)
         list->oldest = link.newer;
     else
@@ -165,7 +159,6 @@ static uint32_t lose_window(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint32_t window = page->window;
-
     assert(page->readers == 0);
     list_remove(prefix, windows_of(prefix, page), id);
     page->window = PAGE_NONE;
@@ -175,7 +168,6 @@ static uint32_t lose_window(struct prefix *prefix, uint32_t id)
 uint32_t prefix_take_window(struct prefix *prefix)
 {
     uint32_t window = pages_take(prefix->windows);
-
     if (window == PAGE_NONE && prefix->passed.n > 0)
         window = lose_window(prefix, prefix->passed.oldest);
     else if (window == PAGE_NONE && prefix->resting.n > 0)
@@ -191,7 +183,6 @@ uint32_t prefix_spare_windows(const struct prefix *prefix)
 void prefix_read(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     assert(page->cached && page->held > page->readers && page->window != PAGE_NONE);
     if (page->readers++ == 0)
         list_remove(prefix, windows_of(prefix, page), id);
@@ -200,7 +191,6 @@ void prefix_read(struct prefix *prefix, uint32_t id)
 void prefix_unread(struct prefix *prefix, uint32_t id, bool passed)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     assert(page->cached && page->readers > 0);
     if (--page->readers > 0)
         return;
@@ -216,7 +206,6 @@ static void forget(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint32_t *link = bucket_of(prefix, page->hash);
-
     tree_remove(prefix, id);
     while (*link != id)
         link = &prefix->pages[*link].next_in_bucket;
@@ -237,7 +226,6 @@ static void evict(struct prefix *prefix, uint32_t id)
 uint32_t prefix_take(struct prefix *prefix)
 {
     uint32_t id = pages_take(prefix->pool);
-
     if (id == PAGE_NONE && prefix->idle.n > 0) {
         id = prefix->idle.oldest;
         evict(prefix, id);
@@ -254,7 +242,6 @@ uint32_t prefix_spare(const struct prefix *prefix)
 static void take_back(struct prefix *prefix, uint32_t id, uint32_t window)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     if (window == PAGE_NONE)
         return;
     if (page->window != PAGE_NONE) {
@@ -273,7 +260,6 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
     uint64_t hash = chain_hash(prefix, uid, parent, tokens);
     uint32_t *bucket = bucket_of(prefix, hash);
     uint32_t equal = find_hash(prefix, hash, uid, parent, tokens);
-
     assert(prefix_shares(uid) && !page->cached);
     assert(parent == PAGE_NONE || prefix->pages[parent].held > 0);
     if (equal != PAGE_NONE) {
@@ -300,7 +286,6 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
 void prefix_hold(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     assert(page->cached);
     assert(page->parent == PAGE_NONE || prefix->pages[page->parent].held > page->held);
     if (page->held++ == 0)
@@ -310,7 +295,6 @@ void prefix_hold(struct prefix *prefix, uint32_t id)
 void prefix_release(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-
     assert(page->cached && page->held > page->readers);
     if (--page->held == 0)
         list_add(prefix, &prefix->idle, id);
@@ -319,7 +303,6 @@ void prefix_release(struct prefix *prefix, uint32_t id)
 bool prefix_withdraw(struct prefix *prefix, uint32_t id)
 {
     uint32_t at = id;
-
     assert(prefix->pages[id].cached && prefix->pages[id].held > 0);
     if (prefix->pages[id].held > 1)
         return false;

@@ -48,7 +48,6 @@ void slot_fini(struct slot *slot, uint32_t context)
 int slots_init(struct slots *slots, uint32_t n, uint32_t context)
 {
     int rc = 0;
-
     slots->all = calloc(n, sizeof(*slots->all));
     slots->ending = calloc(n, sizeof(struct slot *));
     if (!slots->all || !slots->ending)
@@ -112,7 +111,6 @@ static bool finds_window(const struct slot *slot, const struct prefix *prefix, u
 static uint32_t slot_warm_at(const struct slot *slot, const struct prefix *prefix)
 {
     uint32_t at = slot->spec.canonical;
-
     for (uint32_t i = kv_pages(at); i-- > kv_window_begin(prefix->window, at);)
         if (!finds_window(slot, prefix, i))
             at = i * KV_PAGE_POSITIONS;
@@ -124,7 +122,6 @@ static void slot_read(struct slot *slot, struct prefix *prefix, uint32_t at)
 {
     uint32_t from = slot->window_from < slot->n_pages ? slot->window_from : slot->n_pages;
     uint32_t begin = kv_window_begin(prefix->window, at);
-
     for (uint32_t i = begin; i < from; i++) {
         prefix_read(prefix, slot->pages[i]);
         slot->windows[i] = prefix->pages[slot->pages[i]].window;
@@ -169,7 +166,6 @@ void slot_evict(struct slot *slot, struct prefix *prefix)
 static void slot_rewarm(struct slot *slot, struct prefix *prefix)
 {
     uint32_t at = slot->spec.canonical;
-
     if (slot->window_from <= kv_window_begin(prefix->window, at))
         return;
     slot_shrink(slot, prefix, kv_pages(at));
@@ -197,7 +193,6 @@ void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
 static bool slot_extend(struct slot *slot, struct prefix *prefix)
 {
     uint32_t i = slot->n_pages, page;
-
     if (prefix->window > 0) {
         assert(slot->window_from <= i);
         slot->windows[i] = prefix_take_window(prefix);
@@ -217,7 +212,6 @@ static bool slot_extend(struct slot *slot, struct prefix *prefix)
 bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t from, uint32_t to)
 {
     uint32_t wanted = kv_pages(to);
-
     assert(wanted <= slot->n_pages_max);
     slot_pass(slot, prefix, kv_window_begin(prefix->window, from));
     while (slot->n_pages < wanted)
@@ -270,7 +264,6 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
 {
     uint32_t n = i, left = i; /* window pages from `left` on are found */
     uint32_t begin = kv_window_begin(prefix->window, i * KV_PAGE_POSITIONS);
-
     while (left > begin && finds_window(slot, prefix, left - 1))
         left--;
     for (uint32_t id = slot_parent(slot, i); (id = slot_find(slot, prefix, id, i)) != PAGE_NONE;) {
@@ -286,7 +279,6 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
 {
     uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;
     uint32_t n = i <= slot->n_shared ? slot_adoptable(slot, prefix, i) : i;
-
     if (n == i) {
         slot_rewarm(slot, prefix);
         return 0;
@@ -328,7 +320,6 @@ bool slot_fills_page(const struct slot *slot)
 bool slot_same_page(const struct slot *slot, const struct slot *other)
 {
     uint32_t i = slot->n_shared;
-
     /* The same parent is the same prefix: equal pages are one page in the cache. */
     return slot->uid == other->uid && other->n_shared == i &&
            slot_parent(slot, i) == slot_parent(other, i) &&
@@ -361,7 +352,6 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
 {
     struct slot *victim = NULL;
     enum yield_class lowest = YIELD_NEVER;
-
     for (uint32_t i = 0; i < n_slots; i++) {
         struct slot *slot = &slots[i];
         enum yield_class class = yields(slot, needy);

@@ -28,7 +28,6 @@ static int answer_logprob(struct slot *slot, uint32_t position, const struct sam
     struct event_top top[EVENT_TOP_MAX];
     struct event_logprob head = {
         .token = sample->token, .logprob = sample->logprob, .n_top = sample->n_top};
-
     for (uint32_t i = 0; i < sample->n_top; i++)
         top[i] = (struct event_top){.token = sample->top[i].id, .logprob = sample->top[i].logprob};
     return event_put_logprob(client_events(slot), slot->request->generation, position, &head, top);
@@ -42,7 +41,6 @@ static int answer_tokens(struct engine *engine, const struct batch_slot *b)
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
     uint32_t n = slot->spec.accepted - b->from;
     int rc = 0;
-
     if (!slot->request->sampler.logprobs)
         rc = event_put_tokens(client_events(slot), slot->request->generation, b->from,
                               slot->tokens + b->from, n);
@@ -61,7 +59,6 @@ void answer_progress(struct slot *slot, enum down_state state)
 {
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
     const struct request *request = slot->request;
-
     atomic_store_explicit(&down->generation, request->generation, memory_order_relaxed);
     atomic_store_explicit(&down->prefill_done, spec_computed(&slot->spec), memory_order_relaxed);
     atomic_store_explicit(&down->prefill_total, request->length, memory_order_relaxed);
@@ -80,7 +77,6 @@ static void answer_hash_params(const struct request *request, uint8_t ret[16])
     uint32_t guess_bytes = params->n_guess * (uint32_t)sizeof(*params->guess);
     struct params_head head;
     struct hash128 hash;
-
     memcpy(&head, request->block, sizeof(head));
     const uint8_t *end = request->block + head.bytes;
     head.n_guess = 0;
@@ -125,7 +121,6 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
     const struct loaded_model *loaded = engine->options.loaded;
     uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->now_ns;
     uint64_t first_sample = request->first_sample_ns ? request->first_sample_ns : engine->now_ns;
-
     *done = (struct event_done){
         .reason = (uint32_t)reason,
         .error = error,
@@ -157,7 +152,6 @@ static void answer_count(struct engine *engine, enum done_reason reason,
                          const struct request *request)
 {
     struct ctl *ctl = engine->options.ctl;
-
     counters_add(ctl,
                  reason == DONE_CANCELLED    ? COUNTER_REQUESTS_CANCELLED
                  : reason == DONE_SUPERSEDED ? COUNTER_REQUESTS_SUPERSEDED
@@ -177,7 +171,6 @@ static void answer_count(struct engine *engine, enum done_reason reason,
 static void answer_balance(const struct slot *slot)
 {
     const struct request *request = slot->request;
-
     assert(request->drafted == request->accepted_drafts + request->rejected + request->unused);
     assert(slot->spec.accepted - request->length == request->accepted_drafts + request->own);
     assert(request->rollbacks <= request->passes && request->rollbacks <= request->rejected);
@@ -187,7 +180,6 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
                 const char *text)
 {
     struct event_done done;
-
     slot->request->unused += spec_rollback(&slot->spec);
     answer_balance(slot);
     spec_rest(&slot->spec);
@@ -211,7 +203,6 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
 void answer_publish(struct engine *engine)
 {
     struct slots *slots = &engine->slots;
-
     for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
         const struct batch_slot *b = &engine->batch.slots[i];
         int rc = b->slot->spec.accepted > b->from ? answer_tokens(engine, b) : 0;
@@ -237,7 +228,6 @@ int answer_refuse(struct engine *engine, struct client *client, const struct sub
         .error = error,
         .prompt = cell->prompt_length,
     };
-
     memcpy(done.model, loaded->fingerprint, sizeof(done.model));
     snprintf(done.numerics, sizeof(done.numerics), "%s", loaded->info.numerics);
     snprintf(done.text, sizeof(done.text), "%s", text);

@@ -22,7 +22,6 @@ void attached_post(struct engine *engine, enum mail_kind kind, struct client *cl
 {
     struct mail mail = {.kind = (uint16_t)kind, .error = error, .clients = {client}};
     bool posted = mailbox_post(engine->options.outbox, &mail);
-
     /* Sized for every message that can be on its way at once (mailbox.h). */
     assert(posted);
     (void)posted;
@@ -42,7 +41,6 @@ uint32_t attached_reap(struct engine *engine)
 {
     struct attached *clients = &engine->clients;
     uint32_t n = 0;
-
     for (; n < clients->n_failed; n++) {
         struct client *client = clients->failed[n];
         counters_add(engine->options.ctl,
@@ -58,7 +56,6 @@ uint32_t attached_reap(struct engine *engine)
 static uint32_t count_parked(const struct engine *engine, uid_t uid)
 {
     uint32_t n = 0;
-
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         const struct slot *slot = &engine->slots.all[i];
         n += !slot->client && slot->name[0] && slot->uid == uid;
@@ -72,7 +69,6 @@ static struct slot *find_parked(struct engine *engine)
 {
     struct slot *found = NULL;
     uint32_t most = 0;
-
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->client || !slot->name[0])
@@ -90,7 +86,6 @@ static struct slot *find_parked(struct engine *engine)
 static struct slot *find_slot(struct engine *engine, const struct client *client, const char *name)
 {
     struct slot *free_slot = NULL;
-
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->client)
@@ -121,7 +116,6 @@ void attached_listen(struct engine *engine, struct client *client)
 static struct client_user *find_user(struct attached *clients, uid_t uid)
 {
     struct client_user *user = clients->users, *free_user = NULL;
-
     for (uint32_t i = 0; i < clients->n; user++) {
         if (user->n_clients == 0)
             free_user = free_user ? free_user : user;
@@ -137,7 +131,6 @@ static struct client_user *find_user(struct attached *clients, uid_t uid)
 static void attach(struct engine *engine, struct client *client)
 {
     const struct segment *segment = &client->segment;
-
     segment_submit_reader(segment, &client->submit);
     bell_waker_init(&client->waker, &segment_up_head(segment)->waiting,
                     &segment_down_head(segment)->wake, client->notify_fd);
@@ -193,7 +186,6 @@ uint32_t attached_mail(struct engine *engine)
 {
     struct mail mail;
     uint32_t taken = 0;
-
     while (mailbox_take(engine->options.inbox, &mail)) {
         taken++;
         if (mail.kind == MAIL_ATTACH)
@@ -211,7 +203,6 @@ uint32_t attached_mail(struct engine *engine)
 static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
 {
     uint64_t debt_ns = user->paid_ns > now_ns ? user->paid_ns - now_ns : 0;
-
     debt_ns += ns * WAKE_SHARE;
     user->paid_ns = now_ns + (debt_ns < 2 * WAKE_CREDIT_NS ? debt_ns : 2 * WAKE_CREDIT_NS);
 }
@@ -219,7 +210,6 @@ static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
 static void wake(struct engine *engine, const struct client_due *due)
 {
     uint64_t ns = waker_wake(due->client, due->way, engine->options.cpu_ns);
-
     if (ns)
         charge(due->client->user, ns, engine->now_ns);
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
@@ -230,7 +220,6 @@ static void wake(struct engine *engine, const struct client_due *due)
 static bool wake_apart(struct engine *engine, struct client *client, int way)
 {
     uint64_t wakes_ns = atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);
-
     if (wakes_ns != client->charged_ns)
         charge(client->user, wakes_ns - client->charged_ns, engine->now_ns);
     client->charged_ns = wakes_ns;
@@ -246,7 +235,6 @@ static bool wake_apart(struct engine *engine, struct client *client, int way)
 static uint32_t hand_off(struct engine *engine, const struct client_due *due, uint32_t n)
 {
     struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
-
     if (mailbox_room(engine->options.outbox) <= 2 * engine->options.n_clients + 1)
         return 0;
     for (uint32_t i = 0; i < mail.n_wakes; i++) {
@@ -264,7 +252,6 @@ static uint32_t hand_off(struct engine *engine, const struct client_due *due, ui
 void attached_wake(struct engine *engine)
 {
     uint32_t n = 0, done = 0;
-
     engine->fence_due = false;
     bell_fence();
     for (uint32_t i = 0; i < engine->clients.n; i++) {

@@ -71,7 +71,6 @@ void batch_rows(struct batch *batch, uint32_t i, uint32_t from, uint32_t sampled
     struct batch_slot *b = &batch->slots[i];
     const struct slot *slot = b->slot;
     const struct request *request = slot->request;
-
     batch->sequences[i] = (struct pass_sequence){
         .pages = pages,
         .window_pages = slot->windows, /* the draft model has none, and does not look */
@@ -105,6 +104,5 @@ int batch_run(struct batch *batch, const struct backend_ops *ops, struct backend
         .results = batch->results,
     };
     int rc = ops->start(backend, &pass);
-
     return rc < 0 ? rc : ops->finish(backend);
 }

@@ -32,7 +32,7 @@ struct batch_slot {
 struct batch {
     /* of a step, in the order of slots: which kind of pass has the next token of each */
     struct slot **verified;   /* [n_verified] a canonical one */
-    struct slot **unverified; /* [n_unverified] a fast one, which answers by itself */
+    struct slot **unverified; /* [n_unverified] a fast one, whose tokens are the answer */
     uint32_t n_verified, n_unverified;
     uint32_t n_decoding;    /* of the verified, not paused */
     uint32_t fast_rows;     /* rows that the unverified had */
@@ -68,7 +68,7 @@ static inline void batch_clear(struct batch *batch)
     batch->n_slots = batch->n_rows = 0;
 }
 
-/* The slot has `take` rows. */
+/* Adds a slot to the pass, with `take` rows. */
 void batch_add(struct batch *batch, struct slot *slot, uint32_t take);
 
 /* Interactive before batch, older before newer: the order in which slots may take pages. */

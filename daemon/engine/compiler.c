@@ -67,7 +67,6 @@ bool compiler_step(struct compiler *compiler)
 static void *run(void *arg)
 {
     struct compiler *compiler = arg;
-
     for (;;) {
         while (sem_wait(&compiler->wake) < 0)
             ; /* a signal */

@@ -19,7 +19,6 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
 {
     struct request *request = slot->request;
     const struct params *params = &request->params;
-
     if (params->grammar_bytes == 0)
         return 0;
     if (grammars_take(&constrain->grammars, slot->uid, params->grammar, params->grammar_bytes,
@@ -34,7 +33,6 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
 void constrain_end(struct constrain *constrain, struct slot *slot)
 {
     struct request *request = slot->request;
-
     if (!request->grammar)
         return;
     grammar_end(&request->run);
@@ -46,7 +44,6 @@ void constrain_end(struct constrain *constrain, struct slot *slot)
 enum done_reason constrain_accept(struct slot *slot, uint32_t token)
 {
     struct grammar_run *run = &slot->request->run;
-
     if (!run->grammar)
         return 0;
     if (grammar_accept(run, token) < 0)
@@ -66,7 +63,6 @@ static int make_mask(struct constrain *constrain, struct slot *slot, uint32_t dr
     struct request *request = slot->request;
     struct grammar_mask mask;
     int rc = grammar_mask(&request->run, draft, &constrain->budget, &mask);
-
     request->masks[draft] = rc == 1 ? mask.bits : NULL;
     if (rc == 1 && mask.n_allowed == 0)
         rc = -ENOTSUP;
@@ -96,7 +92,6 @@ static void end_stuck(struct slots *slots, struct slot *slot, int error)
 static int check_end(struct slots *slots, struct slot *slot)
 {
     const struct request *request = slot->request;
-
     if (grammar_must_end(&request->run))
         request_end(slots, slot, DONE_EOS, 0, "");
     else if (request->length >= request->limit)
@@ -109,7 +104,6 @@ static int begin_run(const struct constrain *constrain, struct slots *slots, str
 {
     struct request *request = slot->request;
     struct grammars_entry *entry = request->grammar;
-
     if (entry->state != GRAMMARS_DONE)
         return 0;
     if (!entry->job.grammar) {
@@ -131,7 +125,6 @@ static int follow(struct constrain *constrain, struct slots *slots, struct slot 
 {
     struct request *request = slot->request;
     int rc = 0;
-
     if (request->followed == request->length)
         return 1;
     while (request->followed < request->length && constrain->budget > 0 && rc == 0) {
@@ -155,7 +148,6 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
 {
     struct request *request = slot->request;
     int rc = request->run.grammar ? 1 : begin_run(constrain, slots, slot);
-
     if (rc == 1 && !request->prewarm)
         rc = follow(constrain, slots, slot);
     if (rc == 1 && !request->prewarm) {
@@ -173,7 +165,6 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
 {
     uint32_t waiting = 0;
-
     if (constrain->n_grammars == 0)
         return 0;
     grammars_release(&constrain->grammars);

@@ -26,7 +26,6 @@ static uint32_t draft_limit(const struct engine *engine, const struct slot *slot
         request->limit - slot->spec.accepted; /* the last token needs no draft before it */
     uint32_t decoding = engine->batch.n_decoding;
     uint32_t samples = engine->options.loaded->limits.samples / (decoding ? decoding : 1);
-
     most = most > 0 ? most - 1 : 0;
     if (most > WINDOW_MAX)
         most = WINDOW_MAX;
@@ -43,7 +42,6 @@ static void draft_text(struct engine *engine, struct slot *slot, uint32_t most)
     struct spec *spec = &slot->spec;
     struct proposer *proposer = &slot->proposer;
     uint32_t drafts[WINDOW_MAX];
-
     if (!proposer_active(proposer))
         return;
     most = window_choose(&proposer->window, &engine->cost.decode,
@@ -77,7 +75,6 @@ static void draft_join(struct engine *engine, struct slot *slot, struct drafter 
 {
     struct drafters *drafters = &engine->drafters;
     uint32_t accepted = slot->spec.accepted, lag = drafters_lag(drafter, slot);
-
     if (slot->request->no_drafts || accepted > drafter->context)
         return;
     if (lag > LAG_MAX) {
@@ -118,7 +115,6 @@ static void draft_slot(struct engine *engine, struct slot *slot, uint32_t room)
 static void draft_share(struct engine *engine, struct drafter *drafter)
 {
     uint32_t n = drafter->n_shares;
-
     window_share(drafter->shares, n, engine->drafters.n_next - n, &engine->cost.decode,
                  &drafter->window);
     for (uint32_t i = 0; i < n; i++)
@@ -131,7 +127,6 @@ static void draft_share(struct engine *engine, struct drafter *drafter)
 static bool draft_evict(struct engine *engine)
 {
     struct slot *victim = NULL;
-
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->state == SLOT_IDLE && slot->draft_kv.n_pages > 0 &&
@@ -161,7 +156,6 @@ static void draft_rows(struct engine *engine, const struct drafter *drafter, str
 {
     uint32_t i = engine->batch.n_slots;
     struct sampler_params *sampler = &engine->drafters.samplers[i];
-
     *sampler = slot->request->sampler;
     sampler->logprobs = false;
     batch_add(&engine->batch, slot, to - from);
@@ -175,7 +169,6 @@ static uint32_t draft_chunk(const struct engine *engine, const struct drafter *d
 {
     uint64_t wait_ns = (uint64_t)engine->cost.decode.pass_ns / 2;
     uint64_t rows = drafter->row_ns ? wait_ns / drafter->row_ns : 2 * PLAN_CHUNK_MIN;
-
     if (rows < PLAN_CHUNK_MIN)
         rows = PLAN_CHUNK_MIN;
     return rows < drafter->rows ? (uint32_t)rows : drafter->rows;
@@ -185,7 +178,6 @@ static uint32_t draft_chunk(const struct engine *engine, const struct drafter *d
 static void draft_plan(struct engine *engine, struct drafter *drafter)
 {
     struct batch *batch = &engine->batch;
-
     for (uint32_t i = 0; i < batch->n_verified; i++) {
         struct slot *slot = batch->verified[i];
         if (!slot_runs(slot) || drafters_due(slot) ||
@@ -207,7 +199,6 @@ static void draft_plan_lag(struct engine *engine, struct drafter *drafter)
 {
     const struct drafters *drafters = &engine->drafters;
     uint32_t most = draft_chunk(engine, drafter);
-
     for (uint32_t i = 0; i < drafters->n_lagging && engine->batch.n_rows < most; i++) {
         struct slot *slot = drafters->lagging[i];
         uint32_t from = slot->draft_kv.computed, to = slot->spec.accepted - 1;
@@ -227,7 +218,6 @@ static void draft_take(struct engine *engine, struct drafter *drafter, const str
     struct slot *slot = b->slot;
     const struct row_result *last = &engine->batch.results[b->row + b->take - 1];
     uint32_t token = last->sample.token;
-
     if (last->status < 0 || (sampled && token >= engine->n_vocab)) {
         slot->request->no_drafts = true; /* a value that is not finite: nothing will come of it */
         slot->goal = slot->spec.drafted;
@@ -254,7 +244,6 @@ static int draft_run(struct engine *engine, struct drafter *drafter)
     const struct batch *batch = &engine->batch;
     uint64_t start_ns = engine->options.now_ns();
     int rc = batch_run(&engine->batch, drafter->ops, drafter->backend, PASS_FAST);
-
     engine->now_ns = engine->options.now_ns();
     uint64_t took = engine->now_ns - start_ns;
     window_measured(&drafter->window.cost, batch->n_slots, batch->n_rows, took);
@@ -306,7 +295,6 @@ int draft_step(struct engine *engine, const char **ret_error)
     const struct batch *batch = &engine->batch;
     struct drafters *drafters = &engine->drafters;
     int rows = 0;
-
     drafters->n_next = drafters->n_lagging = 0;
     for (int k = 0; k < DRAFTERS; k++)
         drafters->all[k].n_shares = 0;

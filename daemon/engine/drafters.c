@@ -8,7 +8,6 @@
 int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, uint32_t n_slots)
 {
     const struct loaded_model *model = loaded->draft;
-
     drafters->fast = loaded->info.fast;
     for (int k = 0; k < DRAFTERS; k++) {
         const struct loaded_model *from = k == DRAFTER_MODEL ? model : loaded;
@@ -57,7 +56,6 @@ static struct drafter *find_kind(struct drafters *drafters, enum drafter_kind ki
 struct drafter *drafters_find(struct drafters *drafters, const struct slot *slot)
 {
     struct drafter *model = find_kind(drafters, DRAFTER_MODEL);
-
     switch (slot->proposer.kind) {
     case PROPOSER_DRAFT:
         return model;
@@ -75,7 +73,6 @@ int drafters_check(const struct drafters *drafters, enum submit_proposer propose
                    size_t line_bytes)
 {
     const char *missing = NULL;
-
     if (proposer == PROPOSER_DRAFT && !drafters->all[DRAFTER_MODEL].ops)
         missing = "proposer draft: this daemon has no draft model, start it with --draft FILE";
     else if (proposer == PROPOSER_SHADOW && drafters->fast != BACKEND_FAST_SHADOW)
@@ -91,7 +88,6 @@ int drafters_check(const struct drafters *drafters, enum submit_proposer propose
 void drafters_begin(struct drafters *drafters, struct slot *slot, uint32_t common)
 {
     const struct drafter *drafter = drafters_find(drafters, slot);
-
     slot->goal = 0;
     draft_kv_keep(&slot->draft_kv, common);
     draft_kv_keep(&slot->draft_kv, slot->spec.accepted - 1);
@@ -110,7 +106,6 @@ void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t wi
                        uint32_t accepted)
 {
     struct drafter *drafter = slot->goal > 0 ? drafters_find(drafters, slot) : NULL;
-
     if (window > 0 && drafter) {
         window_verified(&slot->proposer.by_model, window, accepted);
         window_drafter_verified(&drafter->window, window, accepted);

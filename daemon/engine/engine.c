@@ -19,7 +19,6 @@ static const uint64_t RESCAN_GRACE_NS = 2000000;
 uint32_t engine_step(struct engine *engine)
 {
     uint32_t work = pass_step(engine);
-
     if (work) {
         bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->cost.step_ns);
         gauges_set(engine);
@@ -67,7 +66,6 @@ static void engine_tidy_pool(struct engine *engine, const struct loaded_model *l
                              struct pages *pool, enum page_class class)
 {
     uint32_t page;
-
     while (loaded->ops->release_page && !engine_look(engine) &&
            (page = pages_clean(pool)) != PAGE_NONE)
         loaded->ops->release_page(loaded->backend, class, page);
@@ -76,7 +74,6 @@ static void engine_tidy_pool(struct engine *engine, const struct loaded_model *l
 void engine_tidy(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
-
     engine_tidy_pool(engine, loaded, &engine->kv.pool, PAGES_FULL);
     engine_tidy_pool(engine, loaded, &engine->kv.windows, PAGES_WINDOW);
     if (loaded->draft)
@@ -109,7 +106,6 @@ static bool engine_missed(const struct engine *engine)
 static void engine_rescan(struct engine *engine)
 {
     struct loop_event event;
-
     counters_add(engine->options.ctl, COUNTER_RESCANS, 1);
     if (engine_missed(engine) && loop_wait(engine->loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
         counters_add(engine->options.ctl, COUNTER_RESCANS_FOUND, 1);
@@ -121,7 +117,6 @@ static int engine_sleep(struct engine *engine)
     struct ctl *ctl = engine->options.ctl;
     struct loop_event events[64];
     int n = 0;
-
     bell_daemon_sleep(ctl);
     if (engine_look(engine)) {
         bell_daemon_awake(ctl);
@@ -150,7 +145,6 @@ static int engine_loop_look(struct engine *engine)
     struct loop_event events[64];
     int n =
         loop_wait(engine->loop, 0, events, 64); /* what they announce is seen by the next step */
-
     return n < 0 ? n : 0;
 }
 
@@ -160,7 +154,6 @@ static int engine_turn(struct engine *engine)
     uint64_t worked_ns = engine->options.now_ns();
     uint32_t idle = 0, busy = 0;
     int rc = 0;
-
     while (!engine->stopping && !engine->failed && rc == 0) {
         if (engine_step(engine)) {
             worked_ns = engine->now_ns;
@@ -184,7 +177,6 @@ static int engine_turn(struct engine *engine)
 int engine_run(struct engine *engine)
 {
     int rc = loop_open(&engine->loop, engine->options.loop);
-
     if (rc == 0)
         rc = loop_add_poll(engine->loop, engine->options.inbox->event_fd, POLLIN, 0);
     if (rc == 0)

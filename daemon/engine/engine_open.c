@@ -38,7 +38,6 @@ static int open_slots(struct engine *engine)
 {
     const struct engine_options *options = &engine->options;
     int rc = slots_init(&engine->slots, options->n_slots, engine->context);
-
     for (uint32_t i = 0; i < options->n_slots && rc == 0; i++) {
         struct request *request = request_open(options->params_bytes);
         engine->slots.all[i].request = request;
@@ -64,7 +63,6 @@ static int open_parts(struct engine *engine)
     const struct engine_options *options = &engine->options;
     const struct loaded_model *loaded = options->loaded;
     uint32_t n = options->n_slots;
-
     engine->scratch.arena = calloc(engine->context, sizeof(*engine->scratch.arena));
     if (!engine->scratch.arena || open_attached(&engine->clients, options->n_clients) < 0 ||
         batch_init(&engine->batch, n, loaded->limits.rows) < 0 ||
@@ -78,7 +76,6 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
                 size_t err_bytes)
 {
     struct engine *engine = calloc(1, sizeof(*engine));
-
     if (engine) {
         engine->options = *options;
         engine->cost.limit_ns = options->pass_ns;

@@ -10,7 +10,6 @@
 bool gather_admit(struct engine *engine, struct slot *slot)
 {
     int room = event_room(client_events(slot));
-
     if (room < 0) {
         attached_fail(&engine->clients, slot->client, room);
         return false;
@@ -34,7 +33,6 @@ bool gather_admit(struct engine *engine, struct slot *slot)
 static void gather_adopt(struct engine *engine, struct slot *slot)
 {
     struct request *request = slot->request;
-
     if (slot_adopt(slot, &engine->kv.prefix) == 0 || slot->spec.canonical <= request->reached)
         return;
     uint32_t gained = slot->spec.canonical - request->reached;
@@ -49,7 +47,6 @@ static uint32_t gather_candidates(struct engine *engine)
 {
     struct batch *batch = &engine->batch;
     uint32_t n = 0, due = 0;
-
     for (uint32_t i = 0; i < batch->n_verified; i++) {
         struct slot *slot = batch->verified[i];
         uint32_t rows;
@@ -87,7 +84,6 @@ static uint32_t gather_leader(const struct batch *batch, uint32_t n, uint32_t i)
 {
     const struct slot *slot = batch->candidates[i];
     uint32_t leader = i;
-
     for (uint32_t k = 0; k < n && slot_fills_page(slot); k++) {
         const struct slot *other = batch->candidates[k];
         if (other->state != SLOT_STARVED && gather_ahead(other, batch->candidates[leader]) &&
@@ -103,7 +99,6 @@ static uint32_t gather_leader(const struct batch *batch, uint32_t n, uint32_t i)
 static uint32_t gather_follow(struct batch *batch, uint32_t n)
 {
     uint32_t left = 0;
-
     for (uint32_t i = 0; i < n; i++) {
         uint32_t leader = gather_leader(batch, n, i);
         if (leader == i)
@@ -125,7 +120,6 @@ static uint32_t gather_follow(struct batch *batch, uint32_t n)
 static bool gather_evict(struct engine *engine, struct slot *slot)
 {
     struct slot *victim = slot_victim(engine->slots.all, engine->slots.n, slot);
-
     if (!victim)
         return false;
     counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
@@ -137,7 +131,6 @@ static bool gather_evict(struct engine *engine, struct slot *slot)
 bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to)
 {
     bool reserved;
-
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(engine, slot);
     while (!(reserved = slot_reserve(slot, &engine->kv.prefix, from, to)))
@@ -164,7 +157,6 @@ static void gather_share(struct engine *engine, uint32_t n)
     struct plan_limits limits = {.samples = most->samples};
     struct batch *batch = &engine->batch;
     uint32_t decode_rows = 0;
-
     for (uint32_t i = 0; i < n; i++)
         if (batch->plan[i].rows <= batch->plan[i].window)
             decode_rows += batch->plan[i].rows;
@@ -189,7 +181,6 @@ static bool gather_try(struct engine *engine)
 {
     struct batch *batch = &engine->batch;
     uint32_t n = 0;
-
     batch_clear(batch);
     gather_share(engine, gather_follow(batch, gather_candidates(engine)));
     if (batch->n_slots == 0)
@@ -216,7 +207,6 @@ static bool gather_try(struct engine *engine)
 uint32_t gather_plan(struct engine *engine)
 {
     bool planned;
-
     constrain_windows(&engine->constrain, engine->batch.verified, engine->batch.n_verified);
     do
         planned = gather_try(engine);

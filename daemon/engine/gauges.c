@@ -7,7 +7,6 @@
 static void set_windows(const struct engine *engine, struct ctl *ctl)
 {
     const struct kv *kv = &engine->kv;
-
     counters_set(ctl, COUNTER_WINDOW_PAGES_TOTAL, kv->windows.total);
     counters_set(ctl, COUNTER_WINDOW_PAGES_FREE, prefix_spare_windows(&kv->prefix));
     counters_set(ctl, COUNTER_WINDOW_PAGES_CACHED, kv->prefix.passed.n + kv->prefix.resting.n);
@@ -18,7 +17,6 @@ void gauges_set(const struct engine *engine)
     struct ctl *ctl = engine->options.ctl;
     const struct kv *kv = &engine->kv;
     uint32_t used = 0, waiting = engine->slots.n_active ? engine->batch.n_following : 0;
-
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         used += engine->slots.all[i].client != NULL;
         waiting += engine->slots.all[i].state == SLOT_WAITING;

@@ -15,7 +15,6 @@ enum { ABANDONED = 1 };
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users)
 {
     uint32_t n = n_users + GRAMMARS_IDLE + ABANDONED;
-
     compiler_init(&grammars->compiler, vocab);
     grammars->entries = calloc(n, sizeof(*grammars->entries));
     grammars->n_entries = grammars->entries ? n : 0;
@@ -68,7 +67,6 @@ static bool is_idle(const struct grammars_entry *entry)
 static uint32_t count_idle(const struct grammars *grammars, uid_t uid)
 {
     uint32_t n = 0;
-
     for (uint32_t i = 0; i < grammars->n_entries; i++)
         n += is_idle(&grammars->entries[i]) && grammars->entries[i].uid == uid;
     return n;
@@ -80,7 +78,6 @@ static struct grammars_entry *find_place(struct grammars *grammars)
 {
     struct grammars_entry *place = NULL;
     uint32_t most = 0;
-
     for (uint32_t i = 0; i < grammars->n_entries; i++) {
         struct grammars_entry *entry = &grammars->entries[i];
         if (entry->state == GRAMMARS_FREE)
@@ -106,7 +103,6 @@ int grammars_take(struct grammars *grammars, uid_t uid, const uint8_t *text, uin
     struct grammars_entry key = {.state = GRAMMARS_WAITING,
                                  .job = {.text = (uint8_t *)(uintptr_t)text, .bytes = bytes},
                                  .uid = uid};
-
     hash128(text, bytes, key.hash);
     struct grammars_entry *entry = find(grammars, &key);
     if (!entry) {
@@ -158,7 +154,6 @@ static struct grammars_entry *find_job(struct grammars *grammars)
 {
     struct grammars_entry *job = NULL;
     uid_t nearest = 0;
-
     for (uint32_t i = 0; i < grammars->n_entries; i++) {
         struct grammars_entry *entry = &grammars->entries[i];
         uid_t distance = entry->uid - grammars->turn - 1;
@@ -180,7 +175,6 @@ bool grammars_look(const struct grammars *grammars)
 bool grammars_step(struct grammars *grammars)
 {
     bool done = compiler_finish(&grammars->compiler);
-
     if (done) {
         grammars->compiling->state = GRAMMARS_DONE;
         entry_tidy(grammars->compiling);

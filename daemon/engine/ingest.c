@@ -52,7 +52,6 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
     size_t tokens = (size_t)(cell->length - in->valid) * sizeof(*arena);
     size_t params =
         (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
-
     if (segment_copy_in(&client->segment, engine->scratch.arena + in->valid, arena + in->valid,
                         tokens) < 0 ||
         segment_copy_in(&client->segment, in->slot->request->block, block, params) < 0)
@@ -66,7 +65,6 @@ static uint32_t ingest_common(const struct engine *engine, const struct incoming
     const struct slot *slot = in->slot;
     uint32_t known = slot->spec.accepted < in->cell.length ? slot->spec.accepted : in->cell.length;
     uint32_t common = in->valid < known ? in->valid : known;
-
     while (common < known && slot->tokens[common] == engine->scratch.arena[common])
         common++;
     return common;
@@ -89,7 +87,6 @@ static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
 static int ingest_check_size(const struct engine *engine, struct incoming *in, uint32_t limit)
 {
     uint32_t pages = kv_pages(limit);
-
     if (pages <= engine->kv.pool.total)
         return 0;
     snprintf(in->line, sizeof(in->line),
@@ -102,7 +99,6 @@ static int ingest_check_size(const struct engine *engine, struct incoming *in, u
 static uint32_t ingest_limit(const struct engine *engine, const struct submit_cell *cell)
 {
     uint64_t limit = (uint64_t)cell->prompt_length + cell->max_tokens;
-
     if (limit > engine->context)
         limit = engine->context;
     return limit < cell->length ? cell->length : (uint32_t)limit;
@@ -113,7 +109,6 @@ static void ingest_sampler(struct request *request)
 {
     const struct params *p = &request->params;
     struct sampler_params *sampler = &request->sampler;
-
     sampler_params_init(sampler);
     sampler->seed = p->seed;
     sampler->temperature = p->temperature;
@@ -142,7 +137,6 @@ static void ingest_stops(struct request *request)
 {
     const struct params *p = &request->params;
     const char *bytes = (const char *)p->stop_texts;
-
     for (uint32_t i = 0; i < p->n_stop_texts; i++) {
         request->stop_texts[i] =
             (struct stop_text){.bytes = bytes, .n_bytes = p->stop_text_lengths[i]};
@@ -158,7 +152,6 @@ static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot
     const struct request *request = slot->request;
     uint32_t from = request->length;
     size_t reach = 0;
-
     while (from > request->prompt_length &&
            (from == request->length || reach < request->stop.longest)) {
         uint32_t n_bytes = 0;
@@ -176,7 +169,6 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
 {
     struct request *request = slot->request;
     bool stopped = false;
-
     for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
         stopped = verify_feed_stops(engine->vocab, request, slot->tokens[i]);
     if (stopped)
@@ -192,7 +184,6 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
 static int ingest_params(const struct engine *engine, struct incoming *in)
 {
     struct request *request = in->slot->request;
-
     return params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
                          in->line, sizeof(in->line));
 }
@@ -204,7 +195,6 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     struct request *request = slot->request;
     uint32_t common = ingest_common(engine, in);
     enum done_reason reason;
-
     memcpy(slot->tokens + in->valid, engine->scratch.arena + in->valid,
            (cell->length - in->valid) * sizeof(*slot->tokens));
     slot->same = cell->length;
@@ -252,7 +242,6 @@ static int ingest_copied(struct engine *engine, struct client *client, struct in
                          uint32_t limit)
 {
     int rc = ingest_copy(engine, client, in);
-
     if (rc == 0)
         rc = ingest_check_tokens(engine, in);
     if (rc == 0)
@@ -270,7 +259,6 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
 {
     uint32_t limit = ingest_limit(engine, &in->cell);
     int rc = submit_check(&in->cell, &client->segment.limits, in->line, sizeof(in->line));
-
     if (rc == -EPROTO)
         return rc;
     /* An answer that began at another daemon goes on here, with whatever drafts there are. */
@@ -295,7 +283,6 @@ static int ingest_request(struct engine *engine, struct client *client, struct i
 static int ingest_cell(struct engine *engine, struct client *client, struct incoming *in)
 {
     const struct submit_cell *cell = &in->cell;
-
     if (cell->slot >= client->n_slots)
         return -EPROTO;
     struct ring_writer *events = &client->events[cell->slot];
@@ -351,7 +338,6 @@ static uint32_t ingest_client(struct engine *engine, struct client *client)
 {
     struct incoming in;
     int rc = -EFAULT;
-
     client->blocked_need = 0;
     if (!segment_broken(&client->segment))
         rc = ring_peek(&client->submit, &in.cell);
@@ -405,7 +391,6 @@ static bool ingest_precedes(const struct client *a, const struct client *b)
 static uint32_t ingest_next(const struct attached *clients)
 {
     uint32_t next = clients->n_ready;
-
     for (uint32_t i = 0; i < clients->n_ready; i++) {
         const struct client *client = clients->ready[i];
         if (client->user->cells < INGEST_CELLS && client->user->tokens < INGEST_TOKENS &&
@@ -420,7 +405,6 @@ static uint32_t ingest_next(const struct attached *clients)
 static void ingest_earn(struct attached *clients, uint64_t now_ns, bool beside)
 {
     uint64_t passed_ns = now_ns - clients->served_ns;
-
     if (beside && passed_ns < (uint64_t)(INGEST_CREDIT_NS + INGEST_DEBT_NS) * INGEST_SHARE)
         clients->credit_ns += (int64_t)(passed_ns / INGEST_SHARE);
     else
@@ -435,7 +419,6 @@ static uint32_t ingest_cells(struct engine *engine)
     struct attached *clients = &engine->clients;
     bool beside = engine->slots.n_active > engine->slots.n_paused;
     uint32_t taken = 0, next;
-
     engine->now_ns = engine->options.now_ns();
     ingest_earn(clients, engine->now_ns, beside);
     while ((next = ingest_next(clients)) < clients->n_ready && clients->credit_ns > 0) {
@@ -458,7 +441,6 @@ static uint32_t ingest_cells(struct engine *engine)
 uint32_t ingest_step(struct engine *engine)
 {
     uint32_t work = 0;
-
     ingest_collect(&engine->clients);
     if (engine->clients.n_ready > 0)
         work = ingest_cells(engine) + engine->clients.n_ready;

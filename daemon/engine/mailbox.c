@@ -31,7 +31,6 @@ void mailbox_fini(struct mailbox *box)
 bool mailbox_post(struct mailbox *box, struct mail *mail)
 {
     uint8_t cell[IPC_LINE] = {0};
-
     if (ring_space(&box->writer) <= 0)
         return false;
     memcpy(cell, mail, sizeof(*mail));
@@ -42,14 +41,12 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
 uint32_t mailbox_room(struct mailbox *box)
 {
     int space = ring_space(&box->writer);
-
     return space > 0 ? (uint32_t)space : 0;
 }
 
 void mailbox_ring(struct mailbox *box)
 {
     static const uint64_t one = 1;
-
     /* Cannot block (EFD_NONBLOCK) and cannot fill up: that takes 2^64 messages. */
     if (write(box->event_fd, &one, sizeof(one)) < 0)
         return;
@@ -58,7 +55,6 @@ void mailbox_ring(struct mailbox *box)
 bool mailbox_take(struct mailbox *box, struct mail *ret)
 {
     uint8_t cell[IPC_LINE];
-
     if (ring_peek(&box->reader, cell) != 1)
         return false;
     memcpy(ret, cell, sizeof(*ret));

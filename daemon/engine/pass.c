@@ -49,7 +49,6 @@ static uint32_t pass_plan(struct engine *engine)
     struct slots *slots = &engine->slots;
     uint32_t turn = batch->turns.passes + batch->fast_turns.passes;
     uint32_t masking = constrain_step(&engine->constrain, slots, turn);
-
     batch->n_verified = batch->n_unverified = batch->n_decoding = 0;
     batch->fast_rows = batch->n_following = 0;
     batch->fast_interactive = batch->prefills = false;
@@ -79,7 +78,6 @@ static uint32_t pass_draft(struct engine *engine)
 {
     const char *error;
     int rows = draft_step(engine, &error);
-
     if (rows >= 0)
         return (uint32_t)rows;
     pass_broke(engine, rows, error);
@@ -90,7 +88,6 @@ static uint32_t pass_draft(struct engine *engine)
 static uint32_t pass_decode_rows(const struct batch *batch)
 {
     uint32_t rows = 0;
-
     for (uint32_t i = 0; i < batch->n_slots; i++)
         if (batch->slots[i].take == batch->slots[i].slot->spec.drafted + 1)
             rows += batch->slots[i].take;
@@ -111,7 +108,6 @@ static void pass_measure(struct engine *engine)
         .long_rows = batch->long_rows,
         .answering = batch->answering,
     };
-
     cost_measured(&engine->cost, &step, &pass);
     if (batch->n_rows == 0)
         return;
@@ -126,7 +122,6 @@ static uint32_t pass_canonical(struct engine *engine)
     const struct loaded_model *loaded = engine->options.loaded;
     struct batch *batch = &engine->batch;
     uint32_t rows = gather_plan(engine);
-
     if (rows == 0) {
         if (batch->fast_rows > 0)
             pass_measure(engine); /* fast passes answered, and that was the step */
@@ -147,7 +142,6 @@ static uint32_t pass_canonical(struct engine *engine)
 uint32_t pass_step(struct engine *engine)
 {
     uint32_t work = attached_reap(engine);
-
     work += attached_mail(engine);
     work += ingest_step(engine);
     work += grammars_step(&engine->constrain.grammars);

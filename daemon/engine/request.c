@@ -9,7 +9,6 @@ enum { BLOCK_KEPT = 65536 }; /* bytes of a block that stay for the next request 
 struct request *request_open(uint32_t params_bytes)
 {
     struct request *request = calloc(1, sizeof(*request));
-
     if (!request)
         return NULL;
     void *block = mmap(NULL, params_bytes, PROT_READ | PROT_WRITE,
@@ -45,7 +44,6 @@ void request_spare(struct request *request, uint32_t used)
 bool request_void(const struct slot *slot)
 {
     const struct up_slot *up = segment_up_slot(&slot->client->segment, slot->ring);
-
     return ring_generation(&up->generation) != slot->request->generation;
 }
 

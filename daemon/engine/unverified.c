@@ -25,7 +25,6 @@ static void unverified_share(struct engine *engine)
     const struct plan_limits limits = {.rows = drafter->rows, .samples = drafter->samples};
     struct batch *batch = &engine->batch;
     uint32_t n = 0;
-
     for (uint32_t i = 0; i < batch->n_unverified; i++) {
         struct slot *slot = batch->unverified[i];
         if (!gather_admit(engine, slot))
@@ -45,7 +44,6 @@ void unverified_plan(struct engine *engine)
 {
     struct batch *batch = &engine->batch;
     uint32_t n = 0;
-
     batch_clear(batch);
     if (batch->n_unverified == 0)
         return;
@@ -77,7 +75,6 @@ void unverified_take(struct engine *engine, struct batch_slot *b)
     struct request *request = slot->request;
     const struct row_result *result = &engine->batch.results[b->row];
     uint32_t token = result->sample.token;
-
     request->passes++;
     if (result->status < 0) {
         request->fast = false; /* canonical passes will find whether the model can go on */

@@ -11,7 +11,6 @@
 void verify_settle(struct engine *engine)
 {
     struct batch *batch = &engine->batch;
-
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot *b = &batch->slots[i];
         struct slot *slot = b->slot;
@@ -31,7 +30,6 @@ bool verify_feed_stops(const struct vocab *vocab, struct request *request, uint3
 {
     const struct params *params = &request->params;
     uint32_t n_bytes;
-
     for (uint32_t i = 0; i < params->n_stop_tokens; i++)
         if (params->stop_tokens[i] == token)
             return true;
@@ -72,7 +70,6 @@ static void verify_window(struct engine *engine, const struct batch_slot *b)
     uint32_t window = slot->spec.drafted, accepted = 0, n = 0;
     enum done_reason reason = 0;
     bool agreed = true;
-
     if (!request->first_sample_ns)
         request->first_sample_ns = engine->now_ns;
     for (; n < b->window && agreed && !reason; n++) {
@@ -103,7 +100,6 @@ static void verify_poisoned(struct engine *engine, struct slot *slot,
                             const struct row_result *result)
 {
     struct request *request = slot->request;
-
     if (result->layer < engine->options.loaded->model->n_layer)
         snprintf(request->line, sizeof(request->line),
                  "layer %u gave a value that is not finite: the model cannot continue",
@@ -118,7 +114,6 @@ static void verify_slot(struct engine *engine, struct batch_slot *b)
 {
     struct slot *slot = b->slot;
     struct request *request = slot->request;
-
     request->passes++;
     if (!request->first_row_ns)
         request->first_row_ns = engine->batch.start_ns;

@@ -18,7 +18,6 @@ static bool waker_runs;
 uint64_t waker_cpu_ns(void)
 {
     struct timespec t;
-
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
@@ -26,7 +25,6 @@ uint64_t waker_cpu_ns(void)
 uint64_t waker_wake(struct client *client, int way, uint64_t (*cpu_ns)(void))
 {
     uint64_t start_ns = cpu_ns();
-
     client_wake(client, way);
     uint64_t took_ns = cpu_ns() - start_ns;
     return took_ns > USUAL_NS ? took_ns - USUAL_NS : 0;
@@ -36,7 +34,6 @@ uint64_t waker_wake(struct client *client, int way, uint64_t (*cpu_ns)(void))
 static void unlink_client(struct client *client)
 {
     struct client **link = &waker_list;
-
     while (*link && *link != client)
         link = &(*link)->next_wake;
     if (*link)
@@ -49,7 +46,6 @@ static struct client *find_next(void)
 {
     struct client *found = NULL;
     uid_t nearest = 0;
-
     for (struct client *client = waker_list; client; client = client->next_wake) {
         uid_t distance = client->uid - waker_turn - 1;
         if (!found || distance < nearest) {
@@ -63,7 +59,6 @@ static struct client *find_next(void)
 static struct client *take_next(void)
 {
     struct client *client;
-
     while (!(client = find_next()))
         pthread_cond_wait(&waker_due, &waker_lock);
     unlink_client(client);
@@ -99,7 +94,6 @@ static bool start(void)
 {
     pthread_attr_t attributes;
     pthread_t thread;
-
     if (pthread_attr_init(&attributes) != 0)
         return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

@@ -56,8 +56,7 @@ static uint32_t plan_rows(const struct plan_cost *cost, uint64_t ns)
     return rows > cost->decode_rows ? rows - cost->decode_rows : 0;
 }
 
-/* What the smallest chunk adds whose rows are not far dearer than those of a larger one; 0 where
- * that is no more than PLAN_CHUNK_MIN. */
+/* What the smallest worthwhile chunk adds to this pass; 0 if it has PLAN_CHUNK_MIN rows or fewer. */
 static uint64_t plan_worthwhile_ns(const struct plan_cost *cost)
 {
     uint32_t rows = curve_worthwhile(&cost->pass);
