@@ -332,10 +332,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     if (limits->rows > CUDA_MOST_ROWS)
         return fail(err, err_bytes, -ENOTSUP, "the CUDA backend takes at most %d rows a pass",
                     CUDA_MOST_ROWS);
-    const char *type = cuda_unreadable_type(model);
-    if (type)
-        return fail(err, err_bytes, -ENOTSUP, "the CUDA backend does not read %s: use --device cpu",
-                    type);
     struct backend *b = calloc(1, sizeof(*b));
     if (!b)
         return fail(err, err_bytes, -ENOMEM, "no memory");

@@ -172,8 +172,6 @@ double cuda_read_gb_s(size_t bytes);
 /* load.c. place: sets every pointer of the weights, in memory that may be just counted. upload: fills them. Returns 0
  * or -ENOMEM, -EIO with the line. */
 void cuda_place_weights(struct backend *b);
-/* The name of a matrix type of the model that has no layout; NULL: all have one. */
-const char *cuda_unreadable_type(const struct model *m);
 int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 
 /* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the largest takes; place: sets its pointers;

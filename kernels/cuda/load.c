@@ -64,16 +64,6 @@ static size_t rope_floats(const struct backend *b)
     return rope_table_floats(b->model->rope_dim, b->limits.context);
 }
 
-const char *cuda_unreadable_type(const struct model *m)
-{
-    const struct model_tensor *file;
-    for (uint32_t i = 0; i <= m->n_layer; i++)
-        for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
-            if (file[t].data && !layout_known(file[t].type))
-                return quant_name(file[t].type);
-    return NULL;
-}
-
 void cuda_place_weights(struct backend *b)
 {
     const struct model *m = b->model;

@@ -27,6 +27,7 @@
 #include "kernels/device.h"
 #include "kernels/kv.h"
 #include "tests/gpu/contract.h"
+#include "tests/rig/every_type.h"
 
 uint32_t failures;
 const char *test_name;
@@ -48,9 +49,8 @@ void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const c
 
 static void every_type_gives_the_same_bits(void)
 {
-    static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
-                                     QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_F32,
-                                     QUANT_F16,  QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
+    static const uint32_t types[] = {WRITTEN_TYPES, FLOAT_TYPES, TINY_MIXED,
+                                     TINY_MIXED_K,  READ_TYPES,  TINY_MIXED_SMALL};
     for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct tiny_model shape = tiny_model_default(types[i]);
         struct subject s;
@@ -71,8 +71,8 @@ static void every_type_gives_the_same_bits(void)
  * with fewer (on a device of three SMs; one with more uses them for larger models). */
 static void many_rows_of_every_type_give_the_same_bits(void)
 {
-    static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q4_K,
-                                     QUANT_Q5_K, QUANT_Q6_K, QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
+    static const uint32_t types[] = {WRITTEN_TYPES, QUANT_BF16, TINY_MIXED,
+                                     TINY_MIXED_K,  READ_TYPES, TINY_MIXED_SMALL};
     for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct tiny_model shape = tiny_model_default(types[i]);
         struct subject s;
@@ -97,10 +97,11 @@ static void many_rows_of_every_type_give_the_same_bits(void)
  * needs a second for all types; the simulator stops after those it finishes in time. */
 static void wide_layers_give_the_same_bits(void)
 {
-    static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q8_0, QUANT_Q6_K, QUANT_Q4_K,
-                                     QUANT_Q5_1, QUANT_Q5_K, QUANT_Q5_0};
+    static const uint32_t types[] = {QUANT_Q4_0, QUANT_Q8_0,  QUANT_Q6_K,   QUANT_Q4_K,
+                                     QUANT_Q5_1, QUANT_MXFP4, QUANT_IQ4_XS, QUANT_Q2_K,
+                                     QUANT_Q3_K, QUANT_Q5_K,  QUANT_Q5_0};
     const time_t begin = time(NULL);
-    for (uint32_t i = 0; i < 14 && time(NULL) - begin < 5; i++) {
+    for (uint32_t i = 0; i < 22 && time(NULL) - begin < 5; i++) {
         struct tiny_model shape = tiny_model_default(types[i / 2]);
         struct subject s;
         char what[32];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/gpu/contract.h"
+#include "tests/rig/every_type.h"
 
 static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_used)
 {
@@ -17,9 +18,8 @@ static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_u
 /* Of 40 rows experts have 8 on average, of 20 more than a tile. */
 void experts_of_every_type_give_the_same_bits(void)
 {
-    static const uint32_t types[] = {QUANT_Q8_0, QUANT_Q4_0, QUANT_Q5_0, QUANT_Q5_1,
-                                     QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_F32,
-                                     QUANT_F16,  QUANT_BF16, TINY_MIXED, TINY_MIXED_K};
+    static const uint32_t types[] = {WRITTEN_TYPES, FLOAT_TYPES, TINY_MIXED,
+                                     TINY_MIXED_K,  READ_TYPES,  TINY_MIXED_SMALL};
     for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct tiny_model shape = shape_of(types[i], i % 2 ? 15 : 5, 3);
         struct subject s;

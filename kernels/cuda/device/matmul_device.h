@@ -121,14 +121,8 @@ template <uint32_t TYPE> struct block_weights {
     __device__ __forceinline__ void unpack(int b, const uint4 *low, const uint4 *bits,
                                            const row_factors<TYPE> factors[4])
     {
-        constexpr int BITS = layout_bits(TYPE) > 0 ? (int)layout_bits(TYPE) : 1;
-        unsigned word[2] = {0, 0};
-        if (TYPE == QUANT_Q6_K) {
-            word[0] = word_of(bits[b / 2 % BITS], b % 2 * 2);
-            word[1] = word_of(bits[b / 2 % BITS], b % 2 * 2 + 1);
-        } else if (layout_bits(TYPE) > 0) {
-            word[0] = word_of(bits[b / 4 % BITS], b % 4);
-        }
+        unsigned word[3] = {0, 0, 0};
+        upper_bits<TYPE>(bits, 1, b, word);
 #pragma unroll
         for (int r = 0; r < 4; r++) {
             min[r] = 0.0f;
@@ -140,6 +134,18 @@ template <uint32_t TYPE> struct block_weights {
     }
 };
 
+/* Q2_K: the halves' sums of activations times their minima, an mma of rows that repeat these. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void sums_with_minima(int m, const block_weights<TYPE> &weights,
+                                                        const columns &x, int asum[4])
+{
+    unsigned a[4];
+    const int zero[4] = {0, 0, 0, 0};
+    for (int i = 0; i < 4; i++)
+        a[i] = (unsigned)(weights.scale[2 * m + i % 2][i / 2] >> 4) * 0x01010101u;
+    mma_s8(asum, a, x.b, zero);
+}
+
 /* acc of one block, 16 outputs and one tile. */
 template <uint32_t TYPE>
 static __device__ __forceinline__ void block_step(int m, const block_weights<TYPE> &weights,
@@ -147,7 +153,7 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
 {
     const unsigned *a = weights.a[m];
     float dot[4];
-    if (TYPE == QUANT_Q6_K) {
+    if (layout_halves(TYPE)) {
         const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
         const int zero[4] = {0, 0, 0, 0};
         int c0[4], c1[4];
@@ -155,7 +161,8 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
         mma_s8(c1, second, x.b, zero);
         for (int e = 0; e < 4; e++) {
             const int *scale = weights.scale[2 * m + e / 2];
-            dot[e] = (float)(scale[0] * c0[e] + scale[1] * c1[e]);
+            dot[e] = TYPE == QUANT_Q2_K ? (float)((scale[0] & 15) * c0[e] + (scale[1] & 15) * c1[e])
+                                        : (float)(scale[0] * c0[e] + scale[1] * c1[e]);
         }
     } else {
         /* The sum, below 2^22, is formed in the mantissa of a float: exact, and one subtraction
@@ -167,11 +174,14 @@ static __device__ __forceinline__ void block_step(int m, const block_weights<TYP
         for (int e = 0; e < 4; e++)
             dot[e] = __fadd_rn(__int_as_float(isum[e]), -0x1.8p+23f);
     }
+    int asum[4] = {x.sum[0], x.sum[1], x.sum[0], x.sum[1]};
+    if (TYPE == QUANT_Q2_K)
+        sums_with_minima(m, weights, x, asum);
     for (int e = 0; e < 4; e++) {
         const int r = 2 * m + e / 2;
         acc[e] = __fmaf_rn(dot[e], __fmul_rn(weights.w[r], x.d[e % 2]), acc[e]);
         if (layout_has_min(TYPE))
-            acc[e] = __fmaf_rn((float)x.sum[e % 2], -__fmul_rn(weights.min[r], x.d[e % 2]), acc[e]);
+            acc[e] = __fmaf_rn((float)asum[e], -__fmul_rn(weights.min[r], x.d[e % 2]), acc[e]);
     }
 }
 
@@ -185,7 +195,8 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
     const uint8_t *bits_at =
         segment + layout_factors(TYPE) * CUDA_UNIT + layout_tail(TYPE) + lane * 16;
     const uint8_t *low_at = segment + layout_head_bytes(TYPE) + lane * 16;
-    constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE), AT_ONCE = 8 / LOW;
+    constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE),
+                  UNITS = LOW > 0 ? LOW : 1, AT_ONCE = 8 / UNITS;
     float acc[2][TILES][4] = {};
     row_factors<TYPE> factors[4];
     uint4 bits[BITS > 0 ? BITS : 1];
@@ -195,11 +206,11 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
         bits[u] = load_stream(bits_at + u * CUDA_UNIT);
 #pragma unroll
     for (int half = 0; half < CUDA_SEGMENT_BLOCKS; half += AT_ONCE) {
-        uint4 low[AT_ONCE * LOW];
+        uint4 low[AT_ONCE * UNITS];
 #pragma unroll
         for (int i = 0; i < AT_ONCE * LOW; i++)
-            low[i] = half + i / LOW < (int)n ? load_stream(low_at + (half * LOW + i) * CUDA_UNIT)
-                                             : make_uint4(0, 0, 0, 0);
+            low[i] = half + i / UNITS < (int)n ? load_stream(low_at + (half * LOW + i) * CUDA_UNIT)
+                                               : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const int b = half + i;
@@ -452,28 +463,31 @@ static __device__ __forceinline__ void any_group(const struct matmul_job &job,
             matmul_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
         return;
     }
+#define GROUP_CASE(type)                                                                           \
+    case type:                                                                                     \
+        return matmul_group<type, TILES, false>(job, matrix, group, rows, shared, y)
     switch (matrix.type) {
-    case QUANT_F32:
-        return matmul_group<QUANT_F32, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_F16:
-        return matmul_group<QUANT_F16, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_BF16:
-        return matmul_group<QUANT_BF16, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q8_0:
-        return matmul_group<QUANT_Q8_0, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q4_0:
-        return matmul_group<QUANT_Q4_0, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q5_0:
-        return matmul_group<QUANT_Q5_0, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q5_1:
-        return matmul_group<QUANT_Q5_1, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q4_K:
-        return matmul_group<QUANT_Q4_K, TILES, false>(job, matrix, group, rows, shared, y);
-    case QUANT_Q5_K:
-        return matmul_group<QUANT_Q5_K, TILES, false>(job, matrix, group, rows, shared, y);
+        GROUP_CASE(QUANT_F32);
+        GROUP_CASE(QUANT_F16);
+        GROUP_CASE(QUANT_BF16);
+        GROUP_CASE(QUANT_Q8_0);
+        GROUP_CASE(QUANT_Q4_0);
+        GROUP_CASE(QUANT_Q4_1);
+        GROUP_CASE(QUANT_Q5_0);
+        GROUP_CASE(QUANT_Q5_1);
+        GROUP_CASE(QUANT_Q2_K);
+        GROUP_CASE(QUANT_Q3_K);
+        GROUP_CASE(QUANT_Q4_K);
+        GROUP_CASE(QUANT_Q5_K);
+        GROUP_CASE(QUANT_MXFP4);
+        GROUP_CASE(QUANT_IQ4_NL);
+        GROUP_CASE(QUANT_IQ4_XS);
+        GROUP_CASE(QUANT_IQ3_XXS);
+        GROUP_CASE(QUANT_IQ3_S);
     default:
-        return matmul_group<QUANT_Q6_K, TILES, false>(job, matrix, group, rows, shared, y);
+        GROUP_CASE(QUANT_Q6_K);
     }
+#undef GROUP_CASE
 }
 
 /* Item: group `group` over all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS *

@@ -70,7 +70,7 @@ static __device__ __forceinline__ void large_segment(const uint8_t *segment, uin
     constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE);
     float acc[2][TILES][4] = {};
     row_factors<TYPE> factors[4];
-    uint4 bits[BITS > 0 ? BITS : 1], next[LOW], low[LOW];
+    uint4 bits[BITS > 0 ? BITS : 1], next[LOW > 0 ? LOW : 1], low[LOW > 0 ? LOW : 1];
 #pragma unroll
     for (int u = 0; u < LOW; u++)
         next[u] = load_stream(low_at + u * CUDA_UNIT);
@@ -121,10 +121,18 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
     switch (m.type) {
         LARGE_CASE(QUANT_Q8_0);
         LARGE_CASE(QUANT_Q4_0);
+        LARGE_CASE(QUANT_Q4_1);
         LARGE_CASE(QUANT_Q5_0);
         LARGE_CASE(QUANT_Q5_1);
+        LARGE_CASE(QUANT_Q2_K);
+        LARGE_CASE(QUANT_Q3_K);
         LARGE_CASE(QUANT_Q4_K);
         LARGE_CASE(QUANT_Q5_K);
+        LARGE_CASE(QUANT_MXFP4);
+        LARGE_CASE(QUANT_IQ4_NL);
+        LARGE_CASE(QUANT_IQ4_XS);
+        LARGE_CASE(QUANT_IQ3_XXS);
+        LARGE_CASE(QUANT_IQ3_S);
     default:
         LARGE_CASE(QUANT_Q6_K);
     }

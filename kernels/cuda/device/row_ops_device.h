@@ -33,14 +33,30 @@ static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, 
         return block_value<QUANT_Q8_0>(m, row, i);
     case QUANT_Q4_0:
         return block_value<QUANT_Q4_0>(m, row, i);
+    case QUANT_Q4_1:
+        return block_value<QUANT_Q4_1>(m, row, i);
     case QUANT_Q5_0:
         return block_value<QUANT_Q5_0>(m, row, i);
     case QUANT_Q5_1:
         return block_value<QUANT_Q5_1>(m, row, i);
+    case QUANT_Q2_K:
+        return block_value<QUANT_Q2_K>(m, row, i);
+    case QUANT_Q3_K:
+        return block_value<QUANT_Q3_K>(m, row, i);
     case QUANT_Q4_K:
         return block_value<QUANT_Q4_K>(m, row, i);
     case QUANT_Q5_K:
         return block_value<QUANT_Q5_K>(m, row, i);
+    case QUANT_MXFP4:
+        return block_value<QUANT_MXFP4>(m, row, i);
+    case QUANT_IQ4_NL:
+        return block_value<QUANT_IQ4_NL>(m, row, i);
+    case QUANT_IQ4_XS:
+        return block_value<QUANT_IQ4_XS>(m, row, i);
+    case QUANT_IQ3_XXS:
+        return block_value<QUANT_IQ3_XXS>(m, row, i);
+    case QUANT_IQ3_S:
+        return block_value<QUANT_IQ3_S>(m, row, i);
     default:
         return block_value<QUANT_Q6_K>(m, row, i);
     }
