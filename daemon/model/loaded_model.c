@@ -1,5 +1,6 @@
 /* loaded_model.c: loads GGUF -> model and vocabulary -> backend, with limits derived from the
  * options. */
+#include "daemon/model/available_memory.h"
 #include "daemon/model/loaded_model_impl.h"
 
 #include "daemon/model/progress.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Copies a GGUF string, cut to fit, with a terminating zero. */
 static void copy_string(char *to, size_t to_bytes, const struct gguf_string *from)
@@ -108,19 +108,6 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
     return rc;
 }
 
-/* Memory that programs can have without swapping, page cache included. */
-static uint64_t available_memory(void)
-{
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof(line), file) && sscanf(line, "MemAvailable: %llu", &kib) != 1)
-        continue;
-    if (file)
-        fclose(file);
-    return kib ? kib << 10 : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 /* About what an instance takes beside KV: weights, the shadow's 18 bytes for 32 of them, and a
  * pass's buffers, f32 and as blocks of int8. */
 static uint64_t instance_bytes(const struct model *model, const struct backend_limits *limits)
@@ -171,7 +158,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     struct budget chosen;
     struct budget_facts *facts = &loaded->facts;
     *facts = (struct budget_facts){
-        .available = loaded->device.free_bytes ? loaded->device.free_bytes : available_memory(),
+        .available = loaded->device.free_bytes ? loaded->device.free_bytes : available_memory(""),
         .loaded = instance_bytes(loaded->model, &loaded->limits),
         .positions = KV_PAGE_POSITIONS,
         .model_context = longest < LIMIT_CONTEXT_MAX ? longest : LIMIT_CONTEXT_MAX,
@@ -185,7 +172,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     int rc = budget_choose(facts, &chosen, err, err_bytes);
     if (rc < 0)
         return rc;
-    if (facts->loaded + tensor_bytes(loaded) > available_memory())
+    if (facts->loaded + tensor_bytes(loaded) > available_memory(""))
         drop_reads(loaded);
     loaded->limits.context = chosen.context;
     loaded->limits.pages = chosen.pages;
