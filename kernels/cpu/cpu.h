@@ -213,6 +213,13 @@ struct backend {
     char error[192];
 };
 
+/* Matrix `part` of an operation, for the pass that runs. */
+static inline const struct cpu_matrix *cpu_matrix_of(const struct backend *b,
+                                                     const struct layer_op *op, uint32_t part)
+{
+    return &b->use->layers[op->layer].matrix[op->tensor[part]];
+}
+
 /* pass.c: computes a pass that was checked. */
 void cpu_pass_run(struct backend *b, const struct pass *pass);
 

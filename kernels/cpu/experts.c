@@ -106,17 +106,11 @@ static void cut(struct experts_job *job, uint32_t matrices)
     job->pieces = (job->groups + job->per - 1) / job->per;
 }
 
-static const struct cpu_matrix *matrix_of(const struct backend *b, const struct layer_op *op,
-                                          uint32_t part)
-{
-    return &b->use->layers[op->layer].matrix[op->tensor[part]];
-}
-
 static struct experts_job job_of(struct backend *b, const struct layer_op *op)
 {
     struct experts_job job = {.b = b, .op = op};
     for (uint32_t i = 0; i < op->n_parts; i++) {
-        job.matrix[i] = matrix_of(b, op, i);
+        job.matrix[i] = cpu_matrix_of(b, op, i);
         const struct model_tensor *file = &job.matrix[i]->file;
         b->buffers.experts.read_bytes +=
             file->bytes / file->n_matrices * b->buffers.experts.n_active;
@@ -170,7 +164,7 @@ static void gate_pair(const struct experts_job *job, const struct columns *c, ui
     const struct cpu_input *to = &b->buffers.of[job->op->to[0]];
     const size_t at = (size_t)p * to->stride + c->begin, block = at / CPU_BLOCK;
     b->isa->gate_mul[b->model->gate](gate, up, c->n, to->f + at);
-    if (quant_find(matrix_of(b, job->op->reader, 0)->file.type)->quantized)
+    if (quant_find(cpu_matrix_of(b, job->op->reader, 0)->file.type)->quantized)
         b->isa->quantize(to->f + at, c->n, to->q + at, to->d + block, to->sum + block);
 }
 

@@ -25,12 +25,6 @@ static float *row_at(const struct backend *b, enum op_buffer buffer, uint32_t r)
     return x->f + (size_t)r * x->stride;
 }
 
-static const struct cpu_matrix *matrix_of(const struct backend *b, const struct layer_op *op,
-                                          uint32_t tensor)
-{
-    return &b->use->layers[op->layer].matrix[tensor];
-}
-
 static const float *vector_of(const struct backend *b, const struct layer_op *op, uint32_t tensor)
 {
     return b->use->layers[op->layer].vector[tensor];
@@ -67,7 +61,7 @@ static bool quantized_reader(const struct backend *b, const struct layer_op *op)
 {
     const struct layer_op *reader = op->reader;
     for (uint32_t i = 0; reader && i < reader->n_parts; i++)
-        if (quant_find(matrix_of(b, reader, reader->tensor[i])->file.type)->quantized)
+        if (quant_find(cpu_matrix_of(b, reader, i)->file.type)->quantized)
             return true;
     return false;
 }
@@ -94,7 +88,7 @@ static void embed_row(struct backend *b, const struct layer_op *op, uint32_t r, 
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
     const struct row *row = &b->pass->rows[r];
-    const struct cpu_matrix *embedding = matrix_of(b, op, op->tensor[0]);
+    const struct cpu_matrix *embedding = cpu_matrix_of(b, op, 0);
     float *x = row_at(b, op->to[0], r);
     if (embedding->packed)
         repack_row(embedding, row->token, x);
@@ -216,7 +210,7 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
     const struct cpu_buffers *u = &b->buffers;
     struct cpu_matmul part[SHARE_MATMULS];
     for (uint32_t i = 0; i < op->n_parts; i++) {
-        const struct cpu_matrix *matrix = matrix_of(b, op, op->tensor[i]);
+        const struct cpu_matrix *matrix = cpu_matrix_of(b, op, i);
         part[i] = (struct cpu_matmul){
             .matrix = matrix,
             .x = &u->of[op->from[0]],
