@@ -212,6 +212,12 @@ bool vocab_is_control(const struct vocab *v, uint32_t id)
     return id < v->n_tokens && v->tokens[id].type == VOCAB_TYPE_CONTROL;
 }
 
+bool vocab_is_text(const struct vocab *v, uint32_t id)
+{
+    return id < v->n_tokens &&
+           (!vocab_is_control(v, id) || (v->tokens[id].flags & VOCAB_ENTRY_SHOWN) != 0);
+}
+
 struct vocab_string vocab_template(const struct vocab *v, enum vocab_template which)
 {
     return v->templates[which];

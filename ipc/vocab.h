@@ -186,8 +186,8 @@ bool vocab_find_token(const struct vocab *v, uint32_t id, struct vocab_token *re
 uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes);
 
 /* The bytes of token id, and their number in *ret_n; NULL and 0 where there is no such token. The
- * bytes of a control token are its literal text: leave control tokens out of text for people
- * (vocab_is_control). */
+ * bytes of a control token are its literal text: leave out of an answer's text what is no part of
+ * it (vocab_is_text). */
 const char *vocab_bytes(const struct vocab *v, uint32_t id, uint32_t *ret_n);
 
 /* The token of one byte: BPE's alphabet, SPM's <0xNN>. VOCAB_NONE where the vocabulary has none. */
@@ -207,6 +207,10 @@ struct vocab_string vocab_template(const struct vocab *v, enum vocab_template wh
  * range. */
 bool vocab_is_end(const struct vocab *v, uint32_t id);
 bool vocab_is_control(const struct vocab *v, uint32_t id);
+
+/* Whether its bytes are text of an answer: true for all tokens but control tokens, and for those
+ * that mark the messages of an answer in harmony, which its reader has to see. */
+bool vocab_is_text(const struct vocab *v, uint32_t id);
 
 /* The longest special token (control, user-defined, unknown) that text[0, bytes) begins with.
  * Control and unknown tokens count only with `control`. Returns its id with *ret_bytes, or

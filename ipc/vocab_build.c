@@ -136,7 +136,7 @@ static void add_token(struct build *b, uint32_t id)
         .text_bytes = (uint16_t)text.bytes,
         .score = b->desc->scores != NULL ? b->desc->scores[id] : 0.0f,
         .type = b->types[id],
-        .flags = b->ends[id],
+        .flags = b->flags[id],
     };
     if (text.bytes > 0)
         memcpy(b->pool + b->pool_used, text.data, text.bytes);
@@ -300,8 +300,8 @@ static int build_block(struct build *b, struct vocab_header *h)
     if (rc != 0)
         return rc;
     b->types = calloc(b->desc->n_tokens, 1);
-    b->ends = calloc(b->desc->n_tokens, 1);
-    if (b->types == NULL || b->ends == NULL)
+    b->flags = calloc(b->desc->n_tokens, 1);
+    if (b->types == NULL || b->flags == NULL)
         return -ENOMEM;
     h->n_tokens = b->desc->n_tokens;
     vocab_build_roles(b);
@@ -323,7 +323,7 @@ int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes,
         .magic = VOCAB_MAGIC, .version = VOCAB_VERSION, .header_bytes = sizeof(h)};
     int rc = build_block(&b, &h);
     free(b.types);
-    free(b.ends);
+    free(b.flags);
     if (rc == 0) {
         *ret_block = b.header;
         *ret_bytes = b.header->block_bytes;

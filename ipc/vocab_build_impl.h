@@ -18,7 +18,7 @@ struct build {
     char *pool;                  /* in the block */
     size_t pool_used;
     uint8_t *types; /* [n_tokens] enum vocab_type */
-    uint8_t *ends;  /* [n_tokens] VOCAB_ENTRY_END or 0 */
+    uint8_t *flags; /* [n_tokens] VOCAB_ENTRY_* */
     struct vocab view;
     char *err;
     size_t err_bytes;
@@ -28,7 +28,7 @@ struct build {
  * bytes of all texts, or -EINVAL with one line. */
 int vocab_build_check(struct build *b, uint64_t *ret_text_bytes);
 
-/* Fills types, ends and the header's roles. */
+/* Fills types, flags and the header's roles. */
 void vocab_build_roles(struct build *b);
 
 /* Fills the table of merges. PRECOND: all tokens are in the lookup table. */

@@ -45,7 +45,7 @@ struct vocab_header {
     uint64_t template_bytes[VOCAB_TEMPLATE_COUNT]; /* without the 0 */
 };
 
-enum { VOCAB_ENTRY_END = 1 };
+enum { VOCAB_ENTRY_END = 1, VOCAB_ENTRY_SHOWN = 2 };
 
 struct vocab_entry {
     uint32_t text_at;  /* in the pool */

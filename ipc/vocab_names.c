@@ -124,13 +124,17 @@ int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint
 #define LOW "\xe2\x96\x81"
 #define NAME(text, role, end)                                                                      \
     {                                                                                              \
-        text, sizeof(text) - 1, role, end                                                          \
+        text, sizeof(text) - 1, role, end, HARMONY_NONE                                            \
+    }
+#define MARK(text, which)                                                                          \
+    {                                                                                              \
+        text, sizeof(text) - 1, VOCAB_ROLE_COUNT, false, which                                     \
     }
 
 const struct vocab_name vocab_names[] = {
     NAME("<|eot_id|>", VOCAB_EOT, true),
     NAME("<|im_end|>", VOCAB_EOT, true),
-    NAME("<|end|>", VOCAB_EOT, true),
+    {"<|end|>", 7, VOCAB_EOT, true, HARMONY_END},
     NAME("<end_of_turn>", VOCAB_EOT, true),
     NAME("<turn|>", VOCAB_EOT, true),
     NAME("<|tool_response>", VOCAB_ROLE_COUNT, true),
@@ -182,5 +186,11 @@ const struct vocab_name vocab_names[] = {
     NAME("<reponame>", VOCAB_FIM_REPO, true),
     NAME("<|file_sep|>", VOCAB_FIM_FILE, true),
     NAME("<file_sep>", VOCAB_FIM_FILE, true),
+    MARK("<|return|>", HARMONY_RETURN),
+    MARK("<|call|>", HARMONY_CALL),
+    MARK("<|start|>", HARMONY_START),
+    MARK("<|channel|>", HARMONY_CHANNEL),
+    MARK("<|message|>", HARMONY_MESSAGE),
+    MARK("<|constrain|>", HARMONY_CONSTRAIN),
 };
 const uint32_t vocab_names_count = sizeof(vocab_names) / sizeof(vocab_names[0]);

@@ -10,12 +10,27 @@
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
                          char *err, size_t err_bytes);
 
+/* The format of gpt-oss's answers: messages, each with a header and an end. A vocabulary has it if it
+ * has the two tokens that end an answer; the others are text of it. */
+enum vocab_harmony {
+    HARMONY_NONE,
+    HARMONY_RETURN,
+    HARMONY_CALL,
+    HARMONY_END,
+    HARMONY_START,
+    HARMONY_CHANNEL,
+    HARMONY_MESSAGE,
+    HARMONY_CONSTRAIN,
+    HARMONY_COUNT
+};
+
 /* A token text that implies a role which the metadata may leave out. */
 struct vocab_name {
     const char *text;
     uint32_t bytes;
     enum vocab_role role; /* VOCAB_ROLE_COUNT: none */
     bool end;             /* generation ends with it, whatever its role */
+    enum vocab_harmony harmony;
 };
 
 extern const struct vocab_name

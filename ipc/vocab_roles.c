@@ -73,6 +73,23 @@ static const struct vocab_name *find_name(struct vocab_string s)
     return NULL;
 }
 
+/* Harmony: <|end|> ends one of an answer's messages, not the answer. The marks of messages are
+ * control tokens, so that no message can forge one, but text of the answer. */
+static void resolve_harmony(struct build *b, const uint32_t id[HARMONY_COUNT])
+{
+    uint32_t *eot = &b->header->roles[VOCAB_EOT];
+    if (id[HARMONY_RETURN] == VOCAB_NONE || id[HARMONY_CALL] == VOCAB_NONE)
+        return;
+    for (int i = HARMONY_RETURN; i < HARMONY_COUNT; i++) {
+        if (id[i] == VOCAB_NONE)
+            continue;
+        b->types[id[i]] = VOCAB_TYPE_CONTROL;
+        b->flags[id[i]] = i < HARMONY_END ? VOCAB_ENTRY_END : VOCAB_ENTRY_SHOWN;
+    }
+    if (*eot != VOCAB_NONE && *eot == id[HARMONY_END])
+        *eot = id[HARMONY_RETURN];
+}
+
 /* Finds roles by text where the file states none, and the tokens that end a generation. A token
  * that ends a turn, or that got its role here, is a control token, whatever type the file gives it.
  */
@@ -81,13 +98,15 @@ static void resolve_named_roles(struct build *b)
     const struct vocab_desc *d = b->desc;
     uint32_t *roles = b->header->roles;
     const struct vocab_name *best[VOCAB_ROLE_COUNT + 1] = {NULL};
-    uint32_t found[VOCAB_ROLE_COUNT + 1];
+    uint32_t found[VOCAB_ROLE_COUNT + 1], harmony[HARMONY_COUNT];
+    memset(harmony, 0xff, sizeof(harmony));
     for (uint32_t i = 0; i < d->n_tokens; i++) {
         const struct vocab_name *n = find_name(d->texts[i]);
         if (n == NULL)
             continue;
+        harmony[n->harmony] = i;
         if (n->end)
-            b->ends[i] = VOCAB_ENTRY_END;
+            b->flags[i] = VOCAB_ENTRY_END;
         if (n->role == VOCAB_EOT || n->role == VOCAB_EOM)
             b->types[i] = VOCAB_TYPE_CONTROL;
         if (best[n->role] == NULL || n < best[n->role]) {
@@ -105,8 +124,9 @@ static void resolve_named_roles(struct build *b)
                                              VOCAB_FIM_PAD, VOCAB_FIM_REPO, VOCAB_FIM_FILE};
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
         if (roles[ending[i]] != VOCAB_NONE)
-            b->ends[roles[ending[i]]] = VOCAB_ENTRY_END;
+            b->flags[roles[ending[i]]] = VOCAB_ENTRY_END;
     }
+    resolve_harmony(b, harmony);
 }
 
 void vocab_build_roles(struct build *b)

@@ -96,7 +96,7 @@ static int add_token(struct hearth *h, struct client_slot *s, uint32_t id)
 {
     if (token_list_push(&s->ids, id))
         return -ENOMEM;
-    if (vocab_is_control(&h->vocab, id) || is_stop_token(s, id))
+    if (!vocab_is_text(&h->vocab, id) || is_stop_token(s, id))
         return 0;
     uint32_t n = 0;
     const char *bytes = vocab_bytes(&h->vocab, id, &n);

@@ -15,7 +15,7 @@ size_t detokenize(const struct vocab *v, const uint32_t *ids, size_t n, bool con
             strips = adds_space;
         else if (t.n_bytes > 0)
             strips = false;
-        if (control || t.type != VOCAB_TYPE_CONTROL)
+        if (control || vocab_is_text(v, ids[i]))
             buffer_add(out, t.bytes + from, t.n_bytes - from);
     }
     return n;

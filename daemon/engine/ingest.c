@@ -156,7 +156,7 @@ static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot
            (from == request->length || reach < request->stop.longest)) {
         uint32_t n_bytes = 0;
         if (vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes) &&
-            !vocab_is_control(engine->vocab, slot->tokens[from]))
+            vocab_is_text(engine->vocab, slot->tokens[from]))
             reach += n_bytes;
     }
     return from;

@@ -34,8 +34,8 @@ bool verify_feed_stops(const struct vocab *vocab, struct request *request, uint3
         if (params->stop_tokens[i] == token)
             return true;
     const char *bytes = vocab_bytes(vocab, token, &n_bytes);
-    /* Control tokens are not text: clients do not print them, so no stop text spans them. */
-    return bytes && !vocab_is_control(vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
+    /* Clients do not print what is not text, so no stop text spans it. */
+    return bytes && vocab_is_text(vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
 }
 
 enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token)

@@ -18,11 +18,15 @@ static void make_vocab(struct fake_daemon *f)
 {
     static char bytes[256][8];
     static struct vocab_string texts[FAKE_VOCAB];
-    static const char *const words[] = {"\xe2\x96\x81Once", "\xe2\x96\x81upon",
+    static const char *const words[] = {"\xe2\x96\x81Once",
+                                        "\xe2\x96\x81upon",
                                         "\xe2\x96\x81"
                                         "a",
                                         "\xe2\x96\x81"
-                                        "b"};
+                                        "b",
+                                        "<|return|>",
+                                        "<|call|>",
+                                        "<|channel|>"};
     static const char *const specials[] = {"<unk>", "<s>", "</s>"};
     static int32_t types[FAKE_VOCAB];
     static float scores[FAKE_VOCAB];
@@ -33,10 +37,10 @@ static void make_vocab(struct fake_daemon *f)
         if (i >= FAKE_BYTE && i < FAKE_ONCE)
             snprintf(bytes[i - FAKE_BYTE], sizeof(bytes[0]), "<0x%02X>", i - FAKE_BYTE);
         texts[i] = (struct vocab_string){.data = text, .bytes = (uint32_t)strlen(text)};
-        types[i] = i == 0          ? VOCAB_TYPE_UNKNOWN
-                   : i < FAKE_BYTE ? VOCAB_TYPE_CONTROL
-                   : i < FAKE_ONCE ? VOCAB_TYPE_BYTE
-                                   : VOCAB_TYPE_NORMAL;
+        types[i] = i == 0                        ? VOCAB_TYPE_UNKNOWN
+                   : i < FAKE_BYTE || i > FAKE_B ? VOCAB_TYPE_CONTROL
+                   : i < FAKE_ONCE               ? VOCAB_TYPE_BYTE
+                                                 : VOCAB_TYPE_NORMAL;
         scores[i] = -(float)i;
     }
     struct vocab_desc d;

@@ -24,6 +24,9 @@ enum {
     FAKE_UPON,       /* " upon" */
     FAKE_A,          /* " a" */
     FAKE_B,          /* " b" */
+    FAKE_RETURN,     /* "<|return|>", and the next two: answers in harmony */
+    FAKE_CALL,
+    FAKE_CHANNEL,
     FAKE_VOCAB
 };
 

@@ -94,6 +94,18 @@ START_TEST(the_space_after_bos_is_dropped)
 }
 END_TEST
 
+START_TEST(control_tokens_are_not_text_but_marks_of_messages_are)
+{
+    connect_with(1, 0);
+    const uint32_t out[] = {FAKE_CHANNEL, FAKE_ONCE, FAKE_BOS, FAKE_CALL, FAKE_A};
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fake_tokens(&fake, 0, g, 3, out, 5);
+    const struct hearth_event *e = next(0);
+    ck_assert_str_eq(e->text, "<|channel|> Once a");
+    ck_assert_uint_eq(e->n_tokens, 5);
+}
+END_TEST
+
 START_TEST(a_character_in_byte_tokens_comes_whole)
 {
     connect_with(1, 0);
@@ -380,6 +392,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, available_tokens_become_one_event);
     tcase_add_test(t, read_events_are_released_to_the_daemon);
     tcase_add_test(t, the_space_after_bos_is_dropped);
+    tcase_add_test(t, control_tokens_are_not_text_but_marks_of_messages_are);
     tcase_add_test(t, a_character_in_byte_tokens_comes_whole);
     tcase_add_test(t, stop_texts_and_stop_tokens_are_cut_from_the_text_only);
     tcase_add_test(t, logprobs_belong_to_their_tokens);

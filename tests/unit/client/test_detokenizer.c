@@ -58,6 +58,22 @@ START_TEST(control_tokens_may_be_left_out)
 }
 END_TEST
 
+START_TEST(marks_of_harmonys_messages_are_text)
+{
+    static const char *const names[] = {"<|channel|>", "<|message|>", "<|end|>", "<|return|>",
+                                        "<|call|>"};
+    struct tiny t;
+    tiny_init_bpe(&t, "gpt-4o");
+    tiny_merge(&t, "a", "b");
+    for (int i = 0; i < 5; i++)
+        tiny_add(&t, names[i], VOCAB_TYPE_CONTROL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_str_eq(TEXT(&v, false, 257, 'x', 258, 256, 259, 260),
+                     "<|channel|>x<|message|>ab<|end|>");
+    ck_assert_str_eq(TEXT(&v, true, 256, 260), "ab<|return|>");
+}
+END_TEST
+
 START_TEST(an_unknown_id_ends_it)
 {
     struct tiny t;
@@ -158,6 +174,7 @@ int main(void)
     tcase_add_test(c, every_byte_is_given);
     tcase_add_test(c, an_unknown_id_ends_it);
     tcase_add_test(c, control_tokens_may_be_left_out);
+    tcase_add_test(c, marks_of_harmonys_messages_are_text);
     tcase_add_test(c, the_leading_space_is_dropped);
     tcase_add_test(c, the_space_after_a_special_token_is_dropped);
     tcase_add_test(c, a_vocabulary_without_prefix_keeps_spaces);

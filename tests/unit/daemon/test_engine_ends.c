@@ -2,9 +2,11 @@
  * The engine stepped by hand: every way an answer ends, answers that go on after an end that was not
  * theirs, and the daemon's own end.
  */
+#include "daemon/engine/verify.h"
 #include "ipc/params.h"
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
+#include "tests/rig/tiny_vocab.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -230,6 +232,27 @@ START_TEST(a_stop_text_is_found_across_control_tokens)
 }
 END_TEST
 
+/* gpt-oss's: they are text for whoever reads the answer's messages. */
+START_TEST(a_stop_text_may_be_the_mark_of_a_message)
+{
+    static const struct stop_text stop = {"<|channel|>", 11};
+    struct tiny t;
+    struct request request = {0};
+    void *block;
+    tiny_init_bpe(&t, "gpt-4o");
+    tiny_merge(&t, "a", "b");
+    tiny_add(&t, "<|return|>", VOCAB_TYPE_CONTROL, 0);
+    const uint32_t call = tiny_add(&t, "<|call|>", VOCAB_TYPE_CONTROL, 0),
+                   channel = tiny_add(&t, "<|channel|>", VOCAB_TYPE_CONTROL, 0);
+    const struct vocab v = tiny_open(&t, &block);
+    stop_init(&request.stop, &stop, 1);
+    ck_assert(!verify_feed_stops(&v, &request, 'a'));
+    ck_assert(!verify_feed_stops(&v, &request, call));
+    ck_assert(verify_feed_stops(&v, &request, channel));
+    free(block);
+}
+END_TEST
+
 /* ---- the daemon's own end -------------------------------------------------------------------- */
 
 START_TEST(a_broken_backend_ends_every_answer)
@@ -288,6 +311,7 @@ int main(void)
     tcase_add_test(t, a_poisoned_row_ends_its_answer_and_no_other);
     tcase_add_test(t, a_resumed_request_goes_on_where_it_was);
     tcase_add_test(t, a_stop_text_is_found_across_control_tokens);
+    tcase_add_test(t, a_stop_text_may_be_the_mark_of_a_message);
     tcase_add_test(t, a_broken_backend_ends_every_answer);
     tcase_add_test(t, stop_ends_every_answer);
     suite_add_tcase(suite, t);

@@ -235,6 +235,38 @@ START_TEST(roles_are_found_by_name)
 }
 END_TEST
 
+/* The tokens of o200k_harmony, whatever types a file gives them; without one of the two that end an
+ * answer they are as in every vocabulary. */
+START_TEST(an_answer_in_harmony_is_not_ended_by_one_of_its_messages)
+{
+    static const char *const names[] = {"<|return|>",  "<|call|>",    "<|end|>",      "<|start|>",
+                                        "<|channel|>", "<|message|>", "<|constrain|>"};
+    const bool harmony = _i < 2;
+    struct tiny t;
+    void *block;
+    uint32_t id[7];
+    size_t bytes;
+    tiny_init_bpe(&t, "gpt-4o");
+    tiny_merge(&t, "a", "b");
+    for (uint32_t i = 0; i < 7; i++)
+        id[i] = tiny_add(&t, i == 1 && !harmony ? "<|unused|>" : names[i],
+                         _i ? VOCAB_TYPE_USER_DEFINED : VOCAB_TYPE_CONTROL, 0);
+    if (_i == 1)
+        t.desc.roles[VOCAB_EOT] = id[2];
+    struct vocab v = tiny_open(&t, &block);
+    for (uint32_t i = 0; i < 7; i++) {
+        ck_assert_int_eq(vocab_is_end(&v, id[i]), harmony ? i < 2 : i == 2);
+        ck_assert_int_eq(vocab_is_text(&v, id[i]), harmony ? i >= 2 : i != 2);
+        ck_assert_int_eq(vocab_is_control(&v, id[i]), harmony || i == 2);
+        ck_assert_int_eq(vocab_match_special(&v, names[i], strlen(names[i]), false, &bytes),
+                         harmony || i == 1 || i == 2 ? VOCAB_NONE : id[i]);
+    }
+    ck_assert_uint_eq(vocab_special(&v, VOCAB_EOT), harmony ? id[0] : id[2]);
+    ck_assert(vocab_is_text(&v, 'a') && !vocab_is_text(&v, v.n_tokens));
+    free(block);
+}
+END_TEST
+
 START_TEST(spm_has_its_default_flags)
 {
     struct tiny t;
@@ -460,6 +492,7 @@ int main(void)
     tcase_add_test(c, many_merges_keep_their_ranks);
     tcase_add_test(c, roles_are_taken_from_the_file);
     tcase_add_test(c, roles_are_found_by_name);
+    tcase_add_loop_test(c, an_answer_in_harmony_is_not_ended_by_one_of_its_messages, 0, 3);
     tcase_add_test(c, spm_has_its_default_flags);
     tcase_add_test(c, stated_flags_override_the_defaults);
     tcase_add_test(c, types_are_guessed_where_none_are_given);
