@@ -68,6 +68,8 @@ uint64_t curve_ns(const struct curve *curve, uint32_t rows)
     if (rows == 0)
         return 0;
     int i = 31 - __builtin_clz(rows);
+    if (i < CURVE_POINTS && rows == 1u << i && curve->ns[i]) /* where two lines meet */
+        return curve->ns[i];
     int below = known_below(curve, i < CURVE_POINTS ? i : CURVE_POINTS - 1);
     int above = known_above(curve, below + 1);
 

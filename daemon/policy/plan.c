@@ -105,34 +105,43 @@ static bool plan_reading(const struct plan_slot *slots, uint32_t n, const struct
     return reading && cost->decode_ns > 0 && plan_knows(cost);
 }
 
-/* Rows of short prompts, `rows` at most: of the longest one, or of all in a pass. */
-static uint32_t plan_brief(const struct plan_cost *cost, bool reading, uint32_t rows)
+/* Slots that decode; fills their rows. */
+static uint32_t plan_decoders(const struct plan_slot *slots, uint32_t n, uint64_t *ret_rows)
 {
-    return reading ? (uint32_t)least(plan_rows(cost, 4 * cost->decode_ns), rows) : rows;
+    uint32_t decoders = 0;
+    *ret_rows = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (decodes(&slots[i])) {
+            *ret_rows += slots[i].rows;
+            decoders++;
+        }
+    return decoders;
 }
 
 bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *cost, uint32_t most,
                  struct plan_limits *limits)
 {
     bool reading = plan_reading(slots, n, cost), answering = reading;
-    uint32_t longest = plan_brief(cost, reading, PLAN_SHORT);
-    uint64_t decoding = 0, brief = 0;
+    uint64_t decoding, brief = 0;
+    if (plan_decoders(slots, n, &decoding) == n) {
+        limits->rows = (uint32_t)least(decoding, most);
+        limits->brief = limits->prefill = 0;
+        return reading;
+    }
+    uint32_t bounded = reading ? plan_rows(cost, 4 * cost->decode_ns) : UINT32_MAX;
+    uint32_t longest = (uint32_t)least(bounded, PLAN_SHORT);
+    uint32_t together = (uint32_t)least(bounded, 2 * PLAN_SHORT);
     for (uint32_t i = 0; i < n; i++) {
         struct plan_slot *slot = &slots[i];
         uint32_t whole = slot->whole > slot->rows ? slot->whole : slot->rows;
         slot->brief = !(reading && slot->batch) && whole <= longest;
-        if (decodes(slot))
-            decoding += slot->rows;
-        else if (slot->brief)
-            brief += slot->rows;
-        else
+        if (!is_short(slot))
             continue;
+        brief += slot->rows;
         answering |= !slot->batch && cost->decode_ns > 0 && plan_knows(cost);
     }
-    uint32_t together = plan_brief(cost, reading, 2 * PLAN_SHORT);
     limits->prefill = plan_prefill(cost, answering);
-    uint64_t rows = decoding + (brief < together ? brief : together) + limits->prefill;
-    limits->rows = rows < most ? (uint32_t)rows : most;
+    limits->rows = (uint32_t)least(decoding + least(brief, together) + limits->prefill, most);
     limits->brief = reading ? together : limits->rows;
     return answering;
 }

@@ -57,7 +57,7 @@ struct plan_cost {
 bool plan_is_long(const struct plan_slot *slot);
 
 /* How many rows the next pass may have: fills rows, at most `most`, brief and prefill, and says of
- * each slot whether its prompt is short.
+ * each slot whether its prompt is short. Where no slot has a prompt, brief and prefill are 0.
  *
  * Decoding slots always get all their rows; so do short prompts (at most two of maximum length per
  * pass). So no slot waits for another one's prefill or window. While an interactive answer is being

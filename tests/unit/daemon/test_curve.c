@@ -57,6 +57,8 @@ START_TEST(sizes_between_are_on_a_line)
     ck_assert_uint_eq(curve_ns(&curve, 40), 24000);
     ck_assert_uint_eq(curve_ns(&curve, 256), 96000); /* on the line through the last two */
     ck_assert_uint_eq(curve_ns(&curve, 4), 4000);
+    ck_assert_uint_eq(curve_ns(&curve, 16), curve.ns[4]);
+    ck_assert_uint_eq(curve_ns(&curve, 64), curve.ns[6]);
 }
 END_TEST
 

@@ -449,6 +449,24 @@ START_TEST(beside_an_answer_prefills_have_what_their_credit_buys)
 }
 END_TEST
 
+START_TEST(without_prompts_a_pass_has_the_rows_that_decode)
+{
+    struct plan_cost cost = known;
+    struct plan_limits limits = {.samples = 256};
+
+    cost.credit_ns = 100000;
+    for (uint32_t i = 0; i < 3; i++)
+        slots[i] = (struct plan_slot){.rows = i + 1, .window = i + 1, .batch = i == 2};
+    ck_assert(plan_budget(slots, 3, &cost, 256, &limits));
+    ck_assert_uint_eq(limits.rows, 6);
+    ck_assert_uint_eq(limits.samples, 256);
+    ck_assert_uint_eq(limits.brief + limits.prefill, 0);
+    ck_assert_uint_eq(check_plan(3, &limits, 0), 6);
+    ck_assert(!plan_budget(slots + 2, 1, &cost, 256, &limits)); /* batch: no user looks at it */
+    ck_assert_uint_eq(limits_of(3, &cost, 4).rows, 4);
+}
+END_TEST
+
 /* Over many passes an answer's are half as long again, whatever a prefill's rows really cost. */
 START_TEST(beside_an_answer_prefills_take_a_third_of_the_time)
 {
@@ -686,6 +704,7 @@ int main(void)
     tcase_add_loop_test(t, beside_an_answer_chunks_go_round_between_users, 0, 2);
     tcase_add_test(t, unknown_costs_allow_a_short_prompts_rows);
     tcase_add_test(t, prefills_alone_take_some_decode_passes);
+    tcase_add_test(t, without_prompts_a_pass_has_the_rows_that_decode);
     tcase_add_test(t, beside_an_answer_prefills_have_what_their_credit_buys);
     tcase_add_loop_test(t, beside_an_answer_prefills_take_a_third_of_the_time, 0, 8);
     tcase_add_loop_test(t, beside_an_answer_chunks_go_round, 1, 63);
