@@ -112,9 +112,9 @@ static void judge_permissions(struct judge *j, const struct doctor_facts *f)
     if (!f->folder_error)
         say(j, DOCTOR_OK, "socket", "a daemon of yours can listen in %s", f->socket_folder);
     else if (f->folder_error == EPERM)
-        mend(
-            say(j, DOCTOR_NOTE, "socket", "%s: everybody may put a socket there", f->socket_folder),
-            "chmod 0700 %s", f->socket_folder);
+        mend(say(j, DOCTOR_NOTE, "socket", "%s: every user may put a socket there",
+                 f->socket_folder),
+             "chmod 0700 %s", f->socket_folder);
     else if (f->daemon_error)
         mend(say(j, DOCTOR_NOTE, "socket", "a daemon of yours cannot listen in %s: %s",
                  f->socket_folder, strerror(f->folder_error)),

@@ -291,7 +291,7 @@ static const char *find_fault(const struct record *c)
         strcmp(c->reason, "length") != 0)
         return "reason: eos, stop or length expected";
     if (!receipt_fits(c))
-        return "receipt: it is none for that fingerprint and numerics";
+        return "receipt: it is not one for that fingerprint and numerics";
     return NULL;
 }
 

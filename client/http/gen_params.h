@@ -66,8 +66,8 @@ int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 /* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
 int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
-/* Makes the one prompt of a, with room for a token more than the context; *info: facts about h.
- * NULL with *f where there is no memory. */
+/* Makes the one prompt of a, with room for a token more than the context, and fills *info with
+ * facts about h. Returns NULL and fills *f when memory runs out. */
 struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h,
                                           struct hearth_info *info, struct fail *f);
 

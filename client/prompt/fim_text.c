@@ -71,8 +71,8 @@ static int is_cut(const char *s, size_t at)
     return s[at] == ' ' && is_letter(s[at - 1]) && is_letter(s[at + 1]);
 }
 
-/* Where to cut if there is no good place: the last one in s[BLOCK_MIN, BLOCK_MAX] after a line
- * break, else before a blank, else between two characters. */
+/* Where to cut a text that has no space between two letters: in s[BLOCK_MIN, BLOCK_MAX], after the
+ * last line break; without one, before the last blank; without either, between two characters. */
 static size_t any_cut(const char *s)
 {
     for (size_t i = BLOCK_MAX; i > BLOCK_MIN; i--)

@@ -28,8 +28,9 @@
  *            leftmost
  *   resting  in the last window of a slot that has let go of the page; reclaimed after the passed ones
  *
- * A page that lost its window page stays: its text may be warm further on, or further back. Who needs
- * the lost one computes from the next warm place before it on, and gives it back by publishing.
+ * A page that lost its window page stays: its text may be warm further on, or further back. A slot
+ * that needs the lost one computes again from the last warm place before it, and gives it back by
+ * publishing.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -77,8 +78,8 @@ struct prefix {
     uint32_t n_cached;
     struct prefix_list idle;            /* of these, held by no slot */
     struct prefix_list passed, resting; /* window pages read by no slot */
-    struct pages *windows;              /* their pool; set after init where `window` is not 0 */
-    uint32_t window;                    /* positions of a window; 0: there are no window pages */
+    struct pages *windows;              /* pool of window pages; set after init if window > 0 */
+    uint32_t window;                    /* positions of a window; 0: no layer has one */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };

@@ -169,13 +169,14 @@ int cuda_probe(char *err, size_t err_bytes);
 /* read_rate.c: hearth_plugin.read_gb_s. */
 double cuda_read_gb_s(size_t bytes);
 
-/* load.c. place: sets every pointer of the weights, in memory that may be just counted. upload: fills them. Returns 0
- * or -ENOMEM, -EIO with the line. */
+/* load.c. place: sets every pointer of the weights, or only counts their bytes (arena.h). upload: fills the weights.
+ * Returns 0, or -ENOMEM or -EIO with the line. */
 void cuda_place_weights(struct backend *b);
 int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 
-/* plan.c: fills the upload for b->pass and starts its copy. Bytes: what the largest takes; place: sets its pointers;
- * take_words: the next n words of the pass's, CUDA_NOWHERE when there is no room for them. */
+/* plan.c. plan_pass: fills the upload for b->pass and starts its copy. upload_bytes: of the largest upload.
+ * place_upload: sets its pointers. take_words: takes n of its words and returns the first one's number, CUDA_NOWHERE
+ * when fewer are left. */
 size_t cuda_upload_bytes(const struct backend *b);
 void cuda_place_upload(struct backend *b);
 uint32_t cuda_take_words(struct backend *b, size_t n);

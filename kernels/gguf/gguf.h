@@ -104,7 +104,7 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
 
 /* The same for a model that may lie in parts, NAME-00001-of-00003.gguf and so on, given by the first
  * one: its keys, the tensors of all. A part that is missing, damaged or of another model is an error
- * as above. A file that is no part is opened alone. */
+ * as above. A file whose name is not that of a part is opened alone. */
 int gguf_open_parts(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes);
 
 /* The same as gguf_open for memory of the caller, which must stay valid until gguf_close and start at a multiple

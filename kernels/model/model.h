@@ -228,8 +228,8 @@ static inline uint64_t model_tensor_rows(const struct model_tensor *tensor)
     return (uint64_t)tensor->n_matrices * tensor->rows;
 }
 
-/* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Whoever keeps
- * weights in F32 wants its exactness, and f16 KV is what would cost most of it (NUMERICS.md). */
+/* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Weights
+ * are kept in F32 for exactness, and f16 KV would cost most of it (NUMERICS.md). */
 bool model_kv_f32(const struct model *model);
 
 /* "portable-1" for quantized layers, "cpu-float-1" for float ones, both with KV in f16;
@@ -246,7 +246,7 @@ const char *model_type_name(const struct model *model);
 void model_describe(const struct model *model, char *text, size_t text_bytes);
 
 /*
- * The fingerprint: which numbers come out, for whom. Equal for two files exactly when architecture,
+ * The fingerprint of what answers depend on. Equal for two files exactly when architecture,
  * hyperparameters, tokenizer.ggml.* keys and all tensors (name, type, shape, data) are equal,
  * whatever the path, the order of keys and tensors, padding, and other keys (general.name, chat
  * templates). Not a defence against forgery.
@@ -297,8 +297,9 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
 int model_fingerprint(const struct model *model, uint32_t threads,
                       uint8_t ret[MODEL_FINGERPRINT_BYTES]);
 
-/* Whoever reads a whole tensor to open a backend may hash it on the way, and say so here: it is read once
- * then; of a view of some rows of one nothing is noted. hash: hash128 of its data. Any thread, one a tensor, all before model_fingerprint. */
+/* Notes the hash of a tensor's data (hash128), so that model_fingerprint does not read it again: for a
+ * backend that reads whole tensors anyway. Not for a view of some rows. Any thread, each tensor by
+ * one, before model_fingerprint. */
 void model_note_hash(const struct model *model, const struct model_tensor *tensor,
                      const uint8_t hash[16]);
 

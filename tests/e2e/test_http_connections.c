@@ -1,4 +1,4 @@
-/* hearth-http's connections: kept, in pieces, from pages of others; and where it listens, for whom.
+/* hearth-http's connections: kept, in pieces, from pages of others; and where it listens.
  */
 #include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"
@@ -83,7 +83,7 @@ START_TEST(a_body_that_breaks_off_takes_its_connection_along)
 }
 END_TEST
 
-/* Who asks for the end of the connection and gets it did not hang up on the answer. */
+/* A client that asks for the end of the connection and gets it did not hang up on the answer. */
 START_TEST(a_connection_that_ends_as_asked_is_not_dropped)
 {
     for (int i = 0; i < 5; i++) {

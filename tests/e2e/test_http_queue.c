@@ -95,7 +95,8 @@ START_TEST(a_grammar_too_large_is_not_called_a_context_too_small)
 }
 END_TEST
 
-/* Somebody else holds the daemon's other slots: ours serve all, and where there is none it is said. */
+/* While another client holds the daemon's other slots, the gateway's own serve all requests; when it
+ * has no slot, it says so. */
 START_TEST(waiting_for_slots_of_other_clients_ends)
 {
     static const char two[] = "{\"prompt\":\"x\",\"n_predict\":2}";
@@ -145,7 +146,7 @@ START_TEST(waiting_for_slots_of_other_clients_ends)
 }
 END_TEST
 
-/* Who has a slot, but no descriptor for another one, lets requests wait for that slot. */
+/* With a slot, but without a descriptor for another one, the gateway lets requests wait for it. */
 START_TEST(without_descriptors_requests_wait_for_a_slot)
 {
     struct rlimit before, few;

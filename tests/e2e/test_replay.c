@@ -240,7 +240,7 @@ START_TEST(other_numerics_are_named)
              receipt, rest);
     edit("\"numerics\":\"", "\"", "other-9");
     o = REPLAY(record_path);
-    assert_named(65, "it is none for that fingerprint and numerics");
+    assert_named(65, "it is not one for that fingerprint and numerics");
     harness_output_fini(&o);
     edit("\"receipt\":\"", "\"", changed);
     o = REPLAY(record_path);

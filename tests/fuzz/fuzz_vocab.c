@@ -113,7 +113,7 @@ static void use_vocab(const struct vocab *v, const struct input *text, unsigned 
     if (good && rc != 0)
         abort();
     size_t known = detokenize(v, l.ids, l.n, flags >> 3 & 1u, &out);
-    if (known != l.n && !changed) /* a changed table may hold ids that are no token's */
+    if (known != l.n && !changed) /* a changed table may hold ids of no token */
         abort();
     if (good && reversible(v, text)) {
         out.bytes = 0;

@@ -136,7 +136,8 @@ START_TEST(names_and_processes_are_shown_to_their_user)
 }
 END_TEST
 
-/* What SECURITY.md says that everybody sees: how long a prompt and its answer were, not what. */
+/* What every user sees, as SECURITY.md says: how long a prompt and its answer were, not their
+ * tokens. */
 START_TEST(lengths_are_public)
 {
     int64_t prompts = harness_counter(&d, "prompt_tokens"),
@@ -177,7 +178,7 @@ static void pairs_print(struct pairs *p, const char *what)
            100.0 * p->shorter / p->n, p->n, p->ratio[p->n / 2]);
 }
 
-/* One that `owner` asked before, beside one that nobody did, in turn first and second. */
+/* A prompt that `owner` asked before and one that no user did, each of them first in turn. */
 static void pair_of_prompts(struct pairs *p, struct hearth *owner, uint32_t i)
 {
     uint32_t known = 1000 + 2 * i, fresh = known + 1;

@@ -236,7 +236,7 @@ static void mount_disk(void)
     ck_assert_int_eq(chmod(d.directory, 0755), 0);
 }
 
-/* Everybody's undisturbed answers, while nothing happens. */
+/* The undisturbed answers of all clients, while nothing happens. */
 static struct balance start_all(void)
 {
     char *text;

@@ -77,7 +77,8 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
               prefix->idle.n, listed);
 }
 
-/* Window pages of a slot: its own, or those of the pages that it shares. Counts who reads the latter. */
+/* Window pages of a slot: its own, or those of the pages that it shares. Counts the
+ * readers of the latter. */
 static void check_slot_windows(const struct engine *engine, const struct slot *slot, uint8_t *seen,
                                uint32_t *readers)
 {

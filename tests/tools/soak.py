@@ -197,15 +197,15 @@ def table(quarters):
 def drifts(quarters, player):
     """What is wrong, a line each."""
     first, last = quarters[0], quarters[-1]
-    for who in ("daemon", "gateway"):
-        a, b = first["idle"][who], last["idle"][who]
+    for program in ("daemon", "gateway"):
+        a, b = first["idle"][program], last["idle"][program]
         if b["rss"] > a["rss"] + ROOM_KB + a["rss"] // 50:
-            yield f"the {who}'s memory grew from {a['rss']} to {b['rss']} KiB"
+            yield f"the {program}'s memory grew from {a['rss']} to {b['rss']} KiB"
         if b["fds"] > a["fds"] or b["threads"] > a["threads"]:
-            yield f"the {who}'s descriptors grew from {a['fds']} to {b['fds']}, its threads from {a['threads']} to {b['threads']}"
-    for i, who in enumerate(("engine", "control")):
+            yield f"the {program}'s descriptors grew from {a['fds']} to {b['fds']}, its threads from {a['threads']} to {b['threads']}"
+    for i, thread in enumerate(("engine", "control")):
         if last["wakes"][i] > 2 * first["wakes"][i] + 10:
-            yield f"the {who}'s idle wake-ups grew from {first['wakes'][i]} to {last['wakes'][i]}"
+            yield f"the {thread}'s idle wake-ups grew from {first['wakes'][i]} to {last['wakes'][i]}"
     for name in ("protocol_errors", "rescans_found", "requests_errors", "slots_active"):
         if last["idle"]["counters"][name]:
             yield f"{name} is {last['idle']['counters'][name]}"

@@ -24,16 +24,15 @@ struct matmul_rows {
     uint32_t first, n;
 };
 
-/* The same of an expert: rows from anywhere, `row` of which its n pairs have; without it rows
- * [first, first + n). A lane keeps where its blocks of activations are, and the scales of its two
- * columns. */
+/* Rows of activations of an expert's n pairs, in any order: pair i has row[i], or first + i where row
+ * is NULL. own, column: the rows of a lane's blocks and of the scales of its two columns. */
 template <int TILES> struct expert_rows {
     static constexpr bool GATHERED = true;
     const uint32_t *row; /* [n], or NULL */
     uint32_t first, n;
     uint32_t own[TILES], column[TILES][2];
 
-    __device__ __forceinline__ uint32_t at(uint32_t i) const /* of those after n the last */
+    __device__ __forceinline__ uint32_t at(uint32_t i) const /* i >= n: the last one */
     {
         i = i < n ? i : n - 1;
         return row ? row[i] : first + i;

@@ -106,7 +106,7 @@ START_TEST(each_problem_is_named_with_its_fix)
     f = good(), f.memlock = 65536, f.old_kernel = 1;
     expect(&f, "memlock", DOCTOR_NOTE, "64 KiB", "LimitMEMLOCK");
     f = good(), f.folder_error = EPERM;
-    expect(&f, "socket", DOCTOR_NOTE, "everybody", "chmod 0700 /run/user/7/hearth");
+    expect(&f, "socket", DOCTOR_NOTE, "every user", "chmod 0700 /run/user/7/hearth");
     f = good(), f.has_nvidia = 1, f.nvidia_error = EACCES;
     expect(&f, "gpu", DOCTOR_NOTE, "Permission denied", "usermod");
     f = good(), f.has_nvidia = 1;

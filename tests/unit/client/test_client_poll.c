@@ -255,7 +255,7 @@ START_TEST(a_cancelled_request_without_a_cell_leaves_no_trace)
 }
 END_TEST
 
-/* Whoever spins where the daemon computes on all processors makes its own token late. */
+/* A client that spins where the daemon computes on all processors makes its own token late. */
 START_TEST(a_wait_spins_only_where_a_processor_is_left)
 {
     connect_with(1, 0);

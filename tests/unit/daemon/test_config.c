@@ -180,7 +180,7 @@ END_TEST
 
 START_TEST(help_and_version_read_no_file)
 {
-    write_file("this is no configuration\n");
+    write_file("this is not a configuration\n");
     ck_assert_int_eq(load("--help"), 0);
     ck_assert_uint_eq(config.help, 1);
     ck_assert_int_eq(load("-h"), 0);

@@ -400,7 +400,7 @@ static void submit_grammar(struct rig_client *c, uint32_t slot, const char *text
                &(struct rig_request){.tokens = tokens, .n = 5, .max_tokens = 30, .params = &p});
 }
 
-/* The compiler does not turn: whoever waits for it waits without work for the engine, and the other
+/* The compiler stands still: the slot that waits for it makes no work for the engine, and the other
  * answer gets its token in every step. */
 START_TEST(a_grammar_that_is_compiled_holds_up_itself_alone)
 {
@@ -522,7 +522,7 @@ START_TEST(the_places_of_idle_grammars_are_shared_by_user)
     ck_assert_int_eq(ask_counted(&other, 0, "root ::= \"kept\"")->reason, DONE_EOS);
     ck_assert_int_eq(ask_counted(&other, 0, "root ::= refused")->reason, DONE_ERROR);
     ck_assert_uint_eq(n_compiled, 102);
-    ask_counted(&other, 0, text); /* another user's is none of his */
+    ask_counted(&other, 0, text); /* entries of other users are not counted as this one's */
     ck_assert_uint_eq(n_compiled, 103);
     ask_counted(&client, 0, "root ::= r0"); /* long given up */
     ck_assert_uint_eq(n_compiled, 104);

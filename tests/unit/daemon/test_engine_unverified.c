@@ -298,7 +298,7 @@ static uint32_t costly_grammar(uint32_t seed, char *ret_text)
     return n;
 }
 
-/* Whose masks take long does not keep the others from theirs. */
+/* A slot whose masks take long does not keep the others from theirs. */
 START_TEST(they_take_turns_at_masks)
 {
     static char grammars[CLIENTS][400];
