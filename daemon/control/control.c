@@ -25,7 +25,7 @@ enum {
 };
 
 static const uint64_t ACCEPT_AGAIN_NS = 100000000;
-static const uint64_t GREETING_NS = 5000000000; /* a connection must send HELLO within this time */
+static const uint64_t GREETING_NS = 5000000000; /* to send HELLO, and to wait for slots after it */
 
 /* Questions for the status that a user gets an answer to; further ones wait in their sockets. */
 static const struct rate ask_rate = {.every_ns = 10000000, .burst = 100};
@@ -147,6 +147,8 @@ static void control_read(struct control *control, struct client *client)
             handshake_hello(control, client, message, (size_t)n);
             if (!clients_have(control, client))
                 return; /* it was refused and freed */
+            if (client->waiting)
+                client->deadline_ns = control->options.now_ns() + GREETING_NS;
         } else {
             clients_drop(control, client);
             return;
@@ -270,11 +272,21 @@ static void control_event(struct control *control, const struct loop_event *even
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
+static bool control_late(const struct client *client, uint64_t now)
+{
+    return client->state == CLIENT_GREETING && client->deadline_ns <= now;
+}
+
+/* Refuses connections whose time is over, after a last look: when this thread ran late, their HELLO
+ * may be there, and its event not. */
 static void control_expire(struct control *control, uint64_t now)
 {
     for (struct client *client = control->clients, *next; client; client = next) {
         next = client->next;
-        if (client->state == CLIENT_GREETING && client->deadline_ns <= now)
+        if (!control_late(client, now))
+            continue;
+        control_read(control, client);
+        if (clients_have(control, client) && control_late(client, now))
             handshake_refuse(
                 control, client, client->waiting ? -EBUSY : -ETIMEDOUT,
                 client->waiting ? "no slot became free: try again"

@@ -1,0 +1,209 @@
+/* The control thread with a clock that the test moves: which connections are refused for their
+ * time. The engine's part is a thread that lets go of clients when the test says so. */
+#include "daemon/control/control.h"
+
+#include "ipc/hello.h"
+#include "ipc/listen.h"
+#include "ipc/segment.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 60000 };
+
+static const uint64_t LATE_NS = 6000000000; /* more than a connection has for its HELLO */
+
+static char directory[64], path[96], text[HELLO_STATUS_MAX];
+static struct config config = {.slots = 1, .client_slots = 1, .clients = 8};
+static struct model model;
+static struct loaded_model loaded;
+static struct mailbox to_engine, to_control;
+static struct control_options options;
+static pthread_t control_thread, engine_thread;
+static int control_rc;
+static struct hello greeting; /* sent by late_fd */
+static _Atomic uint64_t clock_ns;
+static _Atomic int late_fd;
+static _Atomic bool holds, held; /* the engine keeps clients that left; it has one */
+
+/* The control thread reads the clock between taking its events and looking for connections whose
+ * time is over: what comes now has no event yet. */
+static uint64_t now_ns(void)
+{
+    int fd = atomic_exchange(&late_fd, -1);
+
+    if (fd >= 0) {
+        ck_assert_int_eq(hello_send(fd, &greeting, sizeof(greeting), NULL, 0), 0);
+        atomic_fetch_add(&clock_ns, LATE_NS);
+    }
+    return atomic_load(&clock_ns);
+}
+
+static void *run_engine(void *arg)
+{
+    struct pollfd p = {.fd = to_engine.event_fd, .events = POLLIN};
+    struct mail mail = {0};
+    uint64_t count;
+
+    while (mail.kind != MAIL_STOP) {
+        if (!mailbox_take(&to_engine, &mail)) {
+            poll(&p, 1, -1);
+            ck_assert_int_eq((int)read(to_engine.event_fd, &count, sizeof(count)), sizeof(count));
+            continue;
+        }
+        if (mail.kind == MAIL_ATTACH)
+            continue;
+        atomic_store(&held, mail.kind == MAIL_DETACH);
+        while (mail.kind == MAIL_DETACH && atomic_load(&holds))
+            usleep(1000);
+        struct mail answer = {.kind = mail.kind == MAIL_STOP ? MAIL_STOPPED : MAIL_DETACHED,
+                              .clients = {mail.clients[0]}};
+        ck_assert(mailbox_post(&to_control, &answer));
+        mailbox_ring(&to_control);
+    }
+    return arg;
+}
+
+static void *run_control(void *arg)
+{
+    control_rc = control_run(&options);
+    return arg;
+}
+
+static void start(enum loop_backend loop)
+{
+    char err[256];
+
+    strcpy(directory, "/tmp/hearth-control-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/hearth.sock", directory);
+    config.socket = path;
+    loaded.model = &model;
+    model.n_vocab = 1;
+    loaded.limits.context = 64;
+    loaded.vocab_bytes = 4096;
+    loaded.info.numerics = "portable-1";
+    strcpy(loaded.name, "model");
+    atomic_store(&clock_ns, 1000000000);
+    atomic_store(&late_fd, -1);
+    ck_assert_int_eq(mailbox_init(&to_engine, 1024), 0);
+    ck_assert_int_eq(mailbox_init(&to_control, 1024), 0);
+    options = (struct control_options){
+        .config = &config,
+        .loaded = &loaded,
+        .vocab_fd = memfd_create("vocab", MFD_CLOEXEC),
+        .listen_fd = listen_open(path, SOCK_SEQPACKET, "--socket", err, sizeof(err)),
+        .signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .inbox = &to_control,
+        .outbox = &to_engine,
+        .loop = loop,
+        .params_bytes = LIMIT_PARAMS_MIN,
+        .now_ns = now_ns,
+    };
+    options.ctl_fd = segment_ctl_open(&options.ctl, err, sizeof(err));
+    ck_assert_int_ge(options.ctl_fd, 0);
+    ck_assert_int_ge(options.listen_fd, 0);
+    ck_assert_int_eq(pthread_create(&engine_thread, NULL, run_engine, NULL), 0);
+    ck_assert_int_eq(pthread_create(&control_thread, NULL, run_control, NULL), 0);
+}
+
+static void stop(void)
+{
+    uint64_t one = 1;
+
+    ck_assert_int_eq((int)write(options.signal_fd, &one, sizeof(one)), sizeof(one));
+    pthread_join(control_thread, NULL);
+    pthread_join(engine_thread, NULL);
+    ck_assert_int_eq(control_rc, 0);
+    listen_close(path, SOCK_SEQPACKET, options.listen_fd);
+    rmdir(directory);
+}
+
+static int open_socket(void)
+{
+    int fd = hello_connect(path, PATIENCE_MS, text, sizeof(text));
+
+    ck_assert_msg(fd >= 0, "%s", text);
+    return fd;
+}
+
+/* The answer to a HELLO; text: why not. */
+static int answer_of(int fd)
+{
+    struct hello_welcome welcome;
+    int fds[HELLO_FDS];
+    int rc = hello_recv_answer(fd, &welcome, fds, PATIENCE_MS, text, sizeof(text));
+
+    for (int i = 0; i < HELLO_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return rc;
+}
+
+/* An answer means that all connections that came before were accepted. */
+static void ask_status(int fd)
+{
+    int n = hello_status(fd, 1, text, sizeof(text), PATIENCE_MS);
+
+    ck_assert_msg(n > 0, "%d", n);
+}
+
+START_TEST(a_hello_that_has_come_is_read_after_its_time)
+{
+    start(_i ? LOOP_EPOLL : LOOP_AUTO);
+    ck_assert_int_eq(hello_prep_hello(&greeting, 0, 0, NULL), 0);
+    int late = open_socket(), silent = open_socket(), asker = open_socket();
+
+    ask_status(asker);
+    atomic_store(&late_fd, late);
+    open_socket(); /* so that the thread wakes, if it sleeps */
+    ck_assert_msg(answer_of(late) == 0, "%s", text);
+    ck_assert_int_eq(answer_of(silent), -ETIMEDOUT);
+    stop();
+}
+END_TEST
+
+START_TEST(a_late_hello_waits_for_a_slot_from_then_on)
+{
+    struct hello mine;
+
+    start(_i ? LOOP_EPOLL : LOOP_AUTO);
+    ck_assert_int_eq(hello_prep_hello(&greeting, 1, 0, NULL), 0);
+    ck_assert_int_eq(hello_prep_hello(&mine, 1, 0, NULL), 0);
+    int before = open_socket(), late = open_socket(), asker = open_socket();
+    ck_assert_int_eq(hello_send(before, &mine, sizeof(mine), NULL, 0), 0);
+    ck_assert_msg(answer_of(before) == 0, "%s", text);
+    ask_status(asker);
+    atomic_store(&holds, true);
+    close(before);
+    while (!atomic_load(&held))
+        usleep(1000);
+    atomic_store(&late_fd, late);
+    open_socket(); /* so that the thread wakes, if it sleeps */
+    atomic_store(&holds, false);
+    ck_assert_msg(answer_of(late) == 0, "%s", text);
+    stop();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("control");
+    TCase *tcase = tcase_create("control");
+
+    tcase_add_loop_test(tcase, a_hello_that_has_come_is_read_after_its_time, 0, 2);
+    tcase_add_loop_test(tcase, a_late_hello_waits_for_a_slot_from_then_on, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
