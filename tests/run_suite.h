@@ -4,6 +4,7 @@
 #define HEARTH_TESTS_RUN_SUITE_H
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,6 +27,11 @@ static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
 
+    /* Programs that a test starts and ends by these inherit that they are ignored, and a suite may
+     * have been started by nohup, or with & by a script. */
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
     srunner_run_all(runner, CK_ENV); /* verbosity from CK_VERBOSITY */
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

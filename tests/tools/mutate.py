@@ -137,8 +137,7 @@ class Tree:
         environment = dict(os.environ, BUILD="build", CK_DEFAULT_TIMEOUT="40")
         with open(log or os.devnull, "wb") as out:
             process = subprocess.Popen(command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) # under nohup, too
+                                       stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 return process.wait(timeout)
             except subprocess.TimeoutExpired:
