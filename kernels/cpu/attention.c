@@ -24,6 +24,7 @@ static bool find_item(struct backend *b, const struct layer_op *op, uint32_t ite
     const struct cpu_input *q = &u->of[op->from[0]], *out = &u->of[op->to[0]];
     const struct layer_geometry *g = op->geometry;
     const struct kv_layer *kv = &b->kv.layer[op->read.index];
+    const float *sinks = b->use->layers[op->layer].vector[op->tensor[0]];
     uint32_t tile = item / g->n_head_kv, head_kv = item % g->n_head_kv, share = share_of(g);
     uint32_t row = u->tile[tile], n = (u->tile[tile + 1] - row) * share;
     *a = (struct cpu_attend){
@@ -34,12 +35,14 @@ static bool find_item(struct backend *b, const struct layer_op *op, uint32_t ite
         .head_kv = head_kv,
         .scale = b->model->score_scale,
         .sliding_window = g->sliding_window,
+        .sinks = sinks != NULL,
         .scratch = u->attend_scratch + (size_t)worker * CPU_ATTEND_SCRATCH,
     };
     for (uint32_t i = first; i < n && a->n < CPU_QUERIES; i++) {
         size_t r = row + i / share, h = head_kv * share + i % share;
         a->position[a->n] = b->pass->rows[r].position;
         a->q[a->n] = q->f + r * q->stride + h * g->k_dim;
+        a->sink[a->n] = sinks ? sinks[h] : 0.0f;
         a->out[a->n++] = out->f + r * out->stride + h * g->v_dim;
     }
     return a->n > 0;

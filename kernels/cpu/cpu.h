@@ -72,8 +72,10 @@ struct cpu_attend {
     uint32_t n;
     uint32_t position[CPU_QUERIES]; /* ascending */
     const float *q[CPU_QUERIES];    /* [k_dim] */
-    float *out[CPU_QUERIES];        /* [v_dim] */
-    float *scratch;                 /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
+    bool sinks;                     /* each has one: */
+    float sink[CPU_QUERIES];
+    float *out[CPU_QUERIES]; /* [v_dim] */
+    float *scratch;          /* CPU_ATTEND_SCRATCH floats of this worker, 64-byte aligned */
 };
 
 /* The first position that a query at `position` sees. */

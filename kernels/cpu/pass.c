@@ -112,15 +112,16 @@ static void norm_row(struct backend *b, const struct layer_op *op, uint32_t r, u
         quantize_row_of(b, op, r, worker);
 }
 
-/* to = factor * rmsnorm(from, weight) + residual, or factor * from + residual without a weight. */
+/* to = factor * rmsnorm(from + bias, weight) + residual, less what the layer has not. */
 static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    const float *x = row_at(b, op->from[0], r), *weight = vector_of(b, op, op->tensor[0]);
+    const float *weight = vector_of(b, op, op->tensor[0]), *bias = vector_of(b, op, op->tensor[1]);
     float *y = row_at(b, op->to[0], r);
+    memcpy(y, row_at(b, op->from[0], r), op->n * sizeof(float));
+    if (bias)
+        b->isa->add(y, bias, op->n);
     if (weight)
-        b->isa->norm(x, weight, op->n, b->model->rms_eps, y);
-    else
-        memcpy(y, x, op->n * sizeof(float));
+        b->isa->norm(y, weight, op->n, b->model->rms_eps, y);
     scale(y, op->n, op->factor);
     b->isa->add(y, row_at(b, op->residual, r), op->n);
     if (op->check)

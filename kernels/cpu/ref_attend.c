@@ -100,6 +100,17 @@ static void combine(const struct cpu_attend *a, float *all, const float *partial
     all[m] = max;
 }
 
+/* all = all, then a sink. */
+static void add_sink(const struct cpu_attend *a, float *all, float sink)
+{
+    size_t m = cpu_partial_floats(a->kv->v_dim) - 16, l = m + 1;
+    float max = all[m] > sink ? all[m] : sink;
+    float ea = num_exp(all[m] - max);
+    all[l] = fmaf(all[l], ea, num_exp(sink - max));
+    for (uint32_t d = 0; d < a->kv->v_dim; d++)
+        all[d] = all[d] * ea;
+}
+
 /* partials as attend_combine has them, or NULL: computed here. */
 static void query(const struct cpu_attend *a, uint32_t i, const float *partials)
 {
@@ -116,6 +127,8 @@ static void query(const struct cpu_attend *a, uint32_t i, const float *partials)
         if (k > first)
             combine(a, all, partial);
     }
+    if (a->sinks)
+        add_sink(a, all, a->sink[i]);
     float r = 1.0f / all[l];
     for (uint32_t d = 0; d < a->kv->v_dim; d++)
         a->out[i][d] = all[d] * r;

@@ -57,17 +57,20 @@ static void and_part(struct layer_op *op, uint32_t tensor, enum op_buffer to)
     op->to[op->n_parts++] = to;
 }
 
-/* How a part of a layer ends, `op` its last matmul: to = W from + residual. Where what it adds is
- * normed first, or scaled, W from is kept and OP_ADD adds it. */
-static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, uint32_t post_norm,
-                                        enum op_buffer residual, enum op_buffer to)
+/* How a part of a layer ends, `op` its last matmul: to = W from + residual. Where what it adds has a
+ * bias, is normed first, or scaled, W from is kept and OP_ADD adds it. */
+static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, uint32_t bias,
+                                        uint32_t post_norm, enum op_buffer residual,
+                                        enum op_buffer to)
 {
-    const bool plain = !k->l->tensor[post_norm].data && k->m->residual_scale == 1.0f;
+    const bool plain =
+        !k->l->tensor[bias].data && !k->l->tensor[post_norm].data && k->m->residual_scale == 1.0f;
     op->to[0] = plain ? to : BUFFER_ADDED;
     if (!plain) {
         op = add(k, OP_ADD, OP_EACH_ROW, k->m->n_embd);
         op->from[0] = BUFFER_ADDED;
         op->tensor[0] = post_norm;
+        op->tensor[1] = bias;
         op->factor = k->m->residual_scale;
         op->to[0] = to;
     }
@@ -109,10 +112,11 @@ static void attention_part(struct maker *k)
     op = add(k, OP_ATTEND, OP_QUERIES, g->n_head * g->v_dim);
     op->from[0] = BUFFER_Q;
     op->to[0] = BUFFER_ATTENTION;
+    op->tensor[0] = MODEL_ATTN_SINKS;
     op->read = memory;
 
     op = matmul(k, BUFFER_ATTENTION, MODEL_ATTN_OUTPUT, BUFFER_H, k->m->n_embd);
-    add_to_residual(k, op, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
+    add_to_residual(k, op, MODEL_ATTN_OUT_BIAS, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
 /* down(f(gate(NORM)) * up(NORM)) */
@@ -154,7 +158,7 @@ static void feed_forward_part(struct maker *k)
 {
     norm(k, BUFFER_H, MODEL_FFN_NORM);
     struct layer_op *op = k->l->geometry.n_expert > 0 ? experts(k) : dense(k);
-    add_to_residual(k, op, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
+    add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
 }
 
 static void head(struct maker *k)

@@ -44,12 +44,13 @@ enum layer_op_kind {
     OP_NORM,       /* to = factor * rmsnorm(from, tensor) */
     OP_MATMUL,     /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
     OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
-    OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees */
+    OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees;
+                  tensor: the sinks of its heads */
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
     OP_ROUTE,  /* chooses each row's experts, and their weights, by from; a backend keeps both */
     OP_EXPERT_GATE, /* to[e] = f(tensor[0][e] from) * (tensor[1][e] from), e the row's experts */
     OP_EXPERT_SUM,  /* to = sum of weight[e] * (tensor[0][e] from[e]), e ascending, + residual */
-    OP_ADD, /* to = rmsnorm(from, tensor) + residual; without the tensor factor * from + residual */
+    OP_ADD, /* to = factor * rmsnorm(from + tensor[1], tensor[0]) + residual, less what is absent */
     N_OP_KINDS
 };
 
@@ -80,7 +81,8 @@ struct layer_op {
     uint32_t n;       /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
     uint32_t n_parts; /* OP_MATMUL, OP_EXPERT_*: matrices that read the same input */
     uint32_t
-        tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases */
+        tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases;
+                      a vector that the layer lacks has data NULL */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */

@@ -12,7 +12,20 @@
 #include "kernels/quant/quant_block.h"
 
 /* Sizes that a shape is made of. */
-enum size { ONE, EMBD, Q_ROWS, K_ROWS, V_ROWS, HEADS, HEAD_DIM, ROPE_PAIRS, FF, EXPERTS, VOCAB };
+enum size {
+    ONE,
+    EMBD,
+    Q_ROWS,
+    K_ROWS,
+    V_ROWS,
+    ATTENDED,
+    HEADS,
+    HEAD_DIM,
+    ROPE_PAIRS,
+    FF,
+    EXPERTS,
+    VOCAB
+};
 
 struct shape {
     const char *name; /* in a layer without "blk.N." */
@@ -35,10 +48,12 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_ATTN_Q] = {"attn_q.weight", Q_ROWS, EMBD, false},
     [MODEL_ATTN_K] = {"attn_k.weight", K_ROWS, EMBD, false},
     [MODEL_ATTN_V] = {"attn_v.weight", V_ROWS, EMBD, false},
-    [MODEL_ATTN_OUTPUT] = {"attn_output.weight", EMBD, HEADS, false},
+    [MODEL_ATTN_OUTPUT] = {"attn_output.weight", EMBD, ATTENDED, false},
     [MODEL_ATTN_Q_BIAS] = {"attn_q.bias", ONE, Q_ROWS, false},
     [MODEL_ATTN_K_BIAS] = {"attn_k.bias", ONE, K_ROWS, false},
     [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, V_ROWS, false},
+    [MODEL_ATTN_SINKS] = {"attn_sinks.weight", ONE, HEADS, false},
+    [MODEL_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, EMBD, false},
     [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
@@ -70,8 +85,10 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return g->n_head_kv * g->k_dim;
     case V_ROWS:
         return g->n_head_kv * g->v_dim;
-    case HEADS:
+    case ATTENDED:
         return g->n_head * g->v_dim;
+    case HEADS:
+        return g->n_head;
     case HEAD_DIM:
         return g->k_dim;
     case ROPE_PAIRS:
@@ -213,7 +230,7 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
     for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS && !rc; i++) {
         const struct shape *shape = &LAYER_SHAPES[i];
         const struct fused *fused = find_fused(l->arch, i);
-        if (!(l->arch->tensors & (1u << i)) || (fused && i != fused->first))
+        if (!(l->arch->tensors & (UINT64_C(1) << i)) || (fused && i != fused->first))
             continue;
         snprintf(name, sizeof(name), "blk.%u.%s", layer, shape->name);
         rc = fused ? view_fused(l, fused, layer, tensor)

@@ -68,6 +68,7 @@ enum model_global {
 /* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
  * have rows 1. */
 enum model_layer_tensor {
+    MODEL_NO_TENSOR,      /* of an operation that has none here; data is NULL in every layer */
     MODEL_ATTN_NORM,      /* [n_embd] F32 */
     MODEL_ATTN_Q,         /* [n_head * head_dim][n_embd] */
     MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd], its KV heads the layer's */
@@ -76,6 +77,8 @@ enum model_layer_tensor {
     MODEL_ATTN_Q_BIAS,    /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
     MODEL_ATTN_K_BIAS,    /* [n_head_kv * head_dim] F32 */
     MODEL_ATTN_V_BIAS,    /* [n_head_kv * v_dim] F32 */
+    MODEL_ATTN_SINKS,     /* [n_head] F32 */
+    MODEL_ATTN_OUT_BIAS,  /* [n_embd] F32 */
     MODEL_ATTN_Q_NORM,    /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
     MODEL_ATTN_K_NORM,    /* [head_dim] F32 */
     MODEL_ATTN_POST_NORM, /* [n_embd] F32, of what attention adds: gemma3 */

@@ -1,6 +1,6 @@
 #include "kernels/model/model_arch.h"
 
-#define HAS(tensor) (1u << (tensor))
+#define HAS(tensor) (UINT64_C(1) << (tensor))
 #define ATTENTION_TENSORS                                                                          \
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_ATTN_Q) | HAS(MODEL_ATTN_K) | HAS(MODEL_ATTN_V) |            \
      HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM))

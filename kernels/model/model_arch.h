@@ -22,7 +22,7 @@ struct model_arch {
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
     bool fused;       /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */
     bool experts;     /* a router chooses among feed-forward parts */
-    uint32_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
+    uint64_t tensors; /* bits 1 << model_layer_tensor: what every layer holds, and nothing else */
 };
 
 /* The architecture of that name, or NULL. */

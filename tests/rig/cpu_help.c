@@ -137,12 +137,14 @@ void help_model_tiny(struct help_model *m, const struct tiny_model *shape)
     m->file = tiny_model_file(shape, &bytes);
     m->kv_q8_0 = shape->kv_q8_0;
     open_model(m, gguf_open_memory(m->file, bytes, &m->gguf, err, sizeof(err)), err);
+    m->sinks = shape->sinks ? tiny_model_sinks(m->model, shape->seed) : NULL;
 }
 
 void help_model_file(struct help_model *m, const char *path)
 {
     char err[256] = "";
     m->file = NULL;
+    m->sinks = NULL;
     m->kv_q8_0 = false;
     open_model(m, gguf_open_parts(path, &m->gguf, err, sizeof(err)), err);
 }
@@ -152,6 +154,7 @@ void help_model_close(struct help_model *m)
     model_close(m->model);
     gguf_close(m->gguf);
     free(m->file);
+    free(m->sinks);
 }
 
 struct backend *help_backend(const struct help_model *m, const char *isa, uint32_t threads,

@@ -65,6 +65,7 @@ struct help_model {
     uint8_t *file; /* NULL when it was opened from a path */
     struct gguf *gguf;
     struct model *model;
+    float *sinks; /* tiny_model_sinks, or NULL */
     bool kv_q8_0; /* how help_backend opens it */
 };
 

@@ -214,6 +214,7 @@ static void attend_head(const struct double_model *d, const struct layer_op *op,
                         uint32_t from, double *e)
 {
     const struct layer_geometry *g = op->geometry;
+    const double *sinks = d->layers[op->layer][op->tensor[0]].w;
     const size_t head_kv = h / (g->n_head / g->n_head_kv);
     const double *q = d->buffer[op->from[0]] + (size_t)h * g->k_dim;
     double max = -INFINITY, sum = 0, *out = d->buffer[op->to[0]] + (size_t)h * g->v_dim;
@@ -233,6 +234,7 @@ static void attend_head(const struct double_model *d, const struct layer_op *op,
         for (uint32_t i = 0; i < g->v_dim; i++)
             out[i] += w * v[i];
     }
+    sum += sinks ? exp(sinks[h] - max) : 0;
     for (uint32_t i = 0; i < g->v_dim; i++)
         out[i] /= sum;
 }
@@ -314,15 +316,17 @@ static void expert_sum(const struct double_model *d, const struct layer_op *op)
 /* Norms and sums over the width. */
 static void run_row(const struct double_model *d, const struct layer_op *op, uint32_t token)
 {
-    const struct weights *w = &d->layers[op->layer][op->tensor[0]];
-    const double *from = d->buffer[op->from[0]], factor = (double)op->factor;
+    const struct weights *w = &d->layers[op->layer][op->tensor[0]],
+                         *bias = &d->layers[op->layer][op->tensor[1]];
+    const bool embed = op->kind == OP_EMBED;
+    const double factor = (double)op->factor;
     double *to = d->buffer[op->to[0]];
-    if (op->kind == OP_EMBED)
-        memcpy(to, w->w + (size_t)token * w->cols, w->cols * sizeof(*to));
-    else if (w->w)
-        rmsnorm(d, w, from, to);
-    else
-        memcpy(to, from, op->n * sizeof(*to));
+    memcpy(to, embed ? w->w + (size_t)token * w->cols : d->buffer[op->from[0]],
+           op->n * sizeof(*to));
+    if (op->kind == OP_ADD && bias->w)
+        add(to, bias->w, op->n);
+    if (!embed && w->w)
+        rmsnorm(d, w, to, to);
     for (uint32_t i = 0; i < op->n; i++)
         to[i] *= factor;
     if (op->residual)

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kernels/base/num.h"
+#include "kernels/model/model.h"
 #include "kernels/quant/quantize.h"
 #include "tests/rig/gguf_writer.h"
 
@@ -387,6 +388,39 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     if (shape->freqs)
         freqs(&b, k_dim(shape) / 2 - is_arch(shape, "phi3"));
     return gw_finish(&b.w, ret_bytes, NULL);
+}
+
+/* A vector of n numbers at `x`, as if it were in the file: it gets no place of its own there. */
+static float *attach(struct model_tensor *t, float *x, uint32_t n)
+{
+    *t = (struct model_tensor){.data = (const uint8_t *)x,
+                               .type = QUANT_F32,
+                               .n_matrices = 1,
+                               .rows = 1,
+                               .cols = n,
+                               .row_bytes = n * sizeof(*x),
+                               .bytes = n * sizeof(*x)};
+    return x + n;
+}
+
+float *tiny_model_sinks(struct model *m, uint64_t seed)
+{
+    const size_t n = (size_t)m->n_layer * (m->n_head + m->n_embd);
+    float *x = malloc(n * sizeof(*x)), *at = x;
+    if (!x)
+        abort();
+    for (size_t i = 0; i < n; i++)
+        x[i] = normal(&seed);
+    for (uint32_t l = 0; l < m->n_layer; l++) {
+        at[0] = -INFINITY;
+        at[m->n_head - 1] = 20;
+        at = attach(&m->layers[l].tensor[MODEL_ATTN_SINKS], at, m->n_head);
+        at = attach(&m->layers[l].tensor[MODEL_ATTN_OUT_BIAS], at, m->n_embd);
+    }
+    layer_ops_free(&m->ops);
+    if (layer_ops_make(m, &m->ops))
+        abort();
+    return x;
 }
 
 int tiny_model_write(const struct tiny_model *shape, const char *path)

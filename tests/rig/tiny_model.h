@@ -37,6 +37,7 @@ struct tiny_model {
     float scale; /* factor of all weights but norms; 1: logits stay small */
 
     bool kv_q8_0; /* not in the file: the KV type of cpu_help's instances */
+    bool sinks;   /* not in the file: tiny_model_sinks of the opened model */
 };
 
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
@@ -45,6 +46,14 @@ struct tiny_model tiny_model_default(uint32_t type);
 
 /* Returns the file, aligned to 64, *ret_bytes long; free() it. */
 uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes);
+
+struct model;
+
+/* Gives every layer of an opened model sinks and a bias of the attention's output: a dense model of
+ * any architecture then has what only gpt-oss has in its files. The first head's sink is -inf, the
+ * last one's so large that its weights nearly vanish. Returns their numbers; free() them after
+ * model_close. */
+float *tiny_model_sinks(struct model *model, uint64_t seed);
 
 /* Writes it. Returns 0 or -errno. */
 int tiny_model_write(const struct tiny_model *shape, const char *path);

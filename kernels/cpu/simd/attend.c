@@ -403,8 +403,24 @@ static void combine(const struct cpu_attend *a, struct attention *s, const struc
     }
 }
 
+/* A sink is one more split, of l 1 and without o. */
+static void add_sinks(const struct cpu_attend *a, struct attention *s)
+{
+    struct factors j;
+    memcpy(j.m, a->sink, sizeof(j.m));
+    split_factors(s, &j, a->n);
+    for (uint32_t i = 0; i < a->n; i++) {
+        vf before = v_set1(j.before[i]);
+        s->l[i] = __builtin_fmaf(s->l[i], j.before[i], j.now[i]);
+        for (uint32_t d = 0; d < a->kv->v_dim; d += VEC)
+            v_store(s->total[i] + d, v_mul(v_load(s->total[i] + d), before));
+    }
+}
+
 static void write_out(const struct cpu_attend *a, struct attention *s)
 {
+    if (a->sinks)
+        add_sinks(a, s);
     for (uint32_t i = 0; i < a->n; i++) {
         vf r = v_set1(1.0f / s->l[i]);
         for (uint32_t d = 0; d < a->kv->v_dim; d += VEC)

@@ -94,9 +94,10 @@ static void attend(const struct cpu_isa *isa, struct cpu_attend *job, bool in_pi
         isa->attend(job);
 }
 
-/* Every instruction set, and the reference in splits, against the whole reference. */
-static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_t n,
-                       const uint32_t *positions)
+/* Every instruction set, and the reference in splits, against the whole reference. sinks [n], or
+ * NULL; with them the scores of every fifth query are zeros. */
+static void attend_with(struct cache *c, uint64_t *seed, uint32_t window, const float *sinks,
+                        uint32_t n, const uint32_t *positions)
 {
     const struct cpu_isa *isas[HELP_ISAS + 1] = {&cpu_isa_ref};
     int n_isas = 1 + help_isas(isas + 1);
@@ -109,12 +110,16 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
                              .head_kv = c->layer->n_head_kv - 1,
                              .scale = 1.0f / sqrtf((float)k_dim),
                              .sliding_window = window,
+                             .sinks = sinks != NULL,
                              .n = n,
                              .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
     help_fill(seed, HELP_NORMAL, q, n * k_dim);
     for (uint32_t i = 0; i < n; i++) {
         job.position[i] = positions[i];
         job.q[i] = q + i * k_dim;
+        job.sink[i] = sinks ? sinks[i] : 0;
+        if (sinks && i % 5 == 0)
+            memset(q + i * k_dim, 0, k_dim * sizeof(*q));
     }
     attend(&cpu_isa_ref, &job, false, want);
     for (int way = 1; way < 2 * n_isas; way++) {
@@ -129,6 +134,12 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
         free(got);
     }
     free(q), free(want), free(job.scratch);
+}
+
+static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_t n,
+                       const uint32_t *positions)
+{
+    attend_with(c, seed, window, NULL, n, positions);
 }
 
 /* Positions around page and split boundaries, queries at one position or at several. */
@@ -203,53 +214,137 @@ START_TEST(attention_in_a_window_equals_reference)
 }
 END_TEST
 
-/* The reference against attention in double precision; a window longer than the text keeps every
- * bit. */
+/* Sinks of all sizes, a query beside another's: none, so small that its exp is 0, as large as the
+ * largest score, so large that the weights vanish. One split and many, in windows and without. */
+START_TEST(attention_with_sinks_equals_reference)
+{
+    uint64_t seed = 11;
+    const float sizes[] = {-INFINITY, -3e38f, -90, 0, -0.0f, 1, 9, 1e4f, 3e38f};
+    const uint32_t dims[] = {10, 64}, windows[] = {1, 128, 300, MODEL_NO_WINDOW};
+    const uint32_t bases[] = {0, 31, 127, 128, 255, 256, 383, 600, 1980};
+    for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
+        struct cache c;
+        cache_open(&c, 2, dims[s], dims[1 - s], _i);
+        fill_cache(&c, &seed, 2048, 2.0f);
+        for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
+            for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
+                uint32_t n = 1 + (uint32_t)(w * 29 + p * 7) % CPU_QUERIES, up[CPU_QUERIES];
+                float sinks[CPU_QUERIES];
+                for (uint32_t i = 0; i < n; i++) {
+                    up[i] = bases[p] + i / (1 + (uint32_t)p % 3);
+                    sinks[i] = sizes[(i + p) % 9];
+                }
+                attend_with(&c, &seed, windows[w], sinks, n, up);
+            }
+        }
+        free(c.memory);
+    }
+}
+END_TEST
+
+/* ---- the reference against double precision ----------------------------------------------------
+ */
+
+enum { DIM = 16, POSITION = 300 };
+
+/* One query at POSITION and its KV, in f32. */
+struct single {
+    struct cache c;
+    float q[DIM], out[DIM];
+    struct cpu_attend job;
+};
+
+static void single_open(struct single *x)
+{
+    uint64_t seed = 10;
+    cache_open(&x->c, 1, DIM, DIM, KV_F32);
+    fill_cache(&x->c, &seed, POSITION + 1, 1.0f);
+    help_fill(&seed, HELP_NORMAL, x->q, DIM);
+    x->job = (struct cpu_attend){.kv = x->c.layer,
+                                 .memory = x->c.memory,
+                                 .page_bytes = x->c.kv.page_bytes[PAGES_FULL],
+                                 .pages = x->c.pages,
+                                 .scale = 0.25f,
+                                 .sliding_window = MODEL_NO_WINDOW,
+                                 .n = 1,
+                                 .position = {POSITION},
+                                 .q = {x->q},
+                                 .out = {x->out},
+                                 .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
+    ref_attend(&x->job);
+}
+
+static void single_close(struct single *x)
+{
+    free(x->job.scratch);
+    free(x->c.memory);
+}
+
+/* x->out is that of the last `window` positions and a sink. */
+static void check_single(const struct single *x, uint32_t window, double sink)
+{
+    double sum = exp(sink), want[DIM] = {0};
+    for (uint32_t t = POSITION + 1 - window; t <= POSITION; t++) {
+        const uint8_t *page = x->c.memory + x->c.pages[t / 32] * x->c.kv.page_bytes[PAGES_FULL];
+        const float *k = (const float *)(const void *)(page + kv_k_offset(x->c.layer, 0));
+        const float *v = (const float *)(const void *)(page + kv_v_offset(x->c.layer, 0));
+        double s = 0;
+        for (uint32_t d = 0; d < DIM; d++)
+            s += (double)x->q[d] * (double)k[d * 32 + t % 32];
+        s = exp(0.25 * s);
+        sum += s;
+        for (uint32_t d = 0; d < DIM; d++)
+            want[d] += s * (double)v[t % 32 * DIM + d];
+    }
+    for (uint32_t d = 0; d < DIM; d++)
+        ck_assert_double_eq_tol((double)x->out[d], want[d] / sum, 1e-5);
+}
+
+/* A window longer than the text keeps every bit. */
 START_TEST(a_window_covers_the_last_positions)
 {
-    enum { DIM = 16, POSITION = 300 };
     const uint32_t windows[] = {1, 40, 256, 299, 300, 301};
-    uint64_t seed = 10;
-    struct cache c;
-    cache_open(&c, 1, DIM, DIM, KV_F32);
-    fill_cache(&c, &seed, POSITION + 1, 1.0f);
-    float q[DIM], out[DIM], all[DIM];
-    help_fill(&seed, HELP_NORMAL, q, DIM);
-    struct cpu_attend job = {.kv = c.layer,
-                             .memory = c.memory,
-                             .page_bytes = c.kv.page_bytes[PAGES_FULL],
-                             .pages = c.pages,
-                             .scale = 0.25f,
-                             .sliding_window = MODEL_NO_WINDOW,
-                             .n = 1,
-                             .position = {POSITION},
-                             .q = {q},
-                             .out = {all},
-                             .scratch = help_memory(CPU_ATTEND_SCRATCH * sizeof(float))};
-    ref_attend(&job);
-    job.out[0] = out;
+    struct single x;
+    float all[DIM];
+    single_open(&x);
+    memcpy(all, x.out, sizeof(all));
     for (size_t w = 0; w < sizeof(windows) / sizeof(windows[0]); w++) {
-        double sum = 0, want[DIM] = {0};
-        for (uint32_t t = POSITION + 1 - windows[w]; t <= POSITION; t++) {
-            const uint8_t *page = c.memory + c.pages[t / 32] * c.kv.page_bytes[PAGES_FULL];
-            const float *k = (const float *)(const void *)(page + kv_k_offset(c.layer, 0));
-            const float *v = (const float *)(const void *)(page + kv_v_offset(c.layer, 0));
-            double s = 0;
-            for (uint32_t d = 0; d < DIM; d++)
-                s += (double)q[d] * (double)k[d * 32 + t % 32];
-            s = exp(0.25 * s);
-            sum += s;
-            for (uint32_t d = 0; d < DIM; d++)
-                want[d] += s * (double)v[t % 32 * DIM + d];
-        }
-        job.sliding_window = windows[w];
-        ref_attend(&job);
-        for (uint32_t d = 0; d < DIM; d++)
-            ck_assert_double_eq_tol((double)out[d], want[d] / sum, 1e-5);
-        ck_assert_int_eq(memcmp(out, all, sizeof(out)) == 0, windows[w] > POSITION);
+        x.job.sliding_window = windows[w];
+        ref_attend(&x.job);
+        check_single(&x, windows[w], -INFINITY);
+        ck_assert_int_eq(memcmp(x.out, all, sizeof(all)) == 0, windows[w] > POSITION);
     }
-    free(job.scratch);
-    free(c.memory);
+    single_close(&x);
+}
+END_TEST
+
+/* A sink of -inf keeps every bit, one far above the scores leaves nothing, one of NaN or +inf leaves
+ * no number. */
+START_TEST(a_sink_takes_its_share_of_the_weights)
+{
+    const float sinks[] = {-INFINITY, -1, 0, 2, 5, 9, 200};
+    const uint32_t windows[] = {1, 40, 128, POSITION + 1};
+    struct single x;
+    float all[DIM];
+    single_open(&x);
+    memcpy(all, x.out, sizeof(all));
+    x.job.sinks = true;
+    for (size_t i = 0; i < 7 * 4; i++) {
+        x.job.sink[0] = sinks[i / 4];
+        x.job.sliding_window = windows[i % 4];
+        ref_attend(&x.job);
+        check_single(&x, windows[i % 4], (double)sinks[i / 4]);
+        ck_assert_int_eq(memcmp(x.out, all, sizeof(all)) == 0, i == 3);
+        for (uint32_t d = 0; d < DIM; d++)
+            ck_assert_int_eq(x.out[d] == 0, sinks[i / 4] == 200);
+    }
+    for (int i = 0; i < 2; i++) {
+        x.job.sink[0] = i ? NAN : INFINITY;
+        ref_attend(&x.job);
+        for (uint32_t d = 0; d < DIM; d++)
+            ck_assert(isnan(x.out[d]));
+    }
+    single_close(&x);
 }
 END_TEST
 
@@ -274,7 +369,9 @@ int main(void)
     tcase_add_loop_test(kv, attention_equals_reference, 0, 3);
     tcase_add_loop_test(kv, attention_of_any_number_of_queries_equals_reference, 0, 3);
     tcase_add_loop_test(kv, attention_in_a_window_equals_reference, 0, 3);
+    tcase_add_loop_test(kv, attention_with_sinks_equals_reference, 0, 3);
     tcase_add_test(kv, a_window_covers_the_last_positions);
+    tcase_add_test(kv, a_sink_takes_its_share_of_the_weights);
     tcase_add_loop_test(kv, attention_equals_reference_when_peaked, 0, 3);
     tcase_set_timeout(kv, 120);
     suite_add_tcase(suite, kv);

@@ -79,7 +79,7 @@ START_TEST(every_architecture_gives_the_same_bits)
 END_TEST
 
 /* Sizes that fill no register, group or block; head sizes of all kinds; several splits. */
-enum { N_SHAPES = 14 };
+enum { N_SHAPES = 16 };
 
 START_TEST(odd_shapes_give_the_same_bits)
 {
@@ -186,6 +186,25 @@ START_TEST(odd_shapes_give_the_same_bits)
          .v_dim = 22,
          .odd_head_kv = 4,
          .window = 40,
+         .n_vocab = 259},
+        {.arch = "gemma3", /* sinks, in a window and in all positions */
+         .n_layer = 2,
+         .n_embd = 32,
+         .n_ff = 36,
+         .n_head = 6,
+         .n_head_kv = 2,
+         .head_dim = 16,
+         .window = 128,
+         .sinks = true,
+         .n_vocab = 259},
+        {.arch = "qwen2", /* more heads than are attended to together */
+         .n_layer = 1,
+         .n_embd = 36,
+         .n_ff = 40,
+         .n_head = 70,
+         .n_head_kv = 1,
+         .head_dim = 6,
+         .sinks = true,
          .n_vocab = 259},
     };
     struct tiny_model shape = shapes[_i % N_SHAPES];

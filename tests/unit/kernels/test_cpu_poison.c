@@ -160,8 +160,8 @@ START_TEST(nonfinite_weights_poison_every_row)
 END_TEST
 
 /* A value in a bias or in a head norm makes its layer's queries, keys or values nonfinite; a head
- * norm keeps infinite queries infinite; a value in the norm after a sub-layer makes the residual
- * nonfinite, one in a router its scores. */
+ * norm keeps infinite queries infinite; a value in a sink, in the bias of attention's output or in
+ * the norm after a sub-layer makes the residual nonfinite, one in a router its scores. */
 START_TEST(nonfinite_biases_and_norms_poison_their_layer)
 {
     const struct {
@@ -175,6 +175,8 @@ START_TEST(nonfinite_biases_and_norms_poison_their_layer)
         {"qwen3", MODEL_ATTN_Q, INFINITY},       {"qwen3", MODEL_ATTN_K, NAN},
         {"gemma3", MODEL_ATTN_POST_NORM, NAN},   {"gemma3", MODEL_FFN_POST_NORM, INFINITY},
         {"qwen3moe", MODEL_FFN_ROUTER, NAN},     {"qwen3moe", MODEL_FFN_ROUTER, INFINITY},
+        {"qwen2", MODEL_ATTN_SINKS, NAN},        {"qwen2", MODEL_ATTN_SINKS, INFINITY},
+        {"gemma3", MODEL_ATTN_OUT_BIAS, NAN},
     };
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -182,6 +184,7 @@ START_TEST(nonfinite_biases_and_norms_poison_their_layer)
         struct tiny_model shape = tiny_model_default(QUANT_F32);
         struct help_model m;
         shape.arch = cases[_i].arch;
+        shape.sinks = true;
         help_model_tiny(&m, &shape);
         const struct model_tensor *t = &m.model->layers[1].tensor[cases[_i].tensor];
         memcpy(m.file + (t->data - m.file) + 4, &cases[_i].value, 4);
@@ -198,7 +201,7 @@ int main(void)
     tcase_add_test(tcase, a_nonfinite_residual_poisons_its_row_only);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(tcase, nonfinite_weights_poison_every_row);
-    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 12);
+    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 15);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

@@ -93,14 +93,17 @@ START_TEST(logits_are_close_to_double_precision)
         {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
         {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
         {"unequal", QUANT_F32, 1e-4, 1},   {"qwen3moe", QUANT_F32, 1e-4, 1},
+        {"sinks", QUANT_F32, 1e-4, 1},
     };
-    const bool unequal = strcmp(cases[_i].arch, "unequal") == 0;
+    const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
+               sinks = strcmp(cases[_i].arch, "sinks") == 0;
     struct tiny_model shape = tiny_model_default(cases[_i].type);
     struct help_model m;
     uint32_t tokens[300], pages[PAGES];
     uint64_t seed = 50;
     shape.untied = true;
-    shape.arch = unequal ? "gemma3" : cases[_i].arch;
+    shape.arch = unequal || sinks ? "gemma3" : cases[_i].arch;
+    shape.sinks = sinks;
     shape.v_dim = unequal ? 24 : 0;
     shape.odd_head_kv = unequal ? 4 : 0;
     shape.n_layer = strcmp(shape.arch, "smollm3") == 0 ? 4 : 2; /* the fourth has no rope */
@@ -168,7 +171,7 @@ static uint32_t load_text(uint32_t *tokens, uint32_t most)
 START_TEST(a_quantized_model_keeps_its_predictions)
 {
     uint32_t tokens[80], pages[PAGES], n = load_text(tokens, 80);
-    struct help_model plain, m;
+    struct help_model plain, m = {0};
     size_t bytes;
     char err[256] = "";
     help_model_file(&plain, "daemon/models/hearth-code-5m-f16.gguf");
@@ -400,7 +403,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 20);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 21);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);
