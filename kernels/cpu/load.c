@@ -34,7 +34,7 @@ struct file_job {
     _Atomic int error; /* the first error of any thread */
 };
 
-/* Reads, hashes and packs groups first .. first + n - 1. */
+/* Reads, hashes and packs groups first .. first + n - 1; one without memory is hashed alone. */
 static int load_groups(const struct file_job *job, const struct cpu_matrix *m, uint32_t first,
                        uint32_t n, uint8_t *buffer, struct hash128 *hash)
 {
@@ -44,7 +44,9 @@ static int load_groups(const struct file_job *job, const struct cpu_matrix *m, u
     int rc = gguf_read(job->model->gguf, m->file.data + before, bytes, buffer);
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < n; i++)
+    if (!m->packed)
+        hash128_update(hash, buffer, bytes);
+    for (uint32_t i = 0; i < n && m->packed; i++)
         repack_group(m, first + i, buffer + i * group_bytes, hash);
     if (job->loaded)
         *job->loaded += bytes;
@@ -115,7 +117,8 @@ int load_from_file(struct thread_pool *pool, const struct model *model,
                    const struct cpu_matrix **matrix, uint32_t n, _Atomic uint64_t *loaded)
 {
     for (uint32_t i = 1; i < n; i++)
-        assert(matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
+        assert(!matrix[i]->packed ||
+               matrix[i - 1]->packed + repack_bytes(matrix[i - 1]) <= matrix[i]->packed);
     struct file_job job = {.model = model,
                            .matrix = matrix,
                            .buffer_bytes = largest_piece(matrix, n),

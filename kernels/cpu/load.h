@@ -15,8 +15,8 @@
 #include "kernels/base/pool.h"
 
 /* Packs n matrices of the model's file into their memory, in ascending order; records their hashes.
- * Adds the bytes that were read to *loaded, if that is not NULL. Returns 0, -ENOMEM, or the error of
- * gguf_read. */
+ * A last one without memory, which stays in the file, is hashed only. Adds the bytes that were read
+ * to *loaded, if that is not NULL. Returns 0, -ENOMEM, or the error of gguf_read. */
 int load_from_file(struct thread_pool *pool, const struct model *model,
                    const struct cpu_matrix **matrix, uint32_t n, _Atomic uint64_t *loaded);
 

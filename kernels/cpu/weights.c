@@ -129,7 +129,8 @@ static int place_all(struct backend *b, struct cpu_weights *w)
     return 0;
 }
 
-/* Reads the file into all matrices that have a place. */
+/* Reads the file into all matrices that have a place. An embedding that stays in the file is hashed
+ * beside them: after them one thread would do it, and the disk and the other threads wait. */
 static int fill_matrices(struct backend *b, struct cpu_weights *w)
 {
     const uint32_t n_layer = b->model->n_layer;
@@ -137,11 +138,13 @@ static int fill_matrices(struct backend *b, struct cpu_weights *w)
     uint32_t n = 0;
     while (weights_matrix(w, n_layer, n))
         n++;
-    matrix = malloc(n * sizeof(matrix[0]));
+    matrix = malloc((n + 1) * sizeof(matrix[0]));
     if (!matrix)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         matrix[i] = weights_matrix(w, n_layer, i);
+    if (!b->model->tied)
+        matrix[n++] = &w->layers[n_layer].matrix[MODEL_TOKEN_EMBD];
     int rc = load_from_file(b->pool, b->model, matrix, n, b->limits.loaded);
     free(matrix);
     return rc;
