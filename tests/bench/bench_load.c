@@ -4,8 +4,9 @@
  *
  * The time from the start of hearthd to a client's first token, with the file in the page cache,
  * over two ways to read the file once with as many threads: copying it from its mapping to fresh
- * memory, and read(2) into a reused buffer. Then the daemon's memory over the size of the file's
- * tensors plus the KV in use.
+ * memory, and read(2) into a reused buffer. The same with the file on the disk alone, over what cat
+ * does: one thread's read(2). Then the daemon's memory over the size of the file's tensors plus the
+ * KV in use.
  */
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
@@ -24,7 +25,7 @@ enum {
     REPEATS = 5,
     MAX_THREADS = 64,
     PIECE = 2 << 20, /* bytes that a thread takes at a time */
-    READ = 1 << 18,  /* bytes of one read(2) */
+    READ = 1 << 17,  /* bytes of one read(2), as cat's */
     PROMPT = 512,
     OUTPUT = 16,
 };
@@ -86,13 +87,19 @@ static uint8_t *fresh(size_t bytes, void **ret_mapping)
     return at;
 }
 
-/* Milliseconds of one pass by all cores. */
-static double sweep_ms(const char *path, bool copy)
+static long core_count(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n > MAX_THREADS ? MAX_THREADS : n;
+}
+
+/* Milliseconds of one pass by n threads. */
+static double sweep_ms(const char *path, bool copy, long n)
 {
     struct sweep s = {.fd = open(path, O_RDONLY | O_CLOEXEC), .bytes = gguf_file_bytes(gguf)};
     pthread_t thread[MAX_THREADS];
     void *from, *to = NULL;
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
 
     from = mmap(NULL, s.bytes, PROT_READ, MAP_PRIVATE, s.fd, 0);
     if (s.fd < 0 || from == MAP_FAILED)
@@ -100,7 +107,6 @@ static double sweep_ms(const char *path, bool copy)
     s.from = from;
     if (copy)
         s.to = fresh(s.bytes, &to);
-    n = n > MAX_THREADS ? MAX_THREADS : n;
     uint64_t start = bench_ticks();
     for (long i = 0; i < n; i++)
         if (pthread_create(&thread[i], NULL, sweep_thread, &s) != 0)
@@ -117,16 +123,29 @@ static double sweep_ms(const char *path, bool copy)
 
 /* In a virtual machine the first touch of memory costs more than everything measured here, and
  * again after it has been free for some seconds. So each side begins with memory that was in use a
- * moment ago. */
-static void warm_memory(void)
+ * moment ago, for as many copies of the file as it makes, where the machine has that much. */
+static void warm_memory(size_t copies)
 {
-    size_t bytes = gguf_file_bytes(gguf) + (gguf_file_bytes(gguf) >> 2);
+    const size_t free = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = copies * gguf_file_bytes(gguf) + (gguf_file_bytes(gguf) >> 2);
     void *mapping;
+
+    bytes = bytes < free / 8 * 7 ? bytes : free / 8 * 7;
     uint8_t *at = fresh(bytes, &mapping);
 
     for (size_t i = 0; i < bytes; i += 4096)
         at[i] = 1;
     munmap(mapping, bytes + PIECE);
+}
+
+/* From here on the file is on the disk alone, but for the pages that this process has touched. */
+static void drop_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+        served_fail("the model cannot be dropped from the page cache");
+    close(fd);
 }
 
 /* ---- the daemon ------------------------------------------------------------------------------ */
@@ -206,24 +225,50 @@ static void print_load(const char *what, double *load, double *floor, double tar
     bench_print_ratio(&r);
 }
 
-static void bench_model(const char *path)
+/* With the file in the page cache. The last daemon is left running. */
+static void bench_cached(const char *path)
 {
     double load[2][REPEATS], copied[REPEATS], was_read[REPEATS];
+    const long n = core_count();
 
-    sweep_ms(path, false); /* into the page cache */
+    sweep_ms(path, false, n); /* into the page cache */
     for (int i = 0; i < REPEATS; i++) {
-        was_read[i] = sweep_ms(path, false);
-        warm_memory();
-        copied[i] = sweep_ms(path, true);
-        warm_memory();
+        was_read[i] = sweep_ms(path, false, n);
+        warm_memory(1);
+        copied[i] = sweep_ms(path, true, n);
+        warm_memory(1);
         load[0][i] = load[1][i] = load_ms(path);
         if (i < REPEATS - 1)
             served_stop();
     }
-    print_load("load_over_copy", load[0], copied, 2,
+    print_load("load_over_copy", load[0], copied, 1.5,
                "start to first token, over a copy of the file to fresh memory");
     print_load("load_over_read", load[1], was_read, 0,
                "the same over read(2) of the file into a buffer");
+}
+
+/* With the file on the disk: the page cache's copy of it is fresh memory, too. */
+static void bench_cold(const char *path)
+{
+    double load[REPEATS], was_read[REPEATS];
+
+    for (int i = 0; i < REPEATS; i++) {
+        drop_file(path);
+        warm_memory(2);
+        was_read[i] = sweep_ms(path, false, 1);
+        drop_file(path);
+        warm_memory(2);
+        load[i] = load_ms(path);
+        served_stop();
+    }
+    print_load("cold_load_over_cat", load, was_read, 1.2,
+               "start to first token, the file on the disk, over cat of it");
+}
+
+static void bench_model(const char *path)
+{
+    bench_cold(path);
+    bench_cached(path);
     print_memory("peak_of_load", "VmHWM:", 4);
     print_memory("resident_after_load", "VmRSS:", 4);
     struct hearth *h = served_connect(1);
