@@ -72,3 +72,10 @@ float num_gelu(float x)
     const float v = x * fmaf(NUM_GELU_B, x * x, NUM_GELU_A);
     return x / (1.0f + num_exp(-v));
 }
+
+float num_swiglu(float g, float u)
+{
+    const float limit = NUM_SWIGLU_LIMIT, a = g > limit ? limit : g;
+    const float c = u > limit ? limit : u < -limit ? -limit : u;
+    return a / (1.0f + num_exp(-(NUM_SWIGLU_A * a))) * (c + 1.0f);
+}

@@ -1,5 +1,5 @@
-/* num.h: scalar numerics: exp, log, silu, gelu and the 16-bit float types, with every bit
- * specified.
+/* num.h: scalar numerics: exp, log, silu, gelu, swiglu and the 16-bit float types, with every
+ * bit specified.
  *
  * kernels/NUMERICS.md, "Scalar functions", is the definition; num.c follows it line by line. Only
  * IEEE-754 binary32 operations and explicit fmaf are used, no libm function besides fmaf (which
@@ -48,6 +48,14 @@ float num_silu(float x);
  * x / (1 + exp(-v)) with v = x (A + B x^2), IEEE divide. NaN gives NaN; where v < -88 it is
  * x / 1.65e38, not 0. */
 float num_gelu(float x);
+
+/* Constants of num_swiglu. */
+#define NUM_SWIGLU_A 0x1.b3b646p+0f /* 1.702 */
+#define NUM_SWIGLU_LIMIT 7.0f
+
+/* The gate of gpt-oss: with g at most 7 and u between -7 and 7, g / (1 + exp(-1.702 g)) * (u + 1).
+ * A NaN in either gives NaN. */
+float num_swiglu(float g, float u);
 
 static inline uint32_t num_bits(float x)
 {

@@ -136,7 +136,7 @@ struct cpu_isa {
     void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *partials);
     void (*attend_combine)(const struct cpu_attend *attend, const float *partials);
 
-    /* m = silu(g) * u or gelu(g) * u, by model_gate, [n]; m may be g */
+    /* m = silu(g) * u, gelu(g) * u or swiglu(g, u), by model_gate, [n]; m may be g */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
 
     /* x = x + 0.0f, [n]; true when all of it is finite. */

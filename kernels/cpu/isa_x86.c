@@ -51,8 +51,9 @@ static bool has_avx512(void)
         .attend = simd_attend_##rest,                                                              \
         .attend_split = simd_attend_split_##rest,                                                  \
         .attend_combine = simd_attend_combine_##rest,                                              \
-        .gate_mul =                                                                                \
-            {[MODEL_GATE_SILU] = simd_silu_mul_##rest, [MODEL_GATE_GELU] = simd_gelu_mul_##rest},  \
+        .gate_mul = {[MODEL_GATE_SILU] = simd_silu_mul_##rest,                                     \
+                     [MODEL_GATE_GELU] = simd_gelu_mul_##rest,                                     \
+                     [MODEL_GATE_SWIGLU] = simd_swiglu_##rest},                                    \
         .canonical_logits = simd_canonical_logits_##rest,                                          \
     }
 

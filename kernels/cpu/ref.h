@@ -25,6 +25,7 @@ void ref_attend_split(const struct cpu_attend *a, uint32_t number, float *partia
 void ref_attend_combine(const struct cpu_attend *a, const float *partials);
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
+void ref_swiglu(const float *g, const float *u, uint32_t n, float *m);
 bool ref_canonical_logits(float *x, uint32_t n);
 
 /* x [cols] = row `row` of a matrix as stored in the file (NUMERICS.md, "Embedding"). */

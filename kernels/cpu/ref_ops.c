@@ -178,6 +178,12 @@ void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m)
         m[i] = num_gelu(g[i]) * u[i];
 }
 
+void ref_swiglu(const float *g, const float *u, uint32_t n, float *m)
+{
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = num_swiglu(g[i], u[i]);
+}
+
 bool ref_canonical_logits(float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -205,6 +211,8 @@ const struct cpu_isa cpu_isa_ref = {
     .attend = ref_attend,
     .attend_split = ref_attend_split,
     .attend_combine = ref_attend_combine,
-    .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul, [MODEL_GATE_GELU] = ref_gelu_mul},
+    .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul,
+                 [MODEL_GATE_GELU] = ref_gelu_mul,
+                 [MODEL_GATE_SWIGLU] = ref_swiglu},
     .canonical_logits = ref_canonical_logits,
 };

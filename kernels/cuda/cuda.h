@@ -27,7 +27,7 @@ enum {
 };
 
 /* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h after NONE. */
-enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU };
+enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU, CUDA_GATE_SWIGLU };
 
 /* y = W x. Layout of `data`: layout.h. */
 struct cuda_matrix {

@@ -8,6 +8,7 @@
 #include "kernels/cuda/launch.h"
 
 _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU &&
+                   (int)CUDA_GATE_SILU + (int)MODEL_GATE_SWIGLU == (int)CUDA_GATE_SWIGLU &&
                    MODEL_GATE_SILU == 0,
                "the gates of kernels/model/model.h");
 _Static_assert((int)CUDA_MAX_EXPERTS == (int)MODEL_MAX_EXPERTS &&

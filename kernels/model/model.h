@@ -48,10 +48,11 @@ enum model_rope {
     MODEL_N_ROPE
 };
 
-/* What a feed-forward part does to its gate (num.h). */
+/* How a feed-forward part joins gate and up (num.h). */
 enum model_gate {
-    MODEL_GATE_SILU,
-    MODEL_GATE_GELU, /* gemma3 */
+    MODEL_GATE_SILU,   /* silu(gate) * up */
+    MODEL_GATE_GELU,   /* gelu(gate) * up: gemma3 */
+    MODEL_GATE_SWIGLU, /* swiglu(gate, up), clamped: gpt-oss */
     MODEL_N_GATE
 };
 

@@ -248,10 +248,12 @@ static void attend(const struct double_model *d, const struct layer_op *op)
     free(e);
 }
 
-static double gate(const struct model *m, double x)
+static double gated(const struct model *m, double g, double u)
 {
-    double u = sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x);
-    return m->gate == MODEL_GATE_GELU ? 0.5 * x * (1 + tanh(u)) : x / (1 + exp(-x));
+    const double t = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g), a = fmin(g, 7);
+    return m->gate == MODEL_GATE_GELU     ? 0.5 * g * (1 + tanh(t)) * u
+           : m->gate == MODEL_GATE_SWIGLU ? a / (1 + exp(-1.702 * a)) * (fmin(fmax(u, -7), 7) + 1)
+                                          : g / (1 + exp(-g)) * u;
 }
 
 /* The experts with the largest scores, of equal ones the lower id, and the softmax of these. */
@@ -293,7 +295,7 @@ static void expert_gate(const struct double_model *d, const struct layer_op *op)
         multiply(&wg, d->buffer[op->from[0]], to);
         multiply(&wu, d->buffer[op->from[0]], up);
         for (uint32_t j = 0; j < op->n; j++)
-            to[j] = gate(d->m, to[j]) * up[j];
+            to[j] = gated(d->m, to[j], up[j]);
     }
     free(up);
 }
@@ -351,7 +353,7 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
         break;
     case OP_GATE:
         for (uint32_t i = 0; i < op->n; i++)
-            buffer[op->to[0]][i] = gate(d->m, buffer[op->from[0]][i]) * buffer[op->from[1]][i];
+            buffer[op->to[0]][i] = gated(d->m, buffer[op->from[0]][i], buffer[op->from[1]][i]);
         break;
     case OP_ROUTE:
         route(d, op);

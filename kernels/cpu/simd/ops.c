@@ -260,12 +260,19 @@ void SIMD(simd_append)(const struct kv_layer *kv, uint8_t *page, uint32_t in_pag
     }
 }
 
-/* g / (1 + exp(-v)) * u: v is g for silu. */
+/* g / (1 + exp(-v)) * u: v is g for silu. Of two operands with a NaN v_min and v_max give the
+ * second. */
 ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
 {
     vf v = g;
     if (gate == MODEL_GATE_GELU)
         v = v_mul(g, v_fma(v_set1(NUM_GELU_B), v_mul(g, g), v_set1(NUM_GELU_A)));
+    if (gate == MODEL_GATE_SWIGLU) {
+        const vf limit = v_set1(NUM_SWIGLU_LIMIT);
+        g = v_min(limit, g);
+        u = v_add(v_max(v_neg(limit), v_min(limit, u)), v_set1(1.0f));
+        v = v_mul(v_set1(NUM_SWIGLU_A), g);
+    }
     return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(v)))), u);
 }
 
@@ -289,6 +296,11 @@ void SIMD(simd_silu_mul)(const float *g, const float *u, uint32_t n, float *m)
 void SIMD(simd_gelu_mul)(const float *g, const float *u, uint32_t n, float *m)
 {
     gate_mul_row(g, u, n, m, MODEL_GATE_GELU);
+}
+
+void SIMD(simd_swiglu)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_SWIGLU);
 }
 
 bool SIMD(simd_canonical_logits)(float *x, uint32_t n)

@@ -25,6 +25,7 @@
     void simd_attend_combine_##isa(const struct cpu_attend *a, const float *partials);             \
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_gelu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
+    void simd_swiglu_##isa(const float *g, const float *u, uint32_t n, float *m);                  \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
     extern const struct tile_set tiles_f32_##isa, tiles_f16_##isa, tiles_bf16_##isa
 

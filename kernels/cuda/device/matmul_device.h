@@ -417,7 +417,7 @@ static __device__ __forceinline__ void put_gated(const struct matmul_job &job, u
                                                  uint32_t r, float gate, float up)
 {
     put_value(job.out, job.forms, r, group * CUDA_GROUP + threadIdx.x % 32, job.part[0].matrix.rows,
-              __fmul_rn(device_gate(job.gate == CUDA_GATE_GELU, gate), up));
+              device_gated(job.gate, gate, up));
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */

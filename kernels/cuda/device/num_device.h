@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/base/num.h"
+#include "kernels/cuda/cuda.h"
 
 #define FULL_WARP 0xffffffffu
 
@@ -56,12 +57,19 @@ static __device__ float device_log(float x)
     return __fmaf_rn(n, NUM_LN2_HI, y);
 }
 
-/* silu, or gelu. */
-static __device__ __forceinline__ float device_gate(bool gelu, float x)
+/* silu(g) * u, gelu(g) * u, or swiglu(g, u). */
+static __device__ __forceinline__ float device_gated(uint32_t gate, float g, float u)
 {
-    const float t = __fmaf_rn(NUM_GELU_B, __fmul_rn(x, x), NUM_GELU_A),
-                v = gelu ? __fmul_rn(x, t) : x;
-    return __fdiv_rn(x, __fadd_rn(1.0f, device_exp(-v)));
+    const float limit = NUM_SWIGLU_LIMIT;
+    float v = g;
+    if (gate == CUDA_GATE_GELU)
+        v = __fmul_rn(g, __fmaf_rn(NUM_GELU_B, __fmul_rn(g, g), NUM_GELU_A));
+    if (gate == CUDA_GATE_SWIGLU) {
+        g = g > limit ? limit : g;
+        u = __fadd_rn(u > limit ? limit : u < -limit ? -limit : u, 1.0f);
+        v = __fmul_rn(NUM_SWIGLU_A, g);
+    }
+    return __fmul_rn(__fdiv_rn(g, __fadd_rn(1.0f, device_exp(-v))), u);
 }
 
 static __device__ __forceinline__ bool device_finite(float x)

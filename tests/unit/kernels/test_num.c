@@ -73,15 +73,23 @@ static uint64_t hash_of(float (*f)(float), float from, float to)
     return hash;
 }
 
+static float swiglu_of_half(float g)
+{
+    return num_swiglu(g, 0.5f);
+}
+
 START_TEST(hashes_of_all_results_are_pinned)
 {
     const uint64_t e = hash_of(num_exp, 0x1p-5f, 4.0f);
     const uint64_t l = hash_of(num_log, 0.6f, 1.5f);
     const uint64_t s = hash_of(num_silu, 0x1p-5f, 4.0f);
     const uint64_t g = hash_of(num_gelu, 0x1p-5f, 4.0f);
+    const uint64_t w = hash_of(swiglu_of_half, 0x1p-5f, 4.0f);
     ck_assert_msg(e == 0x618099de9283f344u, "exp hashes to %016llx", (unsigned long long)e);
     ck_assert_msg(l == 0x4959900d9bfc4c32u, "log hashes to %016llx", (unsigned long long)l);
     ck_assert_msg(s == 0x336e5d21465fef89u, "silu hashes to %016llx", (unsigned long long)s);
+    ck_assert_msg(w == 0x0186ac0e772b72dfu, "swiglu(., 0.5) hashes to %016llx",
+                  (unsigned long long)w);
     ck_assert_msg(g == 0x4d6c7e36373d34f6u, "gelu hashes to %016llx", (unsigned long long)g);
 }
 END_TEST
@@ -218,6 +226,30 @@ START_TEST(gelu_is_close_and_defined_everywhere)
     ck_assert(num_gelu(1000.0f) == 1000.0f && num_gelu(1e30f) == 1e30f);
     ck_assert(num_gelu(-1000.0f) < 0.0f && num_gelu(-1000.0f) > -1e-34f);
     ck_assert(isnan(num_gelu(num_float(nan_bits))));
+}
+END_TEST
+
+/* u from -9 to 9, beyond both limits. Near u = -1 the rounding of u + 1 counts. */
+START_TEST(swiglu_is_close_and_defined_everywhere)
+{
+    double worst = 0.0;
+    for (uint32_t b = 0; b <= num_bits(50.0f); b += STRIDE) {
+        for (int i = 0; i < 38; i++) {
+            const float g = i % 2 ? -num_float(b) : num_float(b), u = (float)(i / 2) - 9.0f;
+            const double a = fmin((double)g, 7.0), c = fmin(fmax((double)u, -7.0), 7.0);
+            const double want = a / (1.0 + exp(-1.702 * a)) * (c + 1.0);
+            const double off = fabs(want - (double)num_swiglu(g, u));
+            worst = fmax(worst, off / fmax(1.0, fabs(want)));
+        }
+    }
+    ck_assert_msg(worst <= 5e-7, "%g off", worst);
+    ck_assert(num_swiglu(7.0f, 7.0f) == num_swiglu(INFINITY, INFINITY));
+    ck_assert(num_swiglu(1.0f, -7.0f) == num_swiglu(1.0f, -INFINITY));
+    ck_assert(num_swiglu(1.0f, 7.0f) == num_swiglu(1.0f, 1e30f));
+    ck_assert_uint_eq(num_bits(num_swiglu(5.0f, -1.0f)), 0);
+    ck_assert(isinf(num_swiglu(-INFINITY, 0.0f)));
+    ck_assert(isnan(num_swiglu(num_float(nan_bits), 1.0f)));
+    ck_assert(isnan(num_swiglu(1.0f, num_float(nan_bits))));
 }
 END_TEST
 
@@ -405,6 +437,7 @@ int main(void)
     tcase_add_test(scalar, log_inverts_exp);
     tcase_add_test(scalar, silu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, gelu_is_close_and_defined_everywhere);
+    tcase_add_test(scalar, swiglu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, every_f16_widens_exactly_and_comes_back);
     tcase_add_test(scalar, f16_rounds_to_nearest_even);
     tcase_add_test(scalar, bf16_is_the_upper_half);
