@@ -44,6 +44,7 @@ static bool writes(const struct chat *c, const char *messages, const char *word)
 #define USER(content) "{\"role\":\"user\",\"content\":" content "}"
 #define TEXT "\"" NEEDLE "\""
 #define PART "[{\"type\":\"text\",\"text\":" TEXT "}]"
+#define OBJECT "{\"" NEEDLE "\":1}"
 #define CALL(arguments)                                                                            \
     "[" USER(                                                                                      \
         "\"x\"") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":"              \
@@ -60,9 +61,11 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
                !writes(c, "[" USER(TEXT) "]", NEEDLE);
     case TRAIT_PARTS:
         return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
-    default:
-        return writes(c, CALL("{\"" NEEDLE "\":1}"), "\"" NEEDLE "\"") &&
-               !writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), "\"" NEEDLE "\"");
+    default: /* a text that it takes as it is stays: another spacing would break the prefix */
+        return writes(c, CALL(OBJECT), NEEDLE) &&
+               !(writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), OBJECT) &&
+                 (writes(c, CALL(OBJECT), "\"" NEEDLE "\": 1") ||
+                  writes(c, CALL(OBJECT), "'" NEEDLE "': 1")));
     }
 }
 

@@ -289,6 +289,15 @@ START_TEST(arguments_of_calls_become_objects_where_a_template_wants_them)
     connect_with(1, 0);
     assert_text(messages, object, "{\"a\": 1}");
     assert_text(messages, either, "{\"a\": 1}!");
+    static const char tags[] = /* as Qwen3-Coder and GLM; a text has no members */
+        "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | "
+        "items %}<parameter={{ k }}>{{ v }}{% endfor %}{% endfor %}{% endfor %}";
+    static const char marks[] = /* as Gemma 4, which takes a text, too, in another form */
+        "{% for m in messages %}{% for c in m.tool_calls %}{% set a = c.function.arguments %}"
+        "{% if a is string %}{{ a }}{% else %}{% for k, v in a | items %}{{ k }}:{{ v }}"
+        "{% endfor %}{% endif %}{% endfor %}{% endfor %}";
+    assert_text(messages, tags, "<parameter=a>1");
+    assert_text(messages, marks, "a:1");
 }
 END_TEST
 
