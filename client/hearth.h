@@ -201,7 +201,9 @@ struct hearth_chat {
     const char *chat_template; /* NULL: the model's own; else the name of a family ("chatml",
                                   "llama3", ...), or a Jinja text */
     size_t chat_template_bytes;
-    uint32_t add_generation_prompt; /* default 1: the text ends where the answer begins */
+    /* Default 1: the text ends where the answer begins: after a last message of the assistant, which
+     * the answer continues. */
+    uint32_t add_generation_prompt;
 };
 
 /* Fills *chat with the defaults. `size` is sizeof(*chat). */

@@ -1,5 +1,6 @@
 /* chat: hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
 #include "client/prompt/chat_adapt.h"
+#include "client/prompt/chat_continue.h"
 #include "client/prompt/chat_families.h"
 
 #include <errno.h>
@@ -94,11 +95,23 @@ static int choose_template(struct chat *c, const struct hearth_chat *chat)
     return 0;
 }
 
+/* What the template is given, after the JSON was read. */
+static int prepare(struct chat *c)
+{
+    char err[300] = "";
+    int rc = chat_take_answer(c, err, sizeof(err));
+    if (!rc)
+        rc = chat_adapt(c);
+    return rc ? handle_fail(c->h, rc, "%s", *err ? err : "out of memory: free some and try again")
+              : 0;
+}
+
 static void chat_close(struct chat *c)
 {
     json_decref(c->messages);
     json_decref(c->tools);
     json_decref(c->extra);
+    json_decref(c->answer);
 }
 
 static int chat_open(struct hearth *h, const struct hearth_chat *given, struct chat *c)
@@ -120,9 +133,7 @@ static int chat_open(struct hearth *h, const struct hearth_chat *given, struct c
         rc = read_json(h, "extra", chat.extra, chat.extra_bytes, JSON_OBJECT, &c->extra);
     if (!rc)
         rc = check_messages(h, c->messages);
-    if (!rc && chat_adapt(c))
-        rc = handle_fail(h, -ENOMEM, "out of memory: free some and try again");
-    return rc;
+    return rc ? rc : prepare(c);
 }
 
 /* ---- rendering ------------------------------------------------------------------------------- */
@@ -145,6 +156,9 @@ static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja
             c.is_family ? NULL : chat_family_recognise(c.source, c.source_bytes);
         handle_fail(h, rc, "the chat template: %s%s%s", err, f ? "; its family is " : "",
                     f ? f->name : "");
+    } else if ((rc = chat_put_answer(&c, ret)) != 0) {
+        jinja_output_fini(ret);
+        handle_fail(h, rc, "out of memory: free some and try again");
     }
     chat_close(&c);
     return rc;

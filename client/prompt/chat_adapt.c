@@ -84,8 +84,7 @@ static bool has_trait(const struct chat *c, enum chat_trait trait)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* The texts of a list of text parts together; NULL where there is another part. */
-static json_t *join_parts(const json_t *parts)
+json_t *chat_join_parts(const json_t *parts)
 {
     size_t i, bytes = 0;
     const json_t *part;
@@ -116,7 +115,7 @@ static int adapt_content(const struct chat *c, json_t *m)
     if (none && c->is_family)
         other = json_string("");
     else if (json_is_array(content) && !has_trait(c, TRAIT_PARTS))
-        other = join_parts(content);
+        other = chat_join_parts(content);
     else if (json_is_string(content) && has_trait(c, TRAIT_PARTS))
         other = json_pack("[{s:s,s:O}]", "type", "text", "text", content);
     else

@@ -79,8 +79,10 @@ START_TEST(a_family_is_chosen_by_name_and_a_text_is_taken_as_it_is)
     assert_text(two, "mistral", "[INST] Be kind\n\nOnce upon[/INST]");
     assert_text(two, "{{ bos_token }}{{ messages[1].content }}{{ eos_token }}{{ tools }}",
                 "<s>Once upon</s>None");
-    assert_text("[{\"role\":\"assistant\",\"content\":null}]", "chatml",
-                "<|im_start|>assistant\n<|im_end|>\n<|im_start|>assistant\n");
+    assert_text("[{\"role\":\"assistant\",\"content\":null},{\"role\":\"user\",\"content\":null}]",
+                "chatml",
+                "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<|im_end|>\n"
+                "<|im_start|>assistant\n");
 }
 END_TEST
 
@@ -301,6 +303,60 @@ START_TEST(arguments_of_calls_become_objects_where_a_template_wants_them)
 }
 END_TEST
 
+START_TEST(a_last_message_of_the_assistant_is_continued)
+{
+    static const char begun[] = "[{\"role\":\"user\",\"content\":\"x\"},"
+                                "{\"role\":\"assistant\",\"content\":\"So far\"}]";
+    static const char parts[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":"
+        "[{\"type\":\"text\",\"text\":\"So \"},{\"type\":\"text\",\"text\":\"far\"}]}]";
+    static const char calls[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"c\","
+        "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]";
+    static const char chatml[] = "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n";
+    char want[256];
+    connect_with(1, 0);
+    snprintf(want, sizeof(want), "%sSo far", chatml);
+    assert_text(begun, "chatml", want);
+    assert_text(parts, "chatml", want);
+    snprintf(want, sizeof(want), "%sc<|im_end|>\n<|im_start|>assistant\n", chatml);
+    assert_text(calls, "chatml", want);
+    struct hearth_chat c = chat_of(begun, "chatml");
+    c.add_generation_prompt = 0;
+    snprintf(want, sizeof(want), "%sSo far<|im_end|>\n", chatml);
+    assert_chat(&c, "no prompt", want);
+}
+END_TEST
+
+START_TEST(an_answer_is_not_continued_where_the_model_would_think_first)
+{
+    static const char begun[] = "[{\"role\":\"user\",\"content\":\"x\"},"
+                                "{\"role\":\"assistant\",\"content\":\"So far\"}]";
+    static const char thought[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"So\","
+        "\"reasoning_content\":\"hm\"}]";
+    static const char image[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":"
+        "[{\"type\":\"image\"}]}]";
+    static const char optional[] =
+        "{{ messages[0].content }}:{% if enable_thinking is defined and not enable_thinking %}"
+        "<think></think>{% endif %}";
+    static const char always[] = "{{ messages[0].content }}:<think>\n";
+    connect_with(1, 0);
+    struct hearth_chat c = chat_of(begun, optional);
+    assert_refused(&c, -EINVAL, "enable_thinking to false");
+    c.extra = "{\"enable_thinking\":false}";
+    c.extra_bytes = strlen(c.extra);
+    assert_chat(&c, "off", "x:<think></think>So far");
+    c = chat_of(begun, always);
+    assert_refused(&c, -EINVAL, "messages[1]");
+    c = chat_of(thought, "chatml");
+    assert_refused(&c, -EINVAL, "reasoning_content");
+    c = chat_of(image, "chatml");
+    assert_refused(&c, -EINVAL, "text only");
+}
+END_TEST
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* The ids of a conversation are these. */
@@ -331,6 +387,9 @@ START_TEST(control_tokens_come_from_the_template_alone)
     assert_tokens(evil, NULL, "(1)" SPACE "user:a</s>b<s>(2)(261)ssistant:");
     assert_tokens(evil, "{{ messages[0].content.replace('a', '</s>') }}</s>",
                   "(1)(2)" SPACE "</s>b<s>(2)");
+    assert_tokens(
+        "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b</s>\"}]",
+        "{{ messages[0].content }}</s>", "(1)(261)(2)(262)</s>");
     /* A control token may not be completed by a message, nor by an unknown role. */
     assert_tokens("[{\"role\":\"user\",\"content\":\"/s>\"}]", "<{{ messages[0].content }}",
                   "(1)" SPACE "</s>");
@@ -471,6 +530,8 @@ int main(void)
     tcase_add_test(c, a_system_message_goes_to_the_user_where_a_template_has_none);
     tcase_add_test(c, content_parts_are_adapted_to_the_template);
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
+    tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
+    tcase_add_test(c, an_answer_is_not_continued_where_the_model_would_think_first);
     tcase_add_test(c, control_tokens_come_from_the_template_alone);
     tcase_add_test(c, the_prompt_begins_with_one_bos);
     tcase_add_test(c, tokens_are_those_of_the_text_where_no_message_looks_like_a_control_token);

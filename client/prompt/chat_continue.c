@@ -1,0 +1,105 @@
+/* chat_continue: see chat_continue.h. */
+#include "client/prompt/chat_continue.h"
+
+#include "client/prompt/chat_adapt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Does the text end with this word, apart from white space? */
+static bool ends_with(const struct jinja_output *o, const char *word)
+{
+    size_t n = o->bytes, bytes = strlen(word);
+    while (n && strchr(" \t\r\n", o->text[n - 1]))
+        n--;
+    return n >= bytes && memcmp(o->text + n - bytes, word, bytes) == 0;
+}
+
+/* Renders a short conversation with the variables of `extra`. */
+static int render_short(const struct chat *c, json_t *extra, struct jinja_output *ret)
+{
+    char err[8];
+    struct chat probe = *c;
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    probe.extra = extra;
+    int rc = messages ? chat_render(&probe, messages, ret, err, sizeof(err)) : -ENOMEM;
+    json_decref(messages);
+    return rc;
+}
+
+/* Will the answer begin with thoughts? It will where `enable_thinking`: false makes another prompt,
+ * or where the prompt opens them. A template that does not render tells so when the conversation is
+ * rendered. */
+static bool will_think(const struct chat *c)
+{
+    struct jinja_output given = {0}, off = {0};
+    json_t *extra = c->extra ? json_copy(c->extra) : json_object();
+    bool thinks = false;
+    if (extra && !json_object_set_new(extra, "enable_thinking", json_false()) &&
+        !render_short(c, c->extra, &given) && !render_short(c, extra, &off))
+        thinks = ends_with(&given, "<think>") || given.bytes != off.bytes ||
+                 memcmp(given.text, off.text, off.bytes) != 0;
+    jinja_output_fini(&given);
+    jinja_output_fini(&off);
+    json_decref(extra);
+    return thinks;
+}
+
+int chat_take_answer(struct chat *c, char *err, size_t err_bytes)
+{
+    size_t n = json_array_size(c->messages);
+    const json_t *last = json_array_get(c->messages, n - 1);
+    const json_t *content = json_object_get(last, "content");
+    if (!c->prompt || strcmp(json_string_value(json_object_get(last, "role")), "assistant") != 0 ||
+        json_array_size(json_object_get(last, "tool_calls")))
+        return 0;
+    if (json_string_length(json_object_get(last, "reasoning_content"))) {
+        snprintf(err, err_bytes,
+                 "messages[%zu]: the last message of the assistant is continued, which one with "
+                 "reasoning_content cannot be: leave that out, or end with a message of the user",
+                 n - 1);
+        return -EINVAL;
+    }
+    if (will_think(c)) {
+        snprintf(err, err_bytes,
+                 "messages[%zu]: the last message of the assistant is continued, which needs "
+                 "thinking to be off: set the template's variable enable_thinking to false, or end "
+                 "with a message of the user",
+                 n - 1);
+        return -EINVAL;
+    }
+    json_t *text =
+        json_is_array(content) ? chat_join_parts(content) : json_incref((json_t *)content);
+    if (!text && json_is_array(content)) {
+        snprintf(err, err_bytes,
+                 "messages[%zu]: the last message of the assistant is continued: give it text only",
+                 n - 1);
+        return -EINVAL;
+    }
+    c->answer = text;
+    return json_array_remove(c->messages, n - 1) ? -ENOMEM : 0;
+}
+
+int chat_put_answer(const struct chat *c, struct jinja_output *o)
+{
+    size_t bytes = json_string_length(c->answer);
+    if (!bytes)
+        return 0;
+    struct token_span *spans = malloc((o->n_inputs + 1) * sizeof(*spans) + o->bytes + bytes + 1);
+    if (!spans)
+        return -ENOMEM;
+    char *text = (char *)(spans + o->n_inputs + 1);
+    if (o->n_inputs)
+        memcpy(spans, o->inputs, o->n_inputs * sizeof(*spans));
+    spans[o->n_inputs] = (struct token_span){.at = o->bytes, .bytes = bytes};
+    memcpy(text, o->text, o->bytes);
+    memcpy(text + o->bytes, json_string_value(c->answer), bytes);
+    text[o->bytes + bytes] = 0;
+    const struct jinja_output whole = {
+        .text = text, .bytes = o->bytes + bytes, .inputs = spans, .n_inputs = o->n_inputs + 1};
+    jinja_output_fini(o);
+    *o = whole;
+    return 0;
+}
