@@ -295,6 +295,9 @@ struct hearth_request {
      * vocabulary can go on, with -ENOTSUP; where following it takes too much, with -E2BIG. */
     const char *grammar;
     size_t grammar_bytes; /* 0: none. All parameters together have room for 2 MiB */
+
+    uint32_t ignore_eos; /* default 0. 1: tokens that would end the answer are never picked, as with
+                            a bias of -INFINITY; one in `bias` does not count for them */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof(*request). */

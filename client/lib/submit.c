@@ -115,6 +115,36 @@ struct param_lists {
     uint8_t stop_texts[PARAMS_STOP_TEXTS_MAX * PARAMS_STOP_TEXT_BYTES_MAX];
 };
 
+/* Adds the request's biases, and those of ignore_eos, to *p. */
+static int make_biases(struct hearth *h, const struct hearth_request *r, struct param_lists *lists,
+                       struct params *p)
+{
+    uint32_t n = 0, n_ends = 0;
+    for (uint32_t id = 0; r->ignore_eos && id < h->vocab.n_tokens; id++)
+        n_ends += vocab_is_end(&h->vocab, id);
+    if ((uint64_t)r->n_bias + n_ends > PARAMS_BIAS_MAX)
+        return handle_fail(h, -EINVAL, "%u logit biases: give at most %u", r->n_bias,
+                           PARAMS_BIAS_MAX - n_ends);
+    if (!r->n_bias && !n_ends)
+        return 0;
+    lists->bias = malloc((r->n_bias + n_ends) * sizeof(*lists->bias));
+    if (!lists->bias)
+        return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    for (uint32_t i = 0; i < r->n_bias; i++) {
+        float value = r->bias[i].value;
+        if (n_ends && vocab_is_end(&h->vocab, r->bias[i].token))
+            continue;
+        lists->bias[n].token = r->bias[i].token;
+        lists->bias[n++].value = isinf(value) && value < 0 ? -PARAMS_BIAS_VALUE_MAX : value;
+    }
+    for (uint32_t id = 0; n_ends && id < h->vocab.n_tokens; id++)
+        if (vocab_is_end(&h->vocab, id))
+            lists->bias[n++] = (struct params_bias){.token = id, .value = -PARAMS_BIAS_VALUE_MAX};
+    p->n_bias = n;
+    p->bias = lists->bias;
+    return 0;
+}
+
 static int make_params(struct hearth *h, const struct hearth_request *r, struct param_lists *lists,
                        struct params *ret)
 {
@@ -146,22 +176,7 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
     ret->n_stop_texts = r->n_stops;
     ret->stop_text_lengths = lists->stop_lengths;
     ret->stop_texts = lists->stop_texts;
-    if (r->n_bias > PARAMS_BIAS_MAX)
-        return handle_fail(h, -EINVAL, "%u logit biases: give at most %u", r->n_bias,
-                           PARAMS_BIAS_MAX);
-    if (!r->n_bias)
-        return 0;
-    lists->bias = malloc(r->n_bias * sizeof(*lists->bias));
-    if (!lists->bias)
-        return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
-    for (uint32_t i = 0; i < r->n_bias; i++) {
-        float value = r->bias[i].value;
-        lists->bias[i].token = r->bias[i].token;
-        lists->bias[i].value = isinf(value) && value < 0 ? -PARAMS_BIAS_VALUE_MAX : value;
-    }
-    ret->n_bias = r->n_bias;
-    ret->bias = lists->bias;
-    return 0;
+    return make_biases(h, r, lists, ret);
 }
 
 static int check_params(struct hearth *h, const struct params *p)

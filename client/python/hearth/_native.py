@@ -147,6 +147,7 @@ class Request(ctypes.Structure):
         ("guess", c_void_p),
         ("grammar", c_char_p),
         ("grammar_bytes", c_size_t),
+        ("ignore_eos", c_uint32),
     ]
 
 

@@ -126,6 +126,7 @@ class Request:
             if name in values:
                 setattr(c, name, _float(name, values.pop(name)))
         c.deterministic = bool(values.pop("deterministic", True))
+        c.ignore_eos = bool(values.pop("ignore_eos", False))
         priority = values.pop("priority", "interactive")
         if priority not in _native.PRIORITIES:
             raise InvalidRequest(f"priority {priority!r}: give 'interactive' or 'batch'")

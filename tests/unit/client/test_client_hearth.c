@@ -295,6 +295,32 @@ START_TEST(a_request_lies_in_arena_cell_and_parameters)
 }
 END_TEST
 
+START_TEST(ignore_eos_forbids_every_token_that_ends_an_answer)
+{
+    connect_with(1, 0);
+    struct hearth_request r;
+    const struct hearth_bias bias[] = {{FAKE_EOS, 50}, {5, 1.5f}};
+    struct params p;
+    _Alignas(8) uint8_t block[4096];
+    hearth_request_init(&r, sizeof(r));
+    r.tokens = prompt;
+    r.n_tokens = 3;
+    r.bias = bias;
+    r.n_bias = 2;
+    r.ignore_eos = 1;
+    struct submit_cell c = submit_request(&r);
+    memcpy(block, segment_params(&fake.segment, 0), c.params_bytes);
+    ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof(err)) == 0, "%s",
+                  err);
+    ck_assert_uint_eq(p.n_bias, 4); /* and three ends */
+    ck_assert(p.bias[0].token == 5 && p.bias[0].value == 1.5f);
+    ck_assert(p.bias[1].token == FAKE_EOS && p.bias[2].token == FAKE_RETURN &&
+              p.bias[3].token == FAKE_CALL);
+    for (uint32_t i = 1; i < p.n_bias; i++)
+        ck_assert(p.bias[i].value == -PARAMS_BIAS_VALUE_MAX);
+}
+END_TEST
+
 START_TEST(keep_is_the_common_prefix_with_the_last_prompt)
 {
     connect_with(2, 0);
@@ -467,6 +493,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, signals_do_not_make_a_handshake_longer);
     tcase_add_test(t, a_name_and_slots_reach_the_daemon);
     tcase_add_test(t, a_request_lies_in_arena_cell_and_parameters);
+    tcase_add_test(t, ignore_eos_forbids_every_token_that_ends_an_answer);
     tcase_add_test(t, keep_is_the_common_prefix_with_the_last_prompt);
     tcase_add_test(t, text_is_tokenized_with_its_bos);
     tcase_add_test(t, a_bad_request_changes_nothing);
