@@ -18,39 +18,57 @@ static const struct option_row rows[] = {
     OPTION(struct http_config, id, name, 0, OPTION_FLAG, NULL, NULL, 0, 0, help),
     HTTP_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_TEXTS, ROW_FLAG)};
 
+enum { KEYS_MOST = 64 << 10, TEMPLATE_MOST = 1 << 20 }; /* bytes of a file */
+
 static struct options table(struct http_config *c)
 {
     return (struct options){.rows = rows, .n = sizeof(rows) / sizeof(rows[0]), .fields = c};
 }
 
+/* The whole file with a 0 after it, at most `most` bytes; a zero byte in it is refused, for it would
+ * end the text. `hint` says which file to give. Returns 0 with *ret_text, the caller's to free, or
+ * -errno with one line. */
+static int read_file(const char *path, size_t most, const char *hint, char **ret_text, char *err,
+                     size_t err_bytes)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        int rc = -errno;
+        snprintf(err, err_bytes, "%s: %s: give a file with %s", path, strerror(errno), hint);
+        return rc;
+    }
+    char *text = calloc(most + 2, 1);
+    size_t n = text ? fread(text, 1, most + 1, f) : 0;
+    int failed = ferror(f) ? errno : 0;
+    fclose(f);
+    *ret_text = text;
+    if (!text)
+        return -ENOMEM;
+    if (failed) {
+        snprintf(err, err_bytes, "%s: %s: give a file with %s", path, strerror(failed), hint);
+        return -failed;
+    }
+    if (n > most) { /* the first part of a key would be another key */
+        snprintf(err, err_bytes, "%s: give a file of at most %zu bytes", path, most);
+        return -EINVAL;
+    }
+    if (strlen(text) != n) {
+        snprintf(err, err_bytes, "%s: it has a zero byte: save the file as plain text", path);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 /* One key per line; empty lines and those that begin with # are skipped. */
 static int read_keys(struct http_config *c, char *err, size_t err_bytes)
 {
-    enum { MOST = 65536 };
-    FILE *f = fopen(c->api_key_file, "re");
     char *save = NULL;
-    if (!f) {
-        int rc = -errno;
-        snprintf(err, err_bytes, "%s: %s: give a file with one key per line", c->api_key_file,
-                 strerror(errno));
+    int rc =
+        read_file(c->api_key_file, KEYS_MOST, "one key per line", &c->key_text, err, err_bytes);
+    if (rc)
         return rc;
-    }
-    c->key_text = calloc(MOST + 2, 1);
-    size_t n = c->key_text ? fread(c->key_text, 1, MOST + 1, f) : 0;
-    fclose(f);
-    if (!c->key_text)
-        return -ENOMEM;
-    if (n > MOST) { /* a truncated key would be a shorter one ... */
-        snprintf(err, err_bytes, "%s: give a file of at most %d bytes", c->api_key_file, MOST);
-        return -EINVAL;
-    }
-    if (strlen(c->key_text) != n) { /* as would one that ends in a zero byte */
-        snprintf(err, err_bytes, "%s: it has a zero byte: save the file as plain text",
-                 c->api_key_file);
-        return -EINVAL;
-    }
     size_t before = c->api_keys.n;
-    for (char *line = strtok_r(c->key_text, "\r\n", &save); line && n;
+    for (char *line = strtok_r(c->key_text, "\r\n", &save); line;
          line = strtok_r(NULL, "\r\n", &save)) {
         if (*line == '#')
             continue;
@@ -66,6 +84,20 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
     return -EINVAL;
 }
 
+/* A template is a Jinja text, or a file if it looks like a path, or the name of a family. */
+static int read_template(struct http_config *c, char *err, size_t err_bytes)
+{
+    const char *given = c->chat_template;
+    size_t n = strlen(given);
+    bool is_jinja = strstr(given, "{{") || strstr(given, "{%");
+    bool is_path = strchr(given, '/') || (n > 6 && strcmp(given + n - 6, ".jinja") == 0);
+    if (is_jinja || !is_path)
+        return 0;
+    int rc = read_file(given, TEMPLATE_MOST, "a Jinja template", &c->template_text, err, err_bytes);
+    c->chat_template = c->template_text;
+    return rc;
+}
+
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
 {
     const struct options o = table(c);
@@ -74,6 +106,8 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
     int rc = options_parse(&o, argc - 1, argv + 1, err, err_bytes);
     if (!rc && c->api_key_file)
         rc = read_keys(c, err, err_bytes);
+    if (!rc && c->chat_template)
+        rc = read_template(c, err, err_bytes);
     if (!rc && c->host && !guard_is_loopback(c->host)) {
         snprintf(err, err_bytes,
                  "--host %s: hearth-http listens on loopback only: give 127.0.0.1, ::1 or "
@@ -91,7 +125,8 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
 void http_config_fini(struct http_config *c)
 {
     free(c->key_text);
-    c->key_text = NULL;
+    free(c->template_text);
+    c->key_text = c->template_text = NULL;
 }
 
 void http_config_help(FILE *out)
@@ -106,4 +141,14 @@ void http_config_help(FILE *out)
           "--port and --listen, hearth-http listens at http.sock in\n"
           "$XDG_RUNTIME_DIR/hearth, else in /run/hearth. Numbers take K, M, G, T.\n",
           out);
+}
+
+bool http_config_names(const struct http_config *c, const char *model, const char *name)
+{
+    if (strcmp(name, model) == 0)
+        return true;
+    for (uint32_t i = 0; i < c->aliases.n; i++)
+        if (strcmp(name, c->aliases.items[i]) == 0)
+            return true;
+    return false;
 }

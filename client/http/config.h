@@ -4,6 +4,7 @@
 
 #include "ipc/options.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,10 +16,13 @@
     TEXT(listen, "listen", "PATH", "listen on this Unix socket, if not the default")               \
     NUMBER(port, "port", NULL, 1, 65535, "N", "listen on this port of 127.0.0.1 and ::1")          \
     TEXT(host, "host", "ADDRESS", "only on this one: 127.0.0.1, ::1, localhost")                   \
-    TEXT(chat_template, "chat-template", "NAME", "a family (chatml, ...), or a Jinja template")    \
+    TEXT(chat_template, "chat-template", "NAME", "a family (chatml, ...), a FILE, or Jinja text")  \
+    TEXTS(aliases, "alias", "NAME", "another name of the model; repeatable")                       \
+    FLAG(strict_model, "strict-model", "404 for a 'model' that is not one of its names")           \
     TEXTS(api_keys, "api-key", "KEY", "clients must send this key; repeatable")                    \
     TEXT(api_key_file, "api-key-file", "FILE", "keys from a file, one per line (hidden from ps)")  \
     TEXTS(origins, "cors-origin", "ORIGIN", "allow its pages (http://localhost:3000); repeatable") \
+    TEXTS(hosts, "allow-host", "NAME", "also answer requests for this host name; repeatable")      \
     NUMBER(slots, "slots", "16", 1, 64, "N", "max requests that run at once")                      \
     NUMBER(queue, "queue", "64", 1, 4096, "N", "max queued requests; more get 503")                \
     NUMBER(connections, "connections", "128", 1, 4096, "N", "max open connections")                \
@@ -39,14 +43,18 @@ struct http_config {
 #undef HTTP_NUMBER
 #undef HTTP_TEXTS
 #undef HTTP_FLAG
-    char *key_text; /* what --api-key-file holds; the keys point into it */
+    char *key_text;      /* what --api-key-file holds; the keys point into it */
+    char *template_text; /* what the file of --chat-template holds; chat_template points to it */
 };
 
-/* Fills *c, which keeps pointers into argv. Returns 0, or -EINVAL (usage), or of the key file
- * another -errno, with one line in err. Call http_config_fini in either case. */
+/* Fills *c, which keeps pointers into argv. Returns 0, or -EINVAL (usage), or of a file another
+ * -errno, with one line in err. Call http_config_fini in either case. */
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes);
 void http_config_fini(struct http_config *c);
 
 void http_config_help(FILE *out);
+
+/* Is `name` a name of the daemon's model, whose own name is `model`? */
+bool http_config_names(const struct http_config *c, const char *model, const char *name);
 
 #endif

@@ -142,6 +142,7 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     end->reason = c->is_cut ? HEARTH_LENGTH : r->reason;
     end->prompt = r->prompt_tokens;
     end->cached = r->cached_tokens;
+    end->prefix_break = r->prefix_break;
     end->output = r->output_tokens;
     end->drafted = r->drafted;
     end->accepted = r->accepted_drafts;

@@ -19,6 +19,17 @@ int fail_set(struct fail *f, unsigned status, const char *type, const char *form
     return -1;
 }
 
+int fail_model(struct fail *f, const char *name, const char *model)
+{
+    fail_set(
+        f, 404, FAIL_NOT_FOUND,
+        "the model '%.120s' does not exist here: this is '%.200s'; name that, or leave 'model' "
+        "out",
+        name, model);
+    f->code = "model_not_found";
+    return -1;
+}
+
 int fail_library(struct fail *f, int code, const char *what)
 {
     const char *text = what && *what ? what : hearth_strerror(code);

@@ -196,6 +196,22 @@ static int read_bias(struct gen_params *a, struct fail *f)
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
+/* "batch" lets others go first; so does a number above 0, as vLLM has it. */
+static int read_priority(struct gen_params *a, struct fail *f)
+{
+    const json_t *v = json_object_get(a->root, "priority");
+    const char *word = json_string_value(v);
+    if (!v || json_is_null(v))
+        return 0;
+    bool batch = json_is_integer(v) ? json_integer_value(v) > 0 : word && !strcmp(word, "batch");
+    if (!json_is_integer(v) && !batch && !(word && strcmp(word, "interactive") == 0))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'priority' must be \"interactive\" or \"batch\", or a number: above 0 "
+                        "others go first");
+    a->base.priority = batch ? HEARTH_BATCH : HEARTH_INTERACTIVE;
+    return 0;
+}
+
 /* How long: `n_predict` is llama-server's name, the others are OpenAI's. */
 static int read_length(struct gen_params *a, struct fail *f)
 {
@@ -209,6 +225,10 @@ static int read_length(struct gen_params *a, struct fail *f)
         field_int(a->root, "n_indent", 0, INT32_MAX, &a->n_indent, f) < 0)
         return -1;
     a->id_slot = (int)id_slot;
+    bool ignore_eos = false;
+    if (field_bool(a->root, "ignore_eos", &ignore_eos, f) < 0)
+        return -1;
+    a->base.ignore_eos = ignore_eos;
     return 0;
 }
 
@@ -293,25 +313,21 @@ int gen_params_read(struct gen_params *a, enum gen_dialect dialect, json_t *root
     a->base.bias = a->bias;
     if (read_numbers(a, f) < 0 || read_samplers(a, f) < 0 || refuse_unsupported(a, f) < 0 ||
         read_stops(a, f) < 0 || read_bias(a, f) < 0 || read_length(a, f) < 0 ||
-        read_seed(a, f) < 0 || read_choices(a, f) < 0 || read_logprobs(a, f) < 0 ||
-        gen_params_read_grammar(a, f) < 0)
+        read_priority(a, f) < 0 || read_seed(a, f) < 0 || read_choices(a, f) < 0 ||
+        read_logprobs(a, f) < 0 || gen_params_read_grammar(a, f) < 0)
         return -1;
     return read_form(a, f);
 }
 
-int gen_params_check_model(const json_t *root, const char *model, struct fail *f)
+int gen_params_check_model(const json_t *root, const struct http_config *config, const char *model,
+                           struct fail *f)
 {
     const char *name = NULL;
     if (field_text(root, "model", &name, NULL, f) < 0)
         return -1;
-    if (!name || !*name || strcmp(name, model) == 0)
+    if (!config->strict_model || !name || !*name || http_config_names(config, model, name))
         return 0;
-    fail_set(
-        f, 404, FAIL_NOT_FOUND,
-        "the model '%.120s' does not exist here: this is '%.200s'; name that, or leave 'model' out",
-        name, model);
-    f->code = "model_not_found";
-    return -1;
+    return fail_model(f, name, model);
 }
 
 void gen_params_request(const struct gen_params *a, uint32_t index, struct hearth_request *ret)
@@ -334,6 +350,7 @@ void gen_params_fini(struct gen_params *a)
     free(a->prompts);
     free(a->bias);
     free(a->grammar);
+    free(a->guess);
     json_decref(a->root);
     *a = (struct gen_params){0};
 }

@@ -9,6 +9,7 @@
 #define HEARTH_CLIENT_HTTP_GEN_PARAMS_H
 
 #include "client/hearth.h"
+#include "client/http/config.h"
 #include "client/http/fail.h"
 
 #include <jansson.h>
@@ -38,6 +39,7 @@ struct gen_params {
     const char *stops[GEN_STOPS_MAX];
     struct hearth_bias *bias; /* [base.n_bias] */
     char *grammar;            /* made from a schema, else NULL; base points to it */
+    uint32_t *guess;          /* [base.n_guess] */
 
     struct gen_prompt *prompts; /* [n_prompts] */
     uint32_t n_prompts, n;      /* n: choices of each prompt */
@@ -66,6 +68,9 @@ int gen_params_read_grammar(struct gen_params *a, struct fail *f);
 /* Reads the prompt into a->prompts, with the vocabulary of h. As gen_params_read. */
 int gen_params_read_prompt(struct gen_params *a, struct hearth *h, struct fail *f);
 
+/* Reads `prediction`, what the answer is likely to be, as the guess. As gen_params_read. */
+int gen_params_read_prediction(struct gen_params *a, struct hearth *h, struct fail *f);
+
 /* Makes the one prompt of a, with room for a token more than the context, and fills *info with
  * facts about h. Returns NULL and fills *f when memory runs out. */
 struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h,
@@ -74,8 +79,9 @@ struct gen_prompt *gen_params_open_prompt(struct gen_params *a, struct hearth *h
 /* Refuses prompts that do not fit a context. */
 int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struct fail *f);
 
-/* Does the request name this model, or none? */
-int gen_params_check_model(const json_t *root, const char *model, struct fail *f);
+/* With --strict-model: does the request name this model, or none? */
+int gen_params_check_model(const json_t *root, const struct http_config *config, const char *model,
+                           struct fail *f);
 
 /* The request of choice `index` in [0, n_prompts * n). */
 void gen_params_request(const struct gen_params *a, uint32_t index, struct hearth_request *ret);

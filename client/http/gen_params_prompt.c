@@ -2,6 +2,7 @@
 #include "client/http/fields.h"
 #include "client/http/gen_params.h"
 #include "client/tokenizer/token_list.h"
+#include "ipc/params.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -70,6 +71,37 @@ int gen_params_tokens(struct hearth *h, const json_t *value, const char *name, b
     *ret_ids = l.ids;
     *ret_n = (uint32_t)l.n;
     return 0;
+}
+
+/* A text, or an array of {"type": "text", "text": ...}. */
+static bool is_content(const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!json_is_string(json_object_get(json_array_get(v, i), "text")))
+            return false;
+    return json_is_string(v) || json_is_array(v);
+}
+
+int gen_params_read_prediction(struct gen_params *a, struct hearth *h, struct fail *f)
+{
+    json_t *prediction = NULL;
+    if (field_object(a->root, "prediction", &prediction, f) < 0)
+        return -1;
+    if (!prediction)
+        return 0;
+    const json_t *content = json_object_get(prediction, "content");
+    if (!is_content(content))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'prediction' must be {\"type\": \"content\", \"content\": a string or an "
+                        "array of text parts}");
+    struct token_list l = {0};
+    int rc = json_is_string(content) ? add_text(h, &l, content, 0, f) : 0;
+    for (size_t i = 0; i < json_array_size(content) && !rc; i++)
+        rc = add_text(h, &l, json_object_get(json_array_get(content, i), "text"), 0, f);
+    a->guess = l.ids;
+    a->base.guess = l.ids;
+    a->base.n_guess = l.n < PARAMS_GUESS_MAX ? (uint32_t)l.n : PARAMS_GUESS_MAX;
+    return rc;
 }
 
 /* Is it an array of prompts, not one prompt of texts and ids? An array of texts alone is several.

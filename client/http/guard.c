@@ -4,21 +4,27 @@
 #include <string.h>
 #include <strings.h>
 
-bool guard_host(const char *host)
+/* Is the header's host `name`, with a port or without? */
+static bool is_host(const char *host, const char *name)
 {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    size_t n = strlen(name);
+    if (strncasecmp(host, name, n) != 0)
+        return false;
+    const char *port = host + n + 1;
+    return !host[n] || (host[n] == ':' && *port && strspn(port, "0123456789") == strlen(port));
+}
+
+bool guard_host(const struct guard *g, const char *host)
+{
+    static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
     if (!host)
         return true;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        size_t n = strlen(names[i]);
-        if (strncasecmp(host, names[i], n) != 0)
-            continue;
-        if (!host[n])
+    for (size_t i = 0; i < sizeof(loopback) / sizeof(loopback[0]); i++)
+        if (is_host(host, loopback[i]))
             return true;
-        if (host[n] == ':' && host[n + 1] &&
-            strspn(host + n + 1, "0123456789") == strlen(host + n + 1))
+    for (size_t i = 0; i < g->n_hosts; i++)
+        if (is_host(host, g->hosts[i]))
             return true;
-    }
     return false;
 }
 

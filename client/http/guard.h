@@ -1,25 +1,28 @@
 /* guard: access: keys, and headers that only another site's web page would send.
  *
  * A web page can reach loopback under a name of its own that points there (DNS rebinding), or with
- * cross-origin requests. So on TCP the Host header must name this machine, and
- * an Origin header must be one that was allowed. Pure functions. */
+ * cross-origin requests. So on TCP the Host header must name this machine, and an Origin header must
+ * be one that was allowed. Pure functions. */
 #ifndef HEARTH_CLIENT_HTTP_GUARD_H
 #define HEARTH_CLIENT_HTTP_GUARD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 64 };
+enum { GUARD_KEYS_MAX = 64, GUARD_ORIGINS_MAX = 64, GUARD_HOSTS_MAX = 64 };
 
 struct guard {
     const char *keys[GUARD_KEYS_MAX]; /* [n_keys]; none: open to all */
     size_t n_keys;
     const char *origins[GUARD_ORIGINS_MAX]; /* [n_origins], "*" is any */
     size_t n_origins;
+    const char *hosts[GUARD_HOSTS_MAX]; /* [n_hosts] names of this machine besides loopback's */
+    size_t n_hosts;
 };
 
-/* "localhost", "127.0.0.1" or "[::1]", with a port or without. NULL (HTTP/1.0) is accepted. */
-bool guard_host(const char *host);
+/* "localhost", "127.0.0.1", "[::1]" or one of g->hosts, with a port or without. NULL (HTTP/1.0) is
+ * accepted. */
+bool guard_host(const struct guard *g, const char *host);
 
 bool guard_origin(const struct guard *g, const char *origin);
 

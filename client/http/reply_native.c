@@ -65,7 +65,7 @@ json_t *reply_settings(const struct exchange *x, const struct gen_params *a)
         samplers(a), "max_tokens", (json_int_t)a->max_tokens, "n_probs",
         (json_int_t)(a->n_logprobs > 0 ? a->n_logprobs : 0), "n_indent", (json_int_t)a->n_indent,
         "t_max_predict_ms", (json_int_t)a->t_max_predict_ms, "stream", (int)a->stream,
-        "timings_per_token", (int)a->timings_per_token, "ignore_eos", 0, "grammar",
+        "timings_per_token", (int)a->timings_per_token, "ignore_eos", (int)r->ignore_eos, "grammar",
         r->grammar ? r->grammar : "", "numerics", m->numerics);
     json_object_update_new(o, more);
     return o;

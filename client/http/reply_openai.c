@@ -12,18 +12,19 @@ static const char *finish_reason(const struct finish *e)
 
 static json_t *usage(const struct exchange *x)
 {
-    json_int_t prompt = 0, output = 0, cached = 0;
+    json_int_t prompt = 0, output = 0, cached = 0, same = 0;
     for (uint32_t i = 0; i < x->n_choices; i++) {
         const struct finish *e = &x->choices[i].finish;
         if (i % x->params.n == 0) { /* choices share their prompt */
             prompt += e->prompt;
             cached += e->cached;
+            same += e->prefix_break;
         }
         output += e->output;
     }
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
+    return json_pack("{s:I, s:I, s:I, s:{s:I, s:I}}", "prompt_tokens", prompt, "completion_tokens",
                      output, "total_tokens", prompt + output, "prompt_tokens_details",
-                     "cached_tokens", cached);
+                     "cached_tokens", cached, "prefix_break", same);
 }
 
 /* What all objects of an answer begin with. Takes over `choices`. */

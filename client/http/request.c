@@ -120,9 +120,11 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
     const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
     const char *auth = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization");
     const char *key = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Api-Key");
-    if (c->is_tcp && !guard_host(host))
+    if (c->is_tcp && !guard_host(g, host))
         fail_set(&x->fail, 403, FAIL_PERMISSION,
-                 "Host '%.100s' is not this machine: use localhost or 127.0.0.1 in the URL", host);
+                 "Host '%.100s' is not this machine: use localhost or 127.0.0.1 in the URL, or "
+                 "start hearth-http with --allow-host NAME",
+                 host);
     else if (c->is_tcp && origin && !guard_origin(g, origin))
         fail_set(&x->fail, 403, FAIL_PERMISSION,
                  "requests of pages of '%.100s' are refused: start hearth-http with --cors-origin "

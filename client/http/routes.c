@@ -42,10 +42,10 @@ static void health(struct exchange *x)
     exchange_answer(x, json_pack("{s:s}", "status", "ok"));
 }
 
-static json_t *model_object(const struct server *s)
+static json_t *model_object(const struct server *s, const char *name)
 {
     const struct pool_model *m = &s->pool.model;
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", m->name, "object",
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", name, "object",
                      "model", "created", (json_int_t)m->since, "owned_by", "hearth", "meta",
                      "n_vocab", (json_int_t)m->n_vocab, "n_ctx", (json_int_t)m->context,
                      "n_ctx_train", (json_int_t)m->context, "fingerprint", m->fingerprint,
@@ -54,20 +54,23 @@ static json_t *model_object(const struct server *s)
 
 static void models(struct exchange *x)
 {
-    exchange_answer(x,
-                    json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(x->server)));
+    const struct option_texts *aliases = &x->server->config->aliases;
+    json_t *list = json_array();
+    json_array_append_new(list, model_object(x->server, x->server->pool.model.name));
+    for (uint32_t i = 0; i < aliases->n; i++)
+        json_array_append_new(list, model_object(x->server, aliases->items[i]));
+    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static void one_model(struct exchange *x)
 {
+    const char *model = x->server->pool.model.name;
     struct fail f;
-    if (strcmp(x->path_rest, x->server->pool.model.name) == 0) {
-        exchange_answer(x, model_object(x->server));
+    if (http_config_names(x->server->config, model, x->path_rest)) {
+        exchange_answer(x, model_object(x->server, x->path_rest));
         return;
     }
-    fail_set(&f, 404, FAIL_NOT_FOUND, "the model '%.120s' does not exist here: this is '%.200s'",
-             x->path_rest, x->server->pool.model.name);
-    f.code = "model_not_found";
+    fail_model(&f, x->path_rest, model);
     exchange_fail(x, &f);
 }
 

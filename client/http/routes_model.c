@@ -19,10 +19,12 @@ int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect d
     int rc = hearth_info(h, &info);
     if (rc < 0)
         return fail_library(f, rc, hearth_error(h));
-    if (gen_params_check_model(root, info.model, f) < 0)
+    if (gen_params_check_model(root, x->server->config, info.model, f) < 0)
         return -1;
     x->root = NULL;
-    return gen_params_read(&x->params, dialect, root, f);
+    if (gen_params_read(&x->params, dialect, root, f) < 0)
+        return -1;
+    return gen_params_read_prediction(&x->params, h, f);
 }
 
 int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)

@@ -208,6 +208,8 @@ int server_open(struct server *s, const struct http_config *config, const int *f
         s->guard.keys[s->guard.n_keys++] = config->api_keys.items[i];
     for (size_t i = 0; i < config->origins.n; i++)
         s->guard.origins[s->guard.n_origins++] = config->origins.items[i];
+    for (size_t i = 0; i < config->hosts.n; i++)
+        s->guard.hosts[s->guard.n_hosts++] = config->hosts.items[i];
     int rc = reactor_open(&s->loop);
     if (!rc)
         rc = start_mhd(s, err, err_bytes);

@@ -23,7 +23,7 @@ trap 'kill "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$folder"' EXIT
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$bin/hearthd" --model daemon/models/hearth-code-5m-f16.gguf --slots 16 2>"$folder/daemon.log" & pids+=($!)
 for _ in $(seq 600); do "$bin/hearth" status >/dev/null 2>&1 && break; sleep 0.1; done
-"$bin/hearth-http" --listen "$folder/http.sock" --port "$port" --api-key secret --chat-template chatml 2>"$folder/http.log" & pids+=($!)
+"$bin/hearth-http" --listen "$folder/http.sock" --port "$port" --api-key secret --chat-template chatml --strict-model 2>"$folder/http.log" & pids+=($!)
 for _ in $(seq 600); do grep -q "listening at http:" "$folder/http.log" && break; sleep 0.1; done
 
 # The same seed gives the same text to every client.

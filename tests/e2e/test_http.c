@@ -187,6 +187,49 @@ START_TEST(an_infill_stands_between_prefix_and_suffix)
 }
 END_TEST
 
+START_TEST(a_foreign_model_name_is_taken)
+{
+    /* As llama.vscode 0.0.63 asks: its ai_model is the name of another company's model. */
+    json_t *o = rig_json(
+        "/infill",
+        "{\"id_slot\":0,\"input_prefix\":\"def add(a, b):\\n\",\"input_suffix\":\"\\n\","
+        "\"input_extra\":[],\"prompt\":\"    return \",\"n_predict\":8,\"n_cmpl\":1,\"top_k\":40,"
+        "\"top_p\":0.99,\"stream\":false,\"samplers\":[\"top_k\",\"top_p\",\"infill\"],"
+        "\"cache_prompt\":true,\"n_indent\":4,\"t_max_prompt_ms\":500,\"t_max_predict_ms\":2500,"
+        "\"model\":\"google/gemini-2.5-flash\"}");
+    ck_assert_uint_gt(strlen(json_text(o, "content")), 0);
+    ck_assert_str_eq(json_text(o, "model"), "hearth code 5M");
+    json_decref(o);
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--strict-model", "--alias", "coder", NULL});
+    json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"model\":\"other\"}", 404));
+    json_decref(rig_json("/completion", "{\"prompt\":\"x\",\"n_predict\":1,\"model\":\"coder\"}"));
+    json_t *models = rig_json("/v1/models", NULL), *one = rig_json("/v1/models/coder", NULL);
+    ck_assert_uint_eq(json_array_size(json_at(models, "data")), 2);
+    ck_assert_str_eq(json_text(models, "data/1/id"), "coder");
+    ck_assert_str_eq(json_text(one, "id"), "coder");
+    json_decref(models);
+    json_decref(one);
+}
+END_TEST
+
+START_TEST(an_answer_need_not_end)
+{
+    static const char prompt[] = "\"prompt\":\"x = 1\\n\",\"temperature\":0,\"n_predict\":900";
+    char body[256];
+    snprintf(body, sizeof(body), "{%s,\"logit_bias\":[[2,false]]}", prompt);
+    json_t *biased = rig_json("/completion", body);
+    snprintf(body, sizeof(body), "{%s,\"ignore_eos\":true,\"logit_bias\":[[2,50]]}", prompt);
+    json_t *ignored = rig_json("/completion", body);
+    ck_assert_str_eq(json_text(ignored, "content"), json_text(biased, "content"));
+    ck_assert_int_eq(json_number(ignored, "tokens_predicted"), 900);
+    ck_assert(json_is_true(json_at(ignored, "generation_settings/ignore_eos")));
+    json_decref(biased);
+    json_decref(ignored);
+}
+END_TEST
+
 START_TEST(the_first_of_several_choices_is_greedy)
 {
     json_t *o =
@@ -323,6 +366,8 @@ int main(void)
     tcase_add_test(tcase, a_stop_text_after_invalid_bytes_is_named);
     tcase_add_test(tcase, probabilities_come_with_tokens_and_bytes);
     tcase_add_test(tcase, an_infill_stands_between_prefix_and_suffix);
+    tcase_add_test(tcase, a_foreign_model_name_is_taken);
+    tcase_add_test(tcase, an_answer_need_not_end);
     tcase_add_test(tcase, the_first_of_several_choices_is_greedy);
     tcase_add_test(tcase, tokenize_and_detokenize_are_inverse);
     tcase_add_test(tcase, props_and_models_describe_the_model);

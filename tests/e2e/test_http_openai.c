@@ -122,7 +122,7 @@ static const char talk[] =
 
 static char *talk_with(const char *more)
 {
-    static char body[1024];
+    static char body[4096];
     snprintf(body, sizeof(body), "{%s%s}", talk, more);
     return body;
 }
@@ -159,6 +159,30 @@ START_TEST(a_chat_is_its_template_s_completion)
     json_decref(prompt);
     json_decref(request);
     json_decref(same);
+}
+END_TEST
+
+START_TEST(a_prediction_changes_no_answer_and_a_prefix_break_is_reported)
+{
+    static const char options[] = ",\"max_tokens\":60,\"temperature\":0%s";
+    char more[256], body[2048];
+    snprintf(more, sizeof(more), options, "");
+    json_t *plain = rig_json("/v1/chat/completions", talk_with(more));
+    json_t *prediction = json_pack("{s:s, s:[{s:s, s:O}]}", "type", "content", "content", "type",
+                                   "text", "text", json_at(plain, "choices/0/message/content"));
+    char *text = json_dumps(prediction, JSON_COMPACT);
+    snprintf(body, sizeof(body), ",\"max_tokens\":60,\"temperature\":0,\"prediction\":%s", text);
+    json_t *drafted = rig_json("/v1/chat/completions", talk_with(body));
+    ck_assert_str_eq(json_text(drafted, "choices/0/message/content"),
+                     json_text(plain, "choices/0/message/content"));
+    json_int_t prompt = json_number(drafted, "usage/prompt_tokens");
+    ck_assert_int_eq(json_number(drafted, "usage/prompt_tokens_details/prefix_break"), prompt);
+    snprintf(more, sizeof(more), options, ",\"prediction\":{\"content\":[7]}");
+    json_decref(http_json(&rig_gate, "/v1/chat/completions", talk_with(more), 400));
+    free(text);
+    json_decref(prediction);
+    json_decref(plain);
+    json_decref(drafted);
 }
 END_TEST
 
@@ -226,6 +250,7 @@ int main(void)
     tcase_add_test(tcase, a_suffix_makes_a_v1_completion_an_infill);
     tcase_add_test(tcase, a_template_makes_a_prompt);
     tcase_add_test(tcase, a_chat_is_its_template_s_completion);
+    tcase_add_test(tcase, a_prediction_changes_no_answer_and_a_prefix_break_is_reported);
     tcase_add_test(tcase, a_chat_streams_deltas);
     tcase_add_test(tcase, a_chat_answers_in_json);
     tcase_add_test(tcase, a_model_without_a_template_says_so);

@@ -198,14 +198,48 @@ START_TEST(a_field_of_the_wrong_type_is_refused_by_name)
 }
 END_TEST
 
-START_TEST(only_the_served_model_may_be_named)
+START_TEST(a_priority_is_a_class_or_a_number)
+{
+    static const struct {
+        const char *json;
+        uint32_t class;
+    } good[] = {{"{}", HEARTH_INTERACTIVE},
+                {"{\"priority\":null}", HEARTH_INTERACTIVE},
+                {"{\"priority\":\"interactive\"}", HEARTH_INTERACTIVE},
+                {"{\"priority\":\"batch\"}", HEARTH_BATCH},
+                {"{\"priority\":0}", HEARTH_INTERACTIVE},
+                {"{\"priority\":-3}", HEARTH_INTERACTIVE},
+                {"{\"priority\":1}", HEARTH_BATCH}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_int_eq(read_as(GEN_CHAT, good[i].json), 0);
+        ck_assert_msg(params.base.priority == good[i].class, "%s", good[i].json);
+        gen_params_fini(&params);
+    }
+    ck_assert_int_eq(read_as(GEN_CHAT, "{\"priority\":\"high\"}"), -1);
+    ck_assert_msg(strstr(fail.message, "batch") != NULL, "%s", fail.message);
+    gen_params_fini(&params);
+    ck_assert_int_eq(read_as(GEN_CHAT, "{\"priority\":true}"), -1);
+}
+END_TEST
+
+START_TEST(any_model_may_be_named_unless_names_are_strict)
 {
     json_t *o = json_pack("{s:s}", "model", "a"), *empty = json_pack("{s:s}", "model", "");
-    ck_assert_int_eq(gen_params_check_model(o, "a", &fail), 0);
-    ck_assert_int_eq(gen_params_check_model(empty, "a", &fail), 0);
-    ck_assert_int_eq(gen_params_check_model(o, "b", &fail), -1);
+    json_t *number = json_pack("{s:i}", "model", 7);
+    struct http_config any = {0};
+    struct http_config strict = {.strict_model = 1, .aliases = {.items = {"b", "c"}, .n = 2}};
+    ck_assert_int_eq(gen_params_check_model(o, &any, "b", &fail), 0);
+    ck_assert_int_eq(gen_params_check_model(number, &any, "b", &fail), -1);
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_int_eq(gen_params_check_model(o, &strict, "a", &fail), 0);
+    ck_assert_int_eq(gen_params_check_model(empty, &strict, "d", &fail), 0);
+    json_object_set_new(o, "model", json_string("c"));
+    ck_assert_int_eq(gen_params_check_model(o, &strict, "d", &fail), 0);
+    json_object_set_new(o, "model", json_string("a"));
+    ck_assert_int_eq(gen_params_check_model(o, &strict, "d", &fail), -1);
     ck_assert_uint_eq(fail.status, 404);
     ck_assert_str_eq(fail.code, "model_not_found");
+    json_decref(number);
     json_t *e = fail_json(&fail);
     ck_assert_str_eq(json_string_value(json_object_get(json_object_get(e, "error"), "code")),
                      "model_not_found");
@@ -228,7 +262,8 @@ int main(void)
     tcase_add_test(tcase, choices_differ_by_their_seed);
     tcase_add_loop_test(tcase, a_field_of_the_wrong_type_is_refused_by_name, 0,
                         (int)(sizeof(refused) / sizeof(refused[0])));
-    tcase_add_test(tcase, only_the_served_model_may_be_named);
+    tcase_add_test(tcase, a_priority_is_a_class_or_a_number);
+    tcase_add_test(tcase, any_model_may_be_named_unless_names_are_strict);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -15,18 +15,23 @@
 
 /* ---- guard ----------------------------------------------------------------------------------- */
 
-START_TEST(only_loopback_names_are_valid_hosts)
+START_TEST(only_loopback_and_allowed_names_are_valid_hosts)
 {
+    struct guard none = {0}, one = {.hosts = {"host.docker.internal"}, .n_hosts = 1};
     static const char *const good[] = {"localhost",      "LocalHost:80", "127.0.0.1",
                                        "127.0.0.1:8012", "[::1]",        "[::1]:1"};
     static const char *const bad[] = {"",      "localhost.a.org", "localhost:",     "localhost:8a",
                                       "a.org", "127.0.0.1.a.org", "[::1]x",         "127.0.0.2",
                                       "[::]",  "localhost@a.org", "127.0.0.1:80:80"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        ck_assert_msg(guard_host(good[i]), "%s", good[i]);
+        ck_assert_msg(guard_host(&none, good[i]), "%s", good[i]);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        ck_assert_msg(!guard_host(bad[i]), "%s", bad[i]);
-    ck_assert(guard_host(NULL));
+        ck_assert_msg(!guard_host(&one, bad[i]), "%s", bad[i]);
+    ck_assert(guard_host(&none, NULL));
+    ck_assert(guard_host(&one, "Host.docker.internal:8012"));
+    ck_assert(guard_host(&one, "localhost"));
+    ck_assert(!guard_host(&none, "host.docker.internal"));
+    ck_assert(!guard_host(&one, "host.docker.internal.a.org"));
 }
 END_TEST
 
@@ -183,6 +188,32 @@ static int read_options(char **argv)
     return http_config_read(&config, argc, argv, err, sizeof(err));
 }
 
+START_TEST(a_template_that_looks_like_a_path_is_a_file)
+{
+    static const char text[] = "{{ messages[0].content }}";
+    char path[] = "/tmp/hearth-template-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    ck_assert_int_eq(READ("--chat-template", path), 0);
+    ck_assert_str_eq(config.chat_template, text);
+    http_config_fini(&config);
+    unlink(path);
+    ck_assert_int_eq(READ("--chat-template", path), -ENOENT);
+    ck_assert_msg(strstr(err, path) && strstr(err, "give a file with a Jinja template"), "%s", err);
+    http_config_fini(&config);
+    ck_assert_int_eq(READ("--chat-template", "/tmp"), -EISDIR);
+    http_config_fini(&config);
+    ck_assert_int_eq(READ("--chat-template", "{% if a %}/{% endif %}"), 0);
+    ck_assert_str_eq(config.chat_template, "{% if a %}/{% endif %}");
+    http_config_fini(&config);
+    ck_assert_int_eq(READ("--chat-template", "chatml"), 0);
+    ck_assert_str_eq(config.chat_template, "chatml");
+    http_config_fini(&config);
+}
+END_TEST
+
 START_TEST(options_are_read_and_checked)
 {
     ck_assert_int_eq(
@@ -250,7 +281,7 @@ int main(void)
 {
     Suite *suite = suite_create("http_parts");
     TCase *tcase = tcase_create("parts");
-    tcase_add_test(tcase, only_loopback_names_are_valid_hosts);
+    tcase_add_test(tcase, only_loopback_and_allowed_names_are_valid_hosts);
     tcase_add_test(tcase, only_allowed_origins_pass);
     tcase_add_test(tcase, keys_match_as_a_whole);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
@@ -260,6 +291,7 @@ int main(void)
     tcase_add_test(tcase, invalid_utf8_is_replaced_or_listed);
     tcase_add_test(tcase, characters_are_counted_across_tokens);
     tcase_add_test(tcase, a_text_grows_and_gives_back);
+    tcase_add_test(tcase, a_template_that_looks_like_a_path_is_a_file);
     tcase_add_test(tcase, options_are_read_and_checked);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
