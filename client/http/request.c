@@ -154,7 +154,7 @@ static struct exchange *exchange_open(struct server *s, struct MHD_Connection *m
 }
 
 struct framing {
-    unsigned lengths, encodings, hosts, malformed;
+    unsigned lengths, encodings, unknown, hosts, malformed;
 };
 
 static bool is_token(const char *name, size_t n)
@@ -171,9 +171,11 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
 {
     struct framing *f = cls;
     bool is_host = strcasecmp(name, "Host") == 0;
+    bool is_encoding = strcasecmp(name, "Transfer-Encoding") == 0;
     (void)kind;
     f->lengths += strcasecmp(name, "Content-Length") == 0;
-    f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
+    f->encodings += is_encoding;
+    f->unknown += is_encoding && (!value || strcasecmp(value, "chunked") != 0);
     f->hosts += is_host;
     f->malformed += !is_token(name, name_bytes) || (value && memchr(value, '\r', value_bytes)) ||
                     (is_host && value && strpbrk(value, " \t"));
@@ -181,11 +183,13 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
 }
 
 /* With two headers for its length or its host, or a malformed one, a proxy in front may read a
- * request differently (request smuggling): then nothing more is read from the connection. */
+ * request differently (request smuggling): then nothing more is read from the connection. Nor after
+ * a chunked body, in which libmicrohttpd takes a bare line feed for the end of a chunk's line. */
 static bool check_framing(struct exchange *x)
 {
     struct framing f = {0};
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, count_framing, &f);
+    x->closes = f.encodings > 0;
     if (f.malformed)
         fail_set(
             &x->fail, 400, FAIL_INVALID,
@@ -194,6 +198,11 @@ static bool check_framing(struct exchange *x)
     else if (f.lengths + f.encodings > 1 || f.hosts > 1)
         fail_set(&x->fail, 400, FAIL_INVALID, "the request has %s: send one",
                  f.hosts > 1 ? "two Host headers" : "two headers that give its length");
+    else if (f.unknown)
+        fail_set(&x->fail, 400, FAIL_INVALID,
+                 "Transfer-Encoding has another value than chunked: send chunked, or a "
+                 "Content-Length");
+    x->closes |= x->fail.status != 0;
     return !x->fail.status;
 }
 
@@ -207,8 +216,8 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
         return MHD_NO;
     *ret_x = c->x = x;
     x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
-    x->closes = !check_framing(x);
-    if (!x->closes)
+    bool is_framed = check_framing(x);
+    if (is_framed)
         check_sender(x, c, path, method);
     if (!x->fail.status && is_preflight(x, method))
         x->status = 204;
@@ -223,7 +232,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
                  "larger --max-body",
                  length, s->config->max_body);
     /* `expect`: the sender waits for 100 Continue before it sends the body */
-    if (x->closes || (x->fail.status && expect)) {
+    if (!is_framed || (x->fail.status && expect)) {
         x->is_started = true;
         exchange_fail(x, &x->fail);
         return respond(x);
