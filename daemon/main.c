@@ -9,6 +9,7 @@
 #include "daemon/log.h"
 #include "daemon/model/loaded_model.h"
 #include "daemon/model/report.h"
+#include "daemon/overflow_uid.h"
 #include "daemon/policy/fault.h"
 #include "ipc/bell.h"
 #include "ipc/hello.h"
@@ -270,6 +271,7 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
     signal(SIGPIPE, SIG_IGN); /* write errors are reported by errno instead */
     service_raise_file_limit();
+    (void)overflow_uid(); /* reads a file: none is opened while clients are served */
     int rc = loaded_model_open_file(&daemon->loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = load(daemon, err, err_bytes);

@@ -6,6 +6,7 @@
 
 #include "daemon/engine/client.h"
 #include "daemon/control/control.h"
+#include "daemon/control/status.h"
 #include "daemon/log.h"
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@ struct control {
     uint64_t n_accepted; /* clients accepted since the start */
     uint32_t slots_free;
     struct control_user users[USERS_MOST];
+    struct status_process process;
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;

@@ -5,7 +5,6 @@
 #include "daemon/control/clients.h"
 #include "daemon/control/closer.h"
 #include "daemon/control/handshake.h"
-#include "daemon/control/status.h"
 #include "daemon/engine/waker.h"
 #include "daemon/log.h"
 #include "daemon/rate.h"
@@ -85,6 +84,7 @@ static void control_status(struct control *control, struct client *client, uint3
     static char text[HELLO_STATUS_MAX - 64]; /* control thread only */
     struct status_facts facts = {
         .clients = control->clients,
+        .process = &control->process,
         .asker = client->uid,
         .loaded = control->options.loaded,
         .socket = control->options.config->socket,
@@ -384,6 +384,7 @@ static int control_open(struct control *control)
 {
     const struct control_options *options = &control->options;
     int rc = loop_open(&control->loop, options->loop);
+    status_open(&control->process);
     closer_refuse(options->listen_fd);
     if (rc == 0)
         rc = loop_add_accept(control->loop, options->listen_fd, COOKIE_LISTEN);
@@ -416,6 +417,7 @@ static void control_close(struct control *control)
         clients_free(control, control->clients);
     }
     loop_close(control->loop);
+    status_close(&control->process);
 }
 
 int control_run(const struct control_options *options)

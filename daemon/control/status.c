@@ -4,8 +4,8 @@
 
 #include "ipc/counters.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,27 +13,39 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint64_t count_fds(void)
+void status_open(struct status_process *process)
 {
-    DIR *directory = opendir("/proc/self/fd");
-    uint64_t n = 0;
-    if (!directory)
-        return 0;
-    while (readdir(directory))
-        n++;
-    closedir(directory);
-    return n > 3 ? n - 3 : 0; /* ".", "..", and the directory itself */
+    process->fds = opendir("/proc/self/fd");
+    process->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 }
 
-static uint64_t resident_bytes(void)
+void status_close(struct status_process *process)
 {
-    FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long size, pages = 0;
-    if (!file)
+    if (process->fds)
+        closedir(process->fds);
+    if (process->statm_fd >= 0)
+        close(process->statm_fd);
+}
+
+static uint64_t count_fds(const struct status_process *process)
+{
+    uint64_t n = 0;
+    if (!process->fds)
         return 0;
-    if (fscanf(file, "%llu %llu", &size, &pages) != 2)
+    rewinddir(process->fds);
+    while (readdir(process->fds))
+        n++;
+    return n > 2 ? n - 2 : 0; /* "." and ".." */
+}
+
+static uint64_t resident_bytes(const struct status_process *process)
+{
+    char line[128];
+    unsigned long long size, pages = 0;
+    ssize_t n = pread(process->statm_fd, line, sizeof(line) - 1, 0);
+    line[n > 0 ? n : 0] = 0;
+    if (sscanf(line, "%llu %llu", &size, &pages) != 2)
         pages = 0;
-    fclose(file);
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
@@ -184,8 +196,8 @@ enum { TAIL_BYTES = 48 }; /* room for what follows the rows */
 int status_json(struct ctl *ctl, const struct status_facts *facts, char *text, size_t text_bytes)
 {
     struct text out = {.at = text, .room = text_bytes};
-    counters_set(ctl, COUNTER_FDS_OPEN, count_fds());
-    counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes());
+    counters_set(ctl, COUNTER_FDS_OPEN, count_fds(facts->process));
+    counters_set(ctl, COUNTER_RSS_BYTES, resident_bytes(facts->process));
     counters_set(ctl, COUNTER_UPTIME_S, facts->uptime_ns / 1000000000);
     text_add(&out, "{");
     status_device(&out, facts);

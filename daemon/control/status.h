@@ -20,8 +20,21 @@
 #include "daemon/model/loaded_model.h"
 #include "ipc/layout.h"
 
+#include <dirent.h>
+
+/* The kernel's files about this process: opened once, since hearthd opens none after its start.
+ * What cannot be opened counts as 0. */
+struct status_process {
+    DIR *fds;
+    int statm_fd;
+};
+
+void status_open(struct status_process *process);
+void status_close(struct status_process *process);
+
 struct status_facts {
     struct client *clients; /* list; clients without slots or about to leave have no row */
+    const struct status_process *process;
     uid_t asker;
     const struct loaded_model *loaded;
     const char *socket;

@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct ctl *ctl;
 static struct model model;
 static struct loaded_model loaded;
+static struct status_process process;
 static char text[HELLO_STATUS_MAX - 64];
 
 /* Adds a client with `n_slots` slots in front of the list. */
@@ -52,6 +54,7 @@ static void free_clients(struct client *list)
 static json_t *status_as(struct client *clients, uid_t asker, size_t bytes)
 {
     struct status_facts facts = {.clients = clients,
+                                 .process = &process,
                                  .asker = asker,
                                  .loaded = &loaded,
                                  .socket = "/run/hearth/hearth.sock",
@@ -85,6 +88,7 @@ static void setup(void)
     int fd = segment_ctl_open(&ctl, text, sizeof(text));
 
     ck_assert_int_ge(fd, 0);
+    status_open(&process);
     loaded.model = &model;
     snprintf(loaded.name, sizeof(loaded.name), "a \"model\"");
 }
@@ -100,6 +104,21 @@ START_TEST(an_idle_daemon_has_all_counters_and_no_rows)
     ck_assert_int_eq((int)json_array_size(json_object_get(status, "slots")), 0);
     ck_assert_int_eq(number(status, "slots_left_out"), 0);
     json_decref(status);
+}
+END_TEST
+
+START_TEST(descriptors_and_memory_are_counted_each_time)
+{
+    json_t *status = status_as(NULL, 1000, sizeof(text));
+    int64_t before = number(status, "fds_open");
+    int fd = dup(STDERR_FILENO);
+
+    ck_assert_int_gt(number(status, "rss_bytes"), 100000);
+    json_decref(status);
+    status = status_as(NULL, 1000, sizeof(text));
+    ck_assert_int_eq(number(status, "fds_open"), before + 1);
+    json_decref(status);
+    close(fd);
 }
 END_TEST
 
@@ -179,7 +198,7 @@ START_TEST(rows_that_do_not_fit_are_counted_and_the_text_stays_valid)
         ck_assert_uint_lt(rows, 192);
         json_decref(status);
     }
-    struct status_facts facts = {.loaded = &loaded, .socket = "", .loop = ""};
+    struct status_facts facts = {.process = &process, .loaded = &loaded, .socket = "", .loop = ""};
     int whole = status_json(ctl, &facts, text, sizeof(text));
     for (size_t bytes = 1; bytes < (size_t)whole; bytes++)
         ck_assert_int_eq(status_json(ctl, &facts, text, bytes), -ENOSPC);
@@ -193,6 +212,7 @@ int main(void)
     TCase *t = tcase_create("status");
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, an_idle_daemon_has_all_counters_and_no_rows);
+    tcase_add_test(t, descriptors_and_memory_are_counted_each_time);
     tcase_add_test(t, rows_give_the_slot_state_and_active_slots_come_first);
     tcase_add_test(t, names_and_pids_are_shown_to_their_user_and_root_only);
     tcase_add_test(t, rows_that_do_not_fit_are_counted_and_the_text_stays_valid);
