@@ -41,7 +41,8 @@
          "none, linear:N or yarn:N[:CONTEXT], not the file's")                                     \
     NUMBER(slots, "slots", 64, 1, 1024, "N", "sequences served at once, over all clients")         \
     NUMBER(client_slots, "client-slots", 8, 1, 64, "N", "slots that one client may hold")          \
-    NUMBER(user_slots, "user-slots", 0, 0, 1024, "N", "slots that one user may hold (0: all)")     \
+    NUMBER(user_slots, "user-slots", 0, 0, 1024, "N",                                              \
+           "slots of one user (0: half if others may connect)")                                    \
     NUMBER(clients, "clients", 256, 1, 1024, "N", "clients connected at once")                     \
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one per core)")                \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -136,11 +137,25 @@ static int socket_error(int error)
     }
 }
 
+/* One user gets half of the slots where the manager's socket lets other users in; our own does not. */
+static void share_slots(struct daemon *daemon)
+{
+    struct config *config = &daemon->config;
+    struct stat st;
+    if (stat(config->socket, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)) == 0)
+        return;
+    if (config->user_slots == 0)
+        config->user_slots = (config->slots + 1) / 2;
+}
+
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
     daemon->listen_fd = service_listen_fd(err, err_bytes);
-    if (daemon->listen_fd >= 0)
-        return take_path(daemon);
+    if (daemon->listen_fd >= 0) {
+        int rc = take_path(daemon);
+        share_slots(daemon);
+        return rc;
+    }
     if (daemon->listen_fd != -ENOENT)
         return daemon->listen_fd;
     if (!daemon->config.socket) {

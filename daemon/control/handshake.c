@@ -114,6 +114,8 @@ static int handshake_admit(const struct control *control, const struct client *c
     const struct config *config = control->options.config;
     uint32_t wanted =
         hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
+    if (config->user_slots && wanted > config->user_slots)
+        wanted = (uint32_t)config->user_slots;
     if (control->stopping) {
         snprintf(line, line_bytes, "the daemon is stopping: try again when it runs again");
         return -EBUSY;

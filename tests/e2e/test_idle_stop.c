@@ -5,6 +5,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -187,6 +189,38 @@ START_TEST(a_connected_client_keeps_the_daemon_alive)
 }
 END_TEST
 
+/* As hearth@NAME, for which the configuration says nothing: a user has half of the slots where other
+ * users may connect, else all. */
+START_TEST(where_others_may_connect_a_user_has_half_of_the_slots)
+{
+    static const char *const options[] = {"--idle-stop", "1", "--slots", "3", NULL};
+    const uint32_t most = _i ? 2 : 3;
+    char err[256];
+    pthread_t manager;
+    struct hearth_options o;
+    struct hearth *h, *more;
+    struct hearth_info info;
+
+    open_manager();
+    ck_assert_int_eq(chmod(path, _i ? 0660 : 0600), 0);
+    ck_assert_int_eq(pthread_create(&manager, NULL, manage, (void *)(uintptr_t)options), 0);
+    hearth_options_init(&o, sizeof(o));
+    o.slots = 3;
+    ck_assert_msg(hearth_connect(path, &o, &h, err, sizeof(err)) == 0, "%s", err);
+    info.size = sizeof(info);
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    ck_assert_uint_eq(info.slots, most);
+    o.slots = 1;
+    ck_assert_int_eq(hearth_connect(path, &o, &more, err, sizeof(err)), -EBUSY);
+    ck_assert_msg(strstr(err, _i ? "all of its 2 slots" : "0 of 3 are free") != NULL, "%s", err);
+    atomic_store(&stop, 1);
+    hearth_close(h);
+    pthread_join(manager, NULL);
+    ck_assert_uint_eq(atomic_load(&failures), 0);
+    close_manager();
+}
+END_TEST
+
 START_TEST(without_socket_activation_it_does_not_stop)
 {
     static const char *const arguments[] = {"--idle-stop", "1", NULL};
@@ -214,6 +248,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, clients_that_connect_during_the_stop_are_served, 0, 2);
     tcase_add_test(t, a_connected_client_keeps_the_daemon_alive);
+    tcase_add_loop_test(t, where_others_may_connect_a_user_has_half_of_the_slots, 0, 2);
     tcase_add_test(t, without_socket_activation_it_does_not_stop);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -93,15 +93,6 @@ START_TEST(defaults_equal_the_table)
 }
 END_TEST
 
-/* What is installed for all users of a machine: one of them may hold half of the slots. */
-START_TEST(the_installed_configuration_gives_a_user_half_of_the_slots)
-{
-    ck_assert_int_eq(load("--config systemd/hearthd.conf"), 0);
-    ck_assert_uint_gt(config.user_slots, 0);
-    ck_assert_uint_eq(config.user_slots, config.slots / 2);
-}
-END_TEST
-
 START_TEST(values_follow_a_space_or_an_equals_sign)
 {
     ck_assert_int_eq(load("--model a.gguf --slots=3 --event-loop epoll --check --context=4096"), 0);
@@ -371,7 +362,6 @@ int main(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, defaults_equal_the_table);
-    tcase_add_test(t, the_installed_configuration_gives_a_user_half_of_the_slots);
     tcase_add_test(t, values_follow_a_space_or_an_equals_sign);
     tcase_add_test(t, the_last_of_two_wins);
     tcase_add_test(t, sizes_take_suffixes);
