@@ -110,6 +110,10 @@ struct backend_limits {
     bool shadow;     /* make a shadow (BACKEND_FAST_SHADOW), if the backend supports it */
     bool drafts;     /* a draft model: all passes are fast ones, canonical ones are refused */
     const char *isa; /* NULL: the best of this machine; a value of backend_info.isa forces it */
+    /* NULL, or what backend_info.image was of an instance of this model, of a backend with this layout:
+     * open takes the weights from there, not from the file. It must outlive the instance. */
+    const void *image;
+    size_t image_bytes;
     /* NULL, or: open adds the bytes of the file's tensors that it has loaded, as it goes. Any
      * thread may read it; not used after open. */
     _Atomic uint64_t *loaded;
@@ -130,11 +134,15 @@ struct backend_info {
     size_t kv_bytes;          /* of all pages: reserved, committed as used */
     uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
                               expert once for all rows of a pass that use it; 0: not counted */
-    const char *note;      /* one line about this instance for its user, or NULL */
+    const void
+        *image; /* [image_bytes] the weights, ready for another instance; NULL: there is none */
+    size_t image_bytes;
+    const char *note; /* one line about this instance for its user, or NULL */
 };
 
 struct backend_ops {
     const char *name;
+    const char *layout; /* of images: to be changed with what they hold. NULL: it has none */
 
     /* Tests whether the device exists. Returns 0, or -ENODEV with one line in err. Never aborts or
      * prints. */

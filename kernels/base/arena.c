@@ -68,16 +68,6 @@ static size_t whole_pages(size_t bytes)
     return (bytes + HEADER_BYTES + 4095) / 4096 * 4096;
 }
 
-int arena_reserve(struct arena *arena, size_t bytes)
-{
-    struct chunk *chunk = bytes > SIZE_MAX / 2 ? NULL : map_chunk(whole_pages(bytes));
-    if (!chunk)
-        return -ENOMEM;
-    chunk->next = arena->chunks;
-    arena->chunks = chunk;
-    return 0;
-}
-
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)

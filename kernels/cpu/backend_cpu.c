@@ -219,6 +219,9 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     if (rc == -ENOMEM)
         return fail(err, err_bytes, rc, "no memory for the weights and %u rows a pass",
                     b->limits.rows);
+    if (rc == -EINVAL)
+        return fail(err, err_bytes, rc, "the weights have %zu bytes, those given %zu",
+                    b->image_bytes, b->limits.image_bytes);
     if (rc)
         return fail(err, err_bytes, rc, "cannot read the model's file: %s", strerror(-rc));
     return b->limits.shadow ? shadow_load(b, err, err_bytes) : 0;
@@ -292,6 +295,8 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .weight_bytes = b->weight_bytes,
         .shadow_bytes = b->shadow_bytes,
         .scratch_bytes = b->scratch_bytes,
+        .image = b->isa->packed ? b->image : NULL,
+        .image_bytes = b->image_bytes,
         .expert_bytes = b->buffers.experts.read_bytes,
         .page_bytes = b->kv.page_bytes[PAGES_FULL],
         .window_page_bytes = b->kv.page_bytes[PAGES_WINDOW],
@@ -306,6 +311,7 @@ static const char *cpu_error(const struct backend *b)
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",
+    .layout = "cpu-1", /* repack.h, weights.c */
     .probe = cpu_probe,
     .open = cpu_open,
     .start = cpu_start,

@@ -207,7 +207,10 @@ struct backend {
     float *query_factors;          /* rope_query_factors; NULL: none */
     float *rope[MODEL_MAX_ROPES];  /* tables of model.ropes, rope.h */
     struct cpu_buffers buffers;
-    struct arena *arena; /* owns every buffer and every repacked weight */
+    uint8_t *image; /* [image_bytes] the weights of canonical passes; read only if given */
+    size_t image_bytes;
+    bool image_given;    /* backend_limits.image */
+    struct arena *arena; /* owns every buffer and every repacked weight that was not given */
     size_t weight_bytes, shadow_bytes, scratch_bytes;
     uint32_t n_wanted, n_tiles;
     uint32_t n_splits; /* of the layer's longest tile */

@@ -30,34 +30,13 @@ struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint3
 /* ---- memory
  * ----------------------------------------------------------------------------------- */
 
-/* Initializes the matrix of a tensor, with memory to pack it into if the isa uses packed
- * weights. */
-static int place_matrix(struct backend *b, const struct model_tensor *file, struct cpu_matrix *m)
+/* Bytes of tensor `file` in the image: 0 for what the model lacks, or what the isa reads in the file. A
+ * matrix may have only one row, too. */
+static size_t vector_bytes(const struct model_tensor *file)
 {
-    repack_init(m, file);
-    if (!b->isa->packed)
-        return 0;
-    m->packed = arena_alloc(b->arena, repack_bytes(m));
-    if (!m->packed)
-        return -ENOMEM;
-    b->weight_bytes += repack_bytes(m);
-    return 0;
+    return file->data ? (file->bytes + 63) / 64 * 64 : 0;
 }
 
-/* Copies a vector: in the file it may be unaligned. A vector that the model lacks stays NULL. */
-static int load_vector(struct backend *b, const struct model_tensor *file, const float **ret)
-{
-    if (!file->data)
-        return 0;
-    float *copy = arena_alloc(b->arena, file->bytes);
-    if (!copy)
-        return -ENOMEM;
-    b->weight_bytes += file->bytes;
-    *ret = copy;
-    return load_vector_data(b->model, file, copy);
-}
-
-/* Bytes that place_matrix and load_vector allocate. A matrix may have only one row, too. */
 static size_t matrix_bytes(const struct backend *b, const struct model_tensor *file)
 {
     struct cpu_matrix m;
@@ -65,11 +44,6 @@ static size_t matrix_bytes(const struct backend *b, const struct model_tensor *f
         return 0;
     repack_init(&m, file);
     return repack_bytes(&m);
-}
-
-static size_t vector_bytes(const struct model_tensor *file)
-{
-    return file->data ? (file->bytes + 63) / 64 * 64 : 0;
 }
 
 /* The tensors of layer i; n_layer: those of none. Returns how many there are. */
@@ -84,49 +58,75 @@ static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
     return i < m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
 }
 
-/* Reserves one mapping for all weights, which are in the order of a pass. */
-static int reserve(struct backend *b)
+static size_t image_bytes(const struct backend *b)
 {
     const struct model *m = b->model;
     const struct model_tensor *file;
-    size_t bytes = (m->n_layer + 1) * sizeof(struct cpu_layer) + 64;
+    size_t bytes = 0;
     for (uint32_t i = 0; i <= m->n_layer; i++)
         for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
             bytes += is_vector(m, i, t)                      ? vector_bytes(&file[t])
                      : is_matrix(m->n_layer, i, t, &file[t]) ? matrix_bytes(b, &file[t])
                                                              : 0;
-    return arena_reserve(b->arena, bytes);
+    return bytes;
 }
 
-static int place_layer(struct backend *b, uint32_t i, struct cpu_layer *l)
+/* Gives the weights of layer i their places from `at` on. Returns where they end. */
+static uint8_t *place_layer(const struct backend *b, uint32_t i, struct cpu_layer *l, uint8_t *at)
 {
     const struct model_tensor *file;
-    int rc = 0;
-    for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
-        if (is_vector(b->model, i, t))
-            rc = load_vector(b, &file[t], &l->vector[t]);
-        else if (is_matrix(b->model->n_layer, i, t, &file[t]))
-            rc = place_matrix(b, &file[t], &l->matrix[t]);
-    return rc;
+    for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n; t++) {
+        if (is_vector(b->model, i, t) && file[t].data) {
+            l->vector[t] = (const float *)at;
+            at += vector_bytes(&file[t]);
+        } else if (is_matrix(b->model->n_layer, i, t, &file[t])) {
+            repack_init(&l->matrix[t], &file[t]);
+            l->matrix[t].packed = b->isa->packed ? at : NULL;
+            at += matrix_bytes(b, &file[t]);
+        }
+    }
+    return at;
 }
 
 static int place_all(struct backend *b, struct cpu_weights *w)
 {
     const struct model *m = b->model;
-    if (reserve(b))
-        return -ENOMEM;
+    b->image_bytes = image_bytes(b);
+    b->image_given = b->limits.image && b->isa->packed;
+    if (b->image_given && b->limits.image_bytes != b->image_bytes)
+        return -EINVAL;
+    b->image = b->image_given ? (uint8_t *)(uintptr_t)b->limits.image
+                              : arena_alloc(b->arena, b->image_bytes);
     w->layers = arena_alloc(b->arena, (m->n_layer + 1) * sizeof(w->layers[0]));
-    int rc = w->layers ? 0 : -ENOMEM;
-    for (uint32_t i = 0; i <= m->n_layer && !rc; i++)
-        rc = place_layer(b, i, &w->layers[i]);
-    if (rc)
-        return rc;
+    if (!b->image || !w->layers)
+        return -ENOMEM;
+    b->weight_bytes += b->image_bytes;
+    uint8_t *at = b->image;
+    for (uint32_t i = 0; i <= m->n_layer; i++)
+        at = place_layer(b, i, &w->layers[i], at);
     /* A tied embedding is read from the head's repacked copy; an untied one stays in the file. */
     struct cpu_matrix *of_none = w->layers[m->n_layer].matrix;
     repack_init(&of_none[MODEL_TOKEN_EMBD], &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
         of_none[MODEL_TOKEN_EMBD].packed = of_none[MODEL_OUTPUT].packed;
     return 0;
+}
+
+/* ---- contents
+ * --------------------------------------------------------------------------------- */
+
+/* Copies the vectors: in the file they may be unaligned. One that the model lacks is NULL. */
+static int fill_vectors(struct backend *b, struct cpu_weights *w)
+{
+    const struct model_tensor *file;
+    int rc = 0;
+    for (uint32_t i = 0; i <= b->model->n_layer; i++)
+        for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
+            if (w->layers[i].vector[t])
+                rc = load_vector_data(b->model, &file[t],
+                                      b->image +
+                                          ((const uint8_t *)w->layers[i].vector[t] - b->image));
+    return rc;
 }
 
 /* Reads the file into all matrices that have a place. An embedding that stays in the file is hashed
@@ -155,17 +155,24 @@ static int fill_matrices(struct backend *b, struct cpu_weights *w)
 
 int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, struct cpu_matrix *m)
 {
-    int rc = place_matrix(b, tensor, m);
-    if (!rc && m->packed)
-        load_from_memory(b->pool, m);
-    return rc;
+    repack_init(m, tensor);
+    if (!b->isa->packed)
+        return 0;
+    m->packed = arena_alloc(b->arena, repack_bytes(m));
+    if (!m->packed)
+        return -ENOMEM;
+    b->weight_bytes += repack_bytes(m);
+    load_from_memory(b->pool, m);
+    return 0;
 }
 
 int weights_load(struct backend *b)
 {
     struct cpu_weights *w = &b->weights[PASS_CANONICAL];
     int rc = place_all(b, w);
-    if (!rc && b->isa->packed)
+    if (!rc && !b->image_given)
+        rc = fill_vectors(b, w);
+    if (!rc && !b->image_given && b->isa->packed)
         rc = fill_matrices(b, w);
     b->weights[PASS_FAST] = *w;
     return rc;

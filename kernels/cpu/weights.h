@@ -1,5 +1,6 @@
 /* weights.h: loads the model's tensors into an instance: vectors are copied, matrices are repacked
- * if the instruction set needs it, in the order in which a pass reads them.
+ * if the instruction set needs it, in the order in which a pass reads them: the image. Or the image is
+ * given (backend_limits.image), and nothing is read.
  *
  * Called by open, from one thread; load.h does the work on all threads. Owns nothing: memory comes
  * from the instance's arena. */
@@ -8,8 +9,8 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Fills both kinds of weights, the embedding and the output norm. Returns 0, -ENOMEM, or the error
- * of gguf_read. */
+/* Fills both kinds of weights, the embedding and the output norm. Returns 0, -ENOMEM, the error of
+ * gguf_read, or -EINVAL: a given image has not the model's size. */
 int weights_load(struct backend *b);
 
 /* One matrix of a tensor in memory, packed if the isa wants it. Returns 0 or -ENOMEM. */

@@ -220,6 +220,44 @@ START_TEST(weights_are_in_memory_once)
 }
 END_TEST
 
+/* A second instance, given the first one's weights, reads none of the file, and has equal ones. */
+START_TEST(an_instance_can_be_given_the_weights_of_another)
+{
+    struct backend *first = open_backend(2, NULL), *second = NULL;
+    struct backend_limits limits = first->limits;
+    struct backend_info info;
+    backend_cpu.describe(first, &info);
+    limits.image = info.image;
+    limits.image_bytes = info.image_bytes;
+    loaded_bytes = 0;
+    ck_assert_int_eq(backend_cpu.open(model, &limits, &second, err, sizeof(err)), 0);
+    struct cpu_weights *w = &second->weights[PASS_CANONICAL];
+    if (info.image)
+        ck_assert_uint_eq(loaded_bytes, 0);
+    for (uint32_t i = 0; info.image && i < model->n_layer * 7 + 1; i++)
+        check_matrix(weights_matrix(w, model->n_layer, i));
+    for (uint32_t i = 0; i < model->n_layer; i++) {
+        const struct model_tensor *norm = &model->layers[i].tensor[MODEL_ATTN_NORM];
+        ck_assert_mem_eq(w->layers[i].vector[MODEL_ATTN_NORM], norm->data, norm->bytes);
+    }
+    backend_cpu.close(second);
+    limits.image_bytes -= 64;
+    if (info.image)
+        ck_assert_int_eq(backend_cpu.open(model, &limits, &second, err, sizeof(err)), -EINVAL);
+    backend_cpu.close(first);
+}
+END_TEST
+
+START_TEST(weights_that_stay_in_the_file_are_given_to_none)
+{
+    struct backend *b = open_backend(1, "ref");
+    struct backend_info info;
+    backend_cpu.describe(b, &info);
+    ck_assert_ptr_null(info.image);
+    backend_cpu.close(b);
+}
+END_TEST
+
 /* Pages of the tensors' data that this process has mapped. */
 static size_t mapped_pages(void)
 {
@@ -322,6 +360,8 @@ int main(void)
                         N_ODD + N_ODD_K);
     tcase_add_loop_test(core, a_file_is_hashed_while_it_is_loaded, 1, 4);
     tcase_add_loop_test(core, weights_are_in_memory_once, 0, 2);
+    tcase_add_test(core, an_instance_can_be_given_the_weights_of_another);
+    tcase_add_test(core, weights_that_stay_in_the_file_are_given_to_none);
     tcase_add_test(core, a_load_maps_no_page_of_the_file);
     tcase_add_loop_test(core, a_truncated_file_is_reported_as_unreadable, 0, 3);
     tcase_add_test(core, only_whole_pages_within_a_range_are_dropped);
