@@ -202,9 +202,7 @@ uint32_t attached_mail(struct engine *engine)
 
 static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
 {
-    uint64_t debt_ns = user->paid_ns > now_ns ? user->paid_ns - now_ns : 0;
-    debt_ns += ns * WAKE_SHARE;
-    user->paid_ns = now_ns + (debt_ns < 2 * WAKE_CREDIT_NS ? debt_ns : 2 * WAKE_CREDIT_NS);
+    client_charge(&user->wakes, ns, WAKE_SHARE, WAKE_CREDIT_NS, now_ns);
 }
 
 static void wake(struct engine *engine, const struct client_due *due)
@@ -223,7 +221,8 @@ static bool wake_apart(struct engine *engine, struct client *client, int way)
     if (wakes_ns != client->charged_ns)
         charge(client->user, wakes_ns - client->charged_ns, engine->now_ns);
     client->charged_ns = wakes_ns;
-    if (client->user->paid_ns <= engine->now_ns + WAKE_CREDIT_NS || !waker_hand(client, way))
+    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, engine->now_ns) ||
+        !waker_hand(client, way))
         return false;
     counters_add(engine->options.ctl, COUNTER_WAKES_APART, 1);
     return true;

@@ -18,6 +18,7 @@ struct batch_slot {
     struct slot *slot;
     uint32_t take; /* rows; 0: it was evicted while the pass was planned */
     uint32_t row;  /* the first of them */
+    bool brief;    /* they are of a short prompt (gather) */
 
     /* what came out of a canonical pass (settle) */
     uint32_t window;   /* of its rows, the last ones that sample; 0: its prompt goes on */

@@ -7,6 +7,9 @@
 #include "daemon/policy/fault.h"
 #include "ipc/counters.h"
 
+enum { KEYSTROKE_SHARE = 4 }; /* a quarter of the time beside other users' answers ... */
+static const uint64_t KEYSTROKE_CREDIT_NS = 1000000000; /* ... in the long run */
+
 bool gather_admit(struct engine *engine, struct slot *slot)
 {
     int room = event_room(client_events(slot));
@@ -63,6 +66,8 @@ static uint32_t gather_candidates(struct engine *engine)
             .whole = slot->request->whole,
             .user = slot->uid,
             .batch = slot->batch,
+            .owes =
+                client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, engine->now_ns),
         };
         batch->candidates[n++] = slot;
     }
@@ -167,12 +172,13 @@ static void gather_share(struct engine *engine, uint32_t n)
     batch->long_rows = batch->short_rows = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct plan_slot *plan = &batch->plan[i];
-        if (plan->take)
-            batch_add(batch, batch->candidates[i], plan->take);
-        if (plan_is_long(plan))
-            batch->long_rows += plan->take;
-        else if (plan->rows > plan->window)
-            batch->short_rows += plan->take;
+        bool is_long = plan_is_long(plan), brief = !is_long && plan->rows > plan->window;
+        batch->long_rows += is_long ? plan->take : 0;
+        batch->short_rows += brief ? plan->take : 0;
+        if (plan->take == 0)
+            continue;
+        batch_add(batch, batch->candidates[i], plan->take);
+        batch->slots[batch->n_slots - 1].brief = brief;
     }
 }
 
@@ -200,6 +206,32 @@ static bool gather_try(struct engine *engine)
     }
     batch->n_slots = n;
     return true;
+}
+
+/* Does the pass also decode an interactive answer of another user? */
+static bool gather_delays(const struct batch *batch, uid_t uid)
+{
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        const struct slot *slot = batch->slots[i].slot;
+        if (slot->uid != uid && !slot->batch && batch->slots[i].take == slot->spec.drafted + 1)
+            return true;
+    }
+    for (uint32_t i = 0; i < batch->n_unverified; i++)
+        if (batch->unverified[i]->uid != uid && !batch->unverified[i]->batch)
+            return true;
+    return false;
+}
+
+void gather_charge(struct engine *engine, uint64_t short_ns)
+{
+    const struct batch *batch = &engine->batch;
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        const struct batch_slot *b = &batch->slots[i];
+        if (b->brief && gather_delays(batch, b->slot->uid))
+            client_charge(&b->slot->client->user->keystrokes,
+                          short_ns * b->take / batch->short_rows, KEYSTROKE_SHARE,
+                          KEYSTROKE_CREDIT_NS, engine->now_ns);
+    }
 }
 
 /* Plans until there are rows: when all that were planned wait for pages, the others get their turn

@@ -21,6 +21,11 @@ bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint3
 /* What this step computes. `decode_rows`: of slots that decode in its canonical pass. */
 struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows);
 
+/* The pass is over, of which short prompts took `short_ns`: their users owe it where an interactive
+ * answer of another user was delayed by it. In the long run a user's keystrokes have a quarter of
+ * the time beside others' answers; what is more counts as long prompts. */
+void gather_charge(struct engine *engine, uint64_t short_ns);
+
 /* Fills the batch for the next canonical pass, each slot's rows in one piece, and takes pages for
  * them. Returns the number of rows; 0: no slot can go on. */
 uint32_t gather_plan(struct engine *engine);

@@ -108,6 +108,7 @@ static void pass_measure(struct engine *engine)
         .long_rows = batch->long_rows,
         .answering = batch->answering,
     };
+    gather_charge(engine, cost_short_ns(&engine->cost, &pass));
     cost_measured(&engine->cost, &step, &pass);
     if (batch->n_rows == 0)
         return;

@@ -39,6 +39,12 @@ static uint64_t long_ns(const struct cost *cost, const struct cost_pass *pass, u
     return pass->took_ns > others + least ? pass->took_ns - others : least;
 }
 
+uint64_t cost_short_ns(const struct cost *cost, const struct cost_pass *pass)
+{
+    return curve_ns(&cost->pass, pass->decode_rows + pass->short_rows) -
+           curve_ns(&cost->pass, pass->decode_rows);
+}
+
 void cost_measured(struct cost *cost, const struct cost_step *step, const struct cost_pass *pass)
 {
     uint64_t decoding_ns = pass->decode_rows > 0 ? (uint64_t)cost->decode.pass_ns : 0;

@@ -43,6 +43,9 @@ struct cost_pass {
 /* What a plan has to know of it. */
 struct plan_cost cost_plan(const struct cost *cost, const struct cost_step *step);
 
+/* What the rows of short prompts are thought to add to a pass. */
+uint64_t cost_short_ns(const struct cost *cost, const struct cost_pass *pass);
+
 /* A step is over that sampled: takes what it cost off the credit of long prompts, and learns. */
 void cost_measured(struct cost *cost, const struct cost_step *step, const struct cost_pass *pass);
 

@@ -134,7 +134,7 @@ bool plan_budget(struct plan_slot *slots, uint32_t n, const struct plan_cost *co
     for (uint32_t i = 0; i < n; i++) {
         struct plan_slot *slot = &slots[i];
         uint32_t whole = slot->whole > slot->rows ? slot->whole : slot->rows;
-        slot->brief = !(reading && slot->batch) && whole <= longest;
+        slot->brief = !(reading && (slot->batch || slot->owes)) && whole <= longest;
         if (!is_short(slot))
             continue;
         brief += slot->rows;

@@ -7,7 +7,8 @@
  *  - inside a class, slots that decode (one row, or one verification window) before prefills, and
  *    of these the short ones first where all of them fit: a keystroke is one pass. Short is what
  *    the whole request had to compute when it began, not what is left of it; while an interactive
- *    answer is being read, only interactive prompts are short, and only by the time they take;
+ *    answer is being read, only interactive prompts are short, and only by the time they take,
+ *    and those of a user that owes time are not;
  *  - prefills of a class share what is left evenly: first between users, then between a user's
  *    slots, and not in pieces below PLAN_CHUNK_MIN where there is more than that; all long ones
  *    together have at most `prefill` rows;
@@ -31,6 +32,7 @@ struct plan_slot {
     uint32_t whole;  /* in: the most rows that its request has needed; less than rows: rows */
     uint32_t user;   /* in: whose it is */
     bool batch;      /* in: its class */
+    bool owes;       /* in: its user's short prompts had their share beside others' answers */
     bool brief;      /* of plan_budget: its prompt is short, and does not wait for credit */
     uint32_t take;   /* out: rows in this pass; rows: the sample comes with it */
 };

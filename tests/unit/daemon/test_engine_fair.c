@@ -101,6 +101,78 @@ START_TEST(a_readers_interval_beside_batch_prompts_is_bounded)
 }
 END_TEST
 
+/* Presses a key in each of the other user's slots that has no answer to wait for: a prompt of `n`
+ * tokens that is not cached. */
+static void press_keys(uint32_t n_slots, uint32_t n)
+{
+    static uint32_t keys;
+
+    for (uint32_t i = 0; i < n_slots; i++) {
+        struct rig_client *c = &others[i / 4];
+        struct rig_request request = {.tokens = texts[i], .n = n, .max_tokens = 1};
+        rig_read_all(c);
+        if (c->slots[i % 4].n_ends < c->slots[i % 4].n_requests)
+            continue;
+        keys++;
+        for (uint32_t k = 0; k < 3; k++)
+            texts[i][k] = 3 + (keys >> 6 * k & 63);
+        rig_submit(c, i % 4, &request);
+    }
+}
+
+/* Another user types in all of its slots without end. Of the time, its keystrokes have a quarter as
+ * such and a quarter as any prompts: the reader's answer has half. */
+START_TEST(a_reader_has_half_of_the_time_beside_another_users_keystrokes)
+{
+    static const uint32_t lengths[] = {20, 40, 64};
+    uint64_t start_us = 0, longest_us = 0;
+    enum { WARM = 40, PASSES = 300 };
+
+    open_with(64, BACKEND_FAST_NONE);
+    read_on();
+    for (uint32_t i = 0; i < WARM + PASSES; i++) {
+        uint64_t before_us = clock_us;
+        uint32_t accepted = reader.client->slots[0]->spec.accepted;
+        if (i == WARM) /* what a user has in advance is used up */
+            start_us = clock_us;
+        press_keys(4 * OTHERS, lengths[_i]);
+        engine_step(rig.engine);
+        rig_read_all(&reader);
+        ck_assert_uint_eq(reader.client->slots[0]->spec.accepted, accepted + 1);
+        longest_us = clock_us - before_us > longest_us ? clock_us - before_us : longest_us;
+    }
+    ck_assert_uint_le(longest_us, 5 * DECODE_US + PLAN_CHUNK_MIN * ROW_US);
+    ck_assert_uint_le((clock_us - start_us) / PASSES, DECODE_US * 21 / 10);
+    close_all();
+}
+END_TEST
+
+/* Other users that type as people do are not slowed down, nor is the reader's own user. */
+START_TEST(a_typists_keystrokes_are_a_pass_each)
+{
+    const uint32_t slots = _i ? 1 : 4, every = _i ? 8 : 1;
+
+    open_with(64, BACKEND_FAST_NONE);
+    read_on();
+    for (uint32_t i = 0; i < OTHERS && !_i; i++) { /* the reader's own */
+        rig_detach(&rig, &others[i]);
+        rig_attach(&rig, &others[i], 4, 1000, "");
+    }
+    for (uint32_t key = 0; key < 38; key++) {
+        press_keys(slots, _i ? 20 : 8);
+        for (uint32_t i = 0; i < every; i++) {
+            engine_step(rig.engine);
+            rig_read_all(&reader);
+        }
+        for (uint32_t i = 0; i < slots; i++) {
+            rig_read_all(&others[i / 4]);
+            ck_assert_uint_eq(others[i / 4].slots[i % 4].n_ends, key + 1);
+        }
+    }
+    close_all();
+}
+END_TEST
+
 /* A pass has room for four of 21 answers, canonical or fast ones: the reader's is in each of them. */
 START_TEST(a_reader_has_a_row_beside_another_users_many_slots)
 {
@@ -279,6 +351,8 @@ int main(void)
     TCase *t = tcase_create("fair");
 
     tcase_add_loop_test(t, a_readers_interval_beside_batch_prompts_is_bounded, 0, 6);
+    tcase_add_loop_test(t, a_reader_has_half_of_the_time_beside_another_users_keystrokes, 0, 3);
+    tcase_add_loop_test(t, a_typists_keystrokes_are_a_pass_each, 0, 2);
     tcase_add_loop_test(t, a_reader_has_a_row_beside_another_users_many_slots, 0, 2);
     tcase_add_test(t, a_step_takes_so_many_cells_of_a_user);
     tcase_add_test(t, a_step_takes_so_many_tokens_of_a_user);
