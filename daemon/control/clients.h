@@ -8,6 +8,7 @@
 #include "daemon/control/control.h"
 #include "daemon/control/status.h"
 #include "daemon/log.h"
+#include "daemon/steady.h"
 
 #include <stdbool.h>
 
@@ -29,6 +30,7 @@ struct control {
     uint32_t slots_free;
     struct control_user users[USERS_MOST];
     struct status_process process;
+    struct steady clock;
     uint64_t start_ns;
     uint64_t watchdog_ns; /* 0: there is no watchdog */
     uint64_t watchdog_due_ns;
@@ -45,6 +47,12 @@ struct control {
     bool stopped;
     int error;
 };
+
+/* Looks at the clock. */
+static inline uint64_t clients_clock(struct control *control)
+{
+    return steady_ns(&control->clock, control->options.now_ns());
+}
 
 /* Sends mail to the engine thread. */
 void clients_post(struct control *control, enum mail_kind kind, struct client *client);

@@ -44,12 +44,11 @@ static void control_accept(struct control *control, int fd)
         return;
     }
     if (fd < 0) {
-        if (!control->accept_failing &&
-            log_allowed(&control->accept_lines, control->options.now_ns()))
+        if (!control->accept_failing && log_allowed(&control->accept_lines, clients_clock(control)))
             log_warning("accepting a client failed: %s: raise the limit of open files",
                         strerror(-fd));
         control->accept_failing = true;
-        control->accept_at_ns = control->options.now_ns() + ACCEPT_AGAIN_NS;
+        control->accept_at_ns = clients_clock(control) + ACCEPT_AGAIN_NS;
         return;
     }
     control->accept_failing = false;
@@ -70,7 +69,7 @@ static void control_accept(struct control *control, int fd)
     client->pid = peer.pid;
     client->uid = peer.uid;
     client->number = ++control->n_accepted;
-    client->deadline_ns = control->options.now_ns() + GREETING_NS;
+    client->deadline_ns = clients_clock(control) + GREETING_NS;
     client->next = control->clients;
     control->clients = client;
     control->n_clients++;
@@ -89,7 +88,7 @@ static void control_status(struct control *control, struct client *client, uint3
         .loaded = control->options.loaded,
         .socket = control->options.config->socket,
         .loop = loop_name(control->loop),
-        .uptime_ns = control->options.now_ns() - control->start_ns,
+        .uptime_ns = clients_clock(control) - control->start_ns,
     };
     int n = status_json(control->options.ctl, &facts, text, sizeof(text));
     if (n < 0)
@@ -113,7 +112,7 @@ static bool control_hung_up(const struct client *client)
 /* While its user may not ask, what a client sent stays in its socket. */
 static bool control_is_held(struct control *control, struct client *client)
 {
-    uint64_t now = control->options.now_ns();
+    uint64_t now = clients_clock(control);
     uint64_t due = clients_user(control, client->uid)->asks_due_ns;
     uint64_t wait_ns = rate_wait_ns(due, &ask_rate, now);
     if (!wait_ns)
@@ -137,7 +136,7 @@ static void control_read(struct control *control, struct client *client)
             return;
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
         if (kind == HELLO_STATUS_ASK) {
-            uint64_t now = control->options.now_ns();
+            uint64_t now = clients_clock(control);
             rate_take(&clients_user(control, client->uid)->asks_due_ns, &ask_rate, now);
             control_status(control, client, hello_number(message));
             control->turn = client->number;
@@ -148,7 +147,7 @@ static void control_read(struct control *control, struct client *client)
             if (!clients_have(control, client))
                 return; /* it was refused and freed */
             if (client->waiting)
-                client->deadline_ns = control->options.now_ns() + GREETING_NS;
+                client->deadline_ns = clients_clock(control) + GREETING_NS;
         } else {
             clients_drop(control, client);
             return;
@@ -177,7 +176,7 @@ static struct client *control_next(struct control *control, uint64_t now)
 /* Gives one client with unread messages another turn: events and mail come between two of them. */
 static void control_read_on(struct control *control)
 {
-    uint64_t now = control->options.now_ns();
+    uint64_t now = clients_clock(control);
     if (!control->unread_ns || control->unread_ns > now)
         return;
     struct client *next = control_next(control, now);
@@ -211,7 +210,7 @@ static void control_mail(struct control *control)
             handshake_retry(control);
             break;
         case MAIL_CLOSE:
-            if (log_allowed(&control->closed_lines, control->options.now_ns()))
+            if (log_allowed(&control->closed_lines, clients_clock(control)))
                 log_warning("client %ld of user %ld was closed: %s", (long)mail.clients[0]->pid,
                             (long)mail.clients[0]->uid,
                             mail.error == -EFAULT ? "a page of its shared memory failed"
@@ -327,7 +326,7 @@ static void control_accept_ended(struct control *control)
     if (control->n_clients == 0)
         control_stop(control, "no client was connected for the time of --idle-stop");
     else
-        control_accept_again(control, control->options.now_ns());
+        control_accept_again(control, clients_clock(control));
 }
 
 /* When the idle stop is due; UINT64_MAX: it is not. */
@@ -352,7 +351,7 @@ static uint64_t control_idle(struct control *control, uint64_t now)
 /* Nanoseconds until the next timer is due; -1: there is none. */
 static int64_t control_timeout(struct control *control)
 {
-    uint64_t now = control->options.now_ns(), due = UINT64_MAX;
+    uint64_t now = clients_clock(control), due = UINT64_MAX;
     if (control->accept_at_ns && control->accept_at_ns <= now)
         control_accept_again(control, now);
     if (control->accept_at_ns)
@@ -425,11 +424,11 @@ int control_run(const struct control_options *options)
     struct control control = {
         .options = *options,
         .slots_free = (uint32_t)options->config->slots,
-        .start_ns = options->now_ns(),
         .watchdog_ns = service_watchdog_ns(),
         .idle_stop_ns = options->passed ? options->config->idle_stop * 1000000000 : 0,
     };
     struct loop_event events[EVENTS_AT_ONCE];
+    control.start_ns = clients_clock(&control);
     int rc = control_open(&control);
     counters_set(options->ctl, COUNTER_SLOTS_TOTAL, options->config->slots);
     while (!control.stopped && rc == 0) {

@@ -179,7 +179,7 @@ static const struct rate segment_rate = {.every_ns = 1000000000 / 64, .burst = 1
 static bool handshake_segment_allowed(struct control *control, uid_t uid)
 {
     return rate_take(&clients_user(control, uid)->segments_due_ns, &segment_rate,
-                     control->options.now_ns());
+                     clients_clock(control));
 }
 
 /* Creates everything that is shared with the client. On failure clients_free releases what was

@@ -242,10 +242,9 @@ static void draft_take(struct engine *engine, struct drafter *drafter, const str
 static int draft_run(struct engine *engine, struct drafter *drafter)
 {
     const struct batch *batch = &engine->batch;
-    uint64_t start_ns = engine->options.now_ns();
+    uint64_t start_ns = engine_clock(engine);
     int rc = batch_run(&engine->batch, drafter->ops, drafter->backend, PASS_FAST);
-    engine->now_ns = engine->options.now_ns();
-    uint64_t took = engine->now_ns - start_ns;
+    uint64_t took = engine_clock(engine) - start_ns;
     window_measured(&drafter->window.cost, batch->n_slots, batch->n_rows, took);
     if (batch->n_rows >= PLAN_CHUNK_MIN)
         drafter->row_ns = curve_smooth(drafter->row_ns, took / batch->n_rows + 1);

@@ -125,9 +125,9 @@ static int engine_sleep(struct engine *engine)
     bool rescan = engine->options.rescan && engine->clients.n > 0;
     if (engine->clients.n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
-    uint64_t slept_ns = engine->options.now_ns();
+    uint64_t slept_ns = engine_clock(engine);
     n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
-    bool rescans = n == 0 && rescan && engine->options.now_ns() - slept_ns >= RESCAN_NS;
+    bool rescans = n == 0 && rescan && engine_clock(engine) - slept_ns >= RESCAN_NS;
     if (rescans)
         engine_rescan(engine);
     bell_daemon_awake(ctl);
@@ -151,7 +151,7 @@ static int engine_loop_look(struct engine *engine)
 /* Turns steps until it is told to stop. Spins for the linger after the last work, then sleeps. */
 static int engine_turn(struct engine *engine)
 {
-    uint64_t worked_ns = engine->options.now_ns();
+    uint64_t worked_ns = engine_clock(engine);
     uint32_t idle = 0, busy = 0;
     int rc = 0;
     while (!engine->stopping && !engine->failed && rc == 0) {
@@ -165,10 +165,7 @@ static int engine_turn(struct engine *engine)
         }
         if (++idle % 16 != 0)
             continue; /* the clock costs more than a look at the rings */
-        uint64_t now = engine->options.now_ns();
-        if (worked_ns > now)
-            worked_ns = now;
-        if (now - worked_ns >= engine->options.linger_ns)
+        if (engine_clock(engine) - worked_ns >= engine->options.linger_ns)
             rc = engine_sleep(engine);
     }
     return rc ? rc : engine->failed;

@@ -419,14 +419,14 @@ static uint32_t ingest_cells(struct engine *engine)
     struct attached *clients = &engine->clients;
     bool beside = engine->slots.n_active > engine->slots.n_paused;
     uint32_t taken = 0, next;
-    engine->now_ns = engine->options.now_ns();
+    engine_clock(engine);
     ingest_earn(clients, engine->now_ns, beside);
     while ((next = ingest_next(clients)) < clients->n_ready && clients->credit_ns > 0) {
         struct client *client = clients->ready[next];
         uint64_t start_ns = engine->now_ns;
         taken += ingest_client(engine, client);
         client->served = client->user->served = ++clients->served;
-        engine->now_ns = engine->options.now_ns();
+        engine_clock(engine);
         if (beside)
             clients->credit_ns -= (int64_t)(engine->now_ns - start_ns);
         if (!ingest_ready(client))
@@ -446,7 +446,7 @@ uint32_t ingest_step(struct engine *engine)
         work = ingest_cells(engine) + engine->clients.n_ready;
     if (engine->slots.n_active == 0)
         return work;
-    engine->now_ns = engine->options.now_ns();
+    engine_clock(engine);
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->state != SLOT_IDLE && request_void(slot))

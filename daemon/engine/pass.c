@@ -130,9 +130,9 @@ static uint32_t pass_canonical(struct engine *engine)
     }
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    batch->start_ns = engine->options.now_ns();
+    batch->start_ns = engine_clock(engine);
     int rc = batch_run(batch, loaded->ops, loaded->backend, PASS_CANONICAL);
-    engine->now_ns = engine->options.now_ns();
+    engine_clock(engine);
     if (rc < 0)
         pass_broke(engine, rc, loaded->ops->error(loaded->backend));
     else

@@ -12,6 +12,7 @@
 #include "daemon/engine/drafters.h"
 #include "daemon/engine/options.h"
 #include "daemon/policy/cost.h"
+#include "daemon/steady.h"
 
 /* A private copy of what a client sent, before it is believed. */
 struct scratch {
@@ -34,10 +35,17 @@ struct engine {
     struct cost cost;
     struct batch batch;
 
-    uint64_t now_ns; /* of this step */
+    struct steady clock;
+    uint64_t now_ns; /* of the last look at it (engine_clock) */
     bool stopping;
     int failed;     /* 0, or why the backend cannot go on */
     bool fence_due; /* something was published or freed in this step */
 };
+
+/* Looks at the clock. */
+static inline uint64_t engine_clock(struct engine *engine)
+{
+    return engine->now_ns = steady_ns(&engine->clock, engine->options.now_ns());
+}
 
 #endif

@@ -22,6 +22,17 @@ static struct rig_request requests[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
 static uint32_t state;
 
+/* Set back and forth by up to an hour, at one look in eight. */
+static uint64_t wild_ns(void)
+{
+    static uint32_t random = 17;
+    static uint64_t ns;
+
+    if (random_below(&random, 8) == 0)
+        ns = (uint64_t)random_below(&random, 3600) * 1000000000;
+    return ns += 1000;
+}
+
 static void teardown(void)
 {
     rig_end(&rig, clients, CLIENTS);
@@ -121,6 +132,7 @@ START_TEST(whatever_happens_every_answer_is_right)
         .pages = 9 + random_below(&state, 30),
         .rows = 32 + random_below(&state, 64),
         .window = _i < 12 ? 0 : 1 + random_below(&state, 150),
+        .now_ns = _i % 4 == 3 ? wild_ns : NULL,
     };
     rig_open(&rig, &desc);
     if (_i % 3 == 0)
