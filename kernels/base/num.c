@@ -62,6 +62,11 @@ float num_log(float x)
     return fmaf(n, NUM_LN2_HI, y);
 }
 
+float num_sigmoid(float x)
+{
+    return 1.0f / (1.0f + num_exp(-x));
+}
+
 float num_silu(float x)
 {
     return x / (1.0f + num_exp(-x));

@@ -37,6 +37,9 @@ float num_exp(float x);
  * gives +inf; a negative argument or NaN gives NaN. */
 float num_log(float x);
 
+/* 1 / (1 + exp(-x)), IEEE divide. NaN gives NaN; for x < -88 it is 1 / 1.65e38, not 0. */
+float num_sigmoid(float x);
+
 /* x / (1 + exp(-x)), IEEE divide. NaN gives NaN; for x < -88 it is x / 1.65e38, not 0. */
 float num_silu(float x);
 

@@ -96,10 +96,8 @@ static void buffer_scratch(struct backend *b, struct cpu_input *x, size_t rows, 
 /* Rows of a buffer. */
 static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
 {
-    const struct layer_ops *ops = &b->model->ops;
-    return buffer == BUFFER_LOGITS                          ? b->limits.samples
-           : buffer == BUFFER_FFN && ops->n_expert_used > 0 ? b->limits.rows * ops->n_expert_used
-                                                            : b->limits.rows;
+    return buffer == BUFFER_LOGITS ? b->limits.samples
+                                   : layer_ops_rows(&b->model->ops, buffer, b->limits.rows);
 }
 
 static void experts_scratch(struct backend *b, bool *failed)

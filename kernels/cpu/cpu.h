@@ -177,8 +177,8 @@ struct cpu_experts {
 
 /* Scratch of one pass, rows = limits.rows, every stride padded to 32. */
 struct cpu_buffers {
-    struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it. FFN of
-                                       experts: [pairs][stride] */
+    struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it. EXPERTS:
+                                       [pairs][stride] */
     struct cpu_experts experts;
     float *cs[MODEL_MAX_ROPES], *sn[MODEL_MAX_ROPES]; /* [rows][rope_dim] rotation of a row */
     uint8_t *bad;                    /* [rows] an operation found the row not finite */
@@ -223,6 +223,13 @@ static inline const struct cpu_matrix *cpu_matrix_of(const struct backend *b,
                                                      const struct layer_op *op, uint32_t part)
 {
     return &b->use->layers[op->layer].matrix[op->tensor[part]];
+}
+
+/* A vector of the operation's layer, or NULL. */
+static inline const float *cpu_vector_of(const struct backend *b, const struct layer_op *op,
+                                         uint32_t tensor)
+{
+    return b->use->layers[op->layer].vector[tensor];
 }
 
 /* pass.c: computes a pass that was checked. */

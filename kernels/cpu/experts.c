@@ -8,6 +8,8 @@
 #include "kernels/base/pool.h"
 #include "kernels/cpu/repack.h"
 
+_Static_assert((int)EXPERTS_SCRATCH >= 2 * (int)MODEL_MAX_EXPERTS, "what a router needs");
+
 enum {
     MOST_GROUPS = EXPERTS_COLS / CPU_LANES, /* of a chunk */
     LEAST_GROUPS = 4,
@@ -36,28 +38,74 @@ static void choose(const float *score, uint32_t n_expert, uint32_t n_used, uint3
     }
 }
 
+/* p [n] = probabilities. */
+static void find_probabilities(enum model_gating gating, const float *score, uint32_t n, float *p)
+{
+    float max = score[0], sum[32] = {0};
+    for (uint32_t e = 0; e < n; e++)
+        max = score[e] > max ? score[e] : max;
+    for (uint32_t e = 0; e < n; e++) {
+        p[e] = gating == MODEL_GATING_SIGMOID ? num_sigmoid(score[e]) : num_exp(score[e] - max);
+        sum[e % 32] = sum[e % 32] + p[e];
+    }
+    if (gating == MODEL_GATING_SIGMOID)
+        return;
+    for (uint32_t stride = 16; stride > 0; stride /= 2)
+        for (uint32_t i = 0; i < stride; i++)
+            sum[i] = sum[i] + sum[i + stride];
+    for (uint32_t e = 0; e < n; e++)
+        p[e] = p[e] / sum[0];
+}
+
+/* Are weights the softmax of the chosen? Then no probability of one among all is needed. */
+static bool softmax_of_chosen(const struct model_router *router)
+{
+    return router->normed && router->gating == MODEL_GATING_SOFTMAX;
+}
+
+/* weight [n_used] of the chosen; p: probabilities. */
+static void weigh(const struct model_router *router, const float *score, const float *p,
+                  const uint32_t *chosen, uint32_t n_used, float *weight)
+{
+    const bool softmax = softmax_of_chosen(router);
+    float max = score[chosen[0]], sum = 0.0f;
+    for (uint32_t i = 1; i < n_used; i++)
+        max = score[chosen[i]] > max ? score[chosen[i]] : max;
+    for (uint32_t i = 0; i < n_used; i++) {
+        weight[i] = softmax ? num_exp(score[chosen[i]] - max) : p[chosen[i]];
+        sum = sum + weight[i];
+    }
+    for (uint32_t i = 0; i < n_used; i++) {
+        if (router->normed)
+            weight[i] = weight[i] / sum;
+        if (router->scale != 1.0f)
+            weight[i] = weight[i] * router->scale;
+    }
+}
+
 void experts_route_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    (void)worker;
     const uint32_t n = op->geometry->n_expert_used;
+    const struct model_router *router = &b->model->router;
+    struct cpu_experts *x = &b->buffers.experts;
     const struct cpu_input *from = &b->buffers.of[op->from[0]];
-    const float *score = from->f + (size_t)r * from->stride;
-    uint32_t *chosen = b->buffers.experts.chosen + (size_t)r * n;
-    float *weight = b->buffers.experts.weight + (size_t)r * n, max, sum = 0.0f;
-    b->buffers.bad[r] = !b->isa->finite(score, op->n);
+    const float *score = from->f + (size_t)r * from->stride, *by = score,
+                *bias = cpu_vector_of(b, op, op->tensor[0]);
+    float *p = x->scratch + (size_t)worker * EXPERTS_SCRATCH, *biased = p + op->n;
+    uint32_t *chosen = x->chosen + (size_t)r * n;
+    if (bias || !softmax_of_chosen(router))
+        find_probabilities(router->gating, score, op->n, p);
+    if (bias) {
+        memcpy(biased, p, op->n * sizeof(float));
+        b->isa->add(biased, bias, op->n);
+        by = biased;
+    }
+    b->buffers.bad[r] = !b->isa->finite(score, op->n) || !b->isa->finite(by, op->n);
     for (uint32_t i = 0; i < n; i++)
         chosen[i] = i;
     if (!b->buffers.bad[r])
-        choose(score, op->n, n, chosen);
-    max = score[chosen[0]];
-    for (uint32_t i = 1; i < n; i++)
-        max = score[chosen[i]] > max ? score[chosen[i]] : max;
-    for (uint32_t i = 0; i < n; i++) {
-        weight[i] = num_exp(score[chosen[i]] - max);
-        sum = sum + weight[i];
-    }
-    for (uint32_t i = 0; i < n; i++)
-        weight[i] = weight[i] / sum;
+        choose(by, op->n, n, chosen);
+    weigh(router, score, p, chosen, n, x->weight + (size_t)r * n);
 }
 
 /* Orders the pairs of all rows by expert, those of an expert by row. */
@@ -156,7 +204,7 @@ static uint32_t block_of(uint32_t p, uint32_t end)
 
 /* ---- f(gate) * up ---------------------------------------------------------------------------- */
 
-/* Pair p of FFN: f(gate) * up, [columns], and the same as blocks where the sum reads these. */
+/* Pair p of EXPERTS: f(gate) * up, [columns], and the same as blocks where the sum reads these. */
 static void gate_pair(const struct experts_job *job, const struct columns *c, uint32_t p,
                       const float *gate, const float *up)
 {
@@ -164,7 +212,7 @@ static void gate_pair(const struct experts_job *job, const struct columns *c, ui
     const struct cpu_input *to = &b->buffers.of[job->op->to[0]];
     const size_t at = (size_t)p * to->stride + c->begin, block = at / CPU_BLOCK;
     b->isa->gate_mul[b->model->gate](gate, up, c->n, to->f + at);
-    if (quant_find(cpu_matrix_of(b, job->op->reader, 0)->file.type)->quantized)
+    if (quant_find(cpu_matrix_of(b, job->op->readers[0], 0)->file.type)->quantized)
         b->isa->quantize(to->f + at, c->n, to->q + at, to->d + block, to->sum + block);
 }
 
@@ -211,6 +259,20 @@ static struct cpu_input rows_from(const struct cpu_input *x, uint32_t p)
     return from;
 }
 
+/* Adds the shared expert's columns, out being the row's 0. */
+static void add_shared(const struct experts_job *job, const struct columns *c, float *out)
+{
+    const struct backend *b = job->b;
+    const enum op_buffer gate = job->op->from[2];
+    const struct cpu_input *to = &b->buffers.of[job->op->to[0]],
+                           *y = &b->buffers.of[job->op->from[1]], *score = &b->buffers.of[gate];
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        const float weight = gate ? num_sigmoid(score->f[(size_t)r * score->stride]) : 1.0f;
+        b->isa->add_scaled(out + (size_t)r * to->stride, weight,
+                           y->f + (size_t)r * y->stride + c->begin, c->n);
+    }
+}
+
 static void sum_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     const struct experts_job *job = arg;
@@ -234,6 +296,8 @@ static void sum_chunk(void *arg, uint32_t chunk, uint32_t worker)
                                    x->pair_weight[p + k], y + (size_t)k * EXPERTS_COLS, c.n);
         }
     }
+    if (job->op->from[1])
+        add_shared(job, &c, out);
     if (!job->op->residual)
         return;
     const struct cpu_input *residual = &b->buffers.of[job->op->residual];

@@ -25,11 +25,6 @@ static float *row_at(const struct backend *b, enum op_buffer buffer, uint32_t r)
     return x->f + (size_t)r * x->stride;
 }
 
-static const float *vector_of(const struct backend *b, const struct layer_op *op, uint32_t tensor)
-{
-    return b->use->layers[op->layer].vector[tensor];
-}
-
 /* ---- poisoned rows --------------------------------------------------------------------------- */
 
 /* Rows marked bad, and later rows of their sequences, are poisoned at this layer; their residual
@@ -56,13 +51,13 @@ static void check_row(struct backend *b, const struct layer_op *op, uint32_t r, 
 
 /* ---- operations on a row --------------------------------------------------------------------- */
 
-/* Makes blocks of what the operation wrote, if the matmul that reads it has a quantized matrix. */
+/* Makes blocks of what the operation wrote, if a matmul that reads it has a quantized matrix. */
 static bool quantized_reader(const struct backend *b, const struct layer_op *op)
 {
-    const struct layer_op *reader = op->reader;
-    for (uint32_t i = 0; reader && i < reader->n_parts; i++)
-        if (quant_find(cpu_matrix_of(b, reader, i)->file.type)->quantized)
-            return true;
+    for (const struct layer_op *const *reader = op->readers; *reader; reader++)
+        for (uint32_t i = 0; i < (*reader)->n_parts; i++)
+            if (quant_find(cpu_matrix_of(b, *reader, i)->file.type)->quantized)
+                return true;
     return false;
 }
 
@@ -106,7 +101,7 @@ static void norm_row(struct backend *b, const struct layer_op *op, uint32_t r, u
 {
     const float *x = row_at(b, op->from[0], op->wanted ? b->buffers.wanted[r] : r);
     float *y = row_at(b, op->to[0], r);
-    b->isa->norm(x, vector_of(b, op, op->tensor[0]), op->n, b->model->rms_eps, y);
+    b->isa->norm(x, cpu_vector_of(b, op, op->tensor[0]), op->n, b->model->rms_eps, y);
     scale(y, op->n, op->factor);
     if (quantized_reader(b, op))
         quantize_row_of(b, op, r, worker);
@@ -115,7 +110,8 @@ static void norm_row(struct backend *b, const struct layer_op *op, uint32_t r, u
 /* to = factor * rmsnorm(from + bias, weight) + residual, less what the layer has not. */
 static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    const float *weight = vector_of(b, op, op->tensor[0]), *bias = vector_of(b, op, op->tensor[1]);
+    const float *weight = cpu_vector_of(b, op, op->tensor[0]),
+                *bias = cpu_vector_of(b, op, op->tensor[1]);
     float *y = row_at(b, op->to[0], r);
     memcpy(y, row_at(b, op->from[0], r), op->n * sizeof(float));
     if (bias)
@@ -154,12 +150,12 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
     const struct layer_geometry *g = op->geometry;
     const uint32_t heads = part == 0 ? g->n_head : g->n_head_kv,
                    dim = part == 2 ? g->v_dim : g->k_dim;
-    const float *bias = vector_of(b, op, op->tensor[part]);
+    const float *bias = cpu_vector_of(b, op, op->tensor[part]);
     if (bias)
         b->isa->add(x, bias, heads * dim);
     if (part == 2)
         return heads * dim;
-    const float *norm = vector_of(b, op, op->head_norm[part]);
+    const float *norm = cpu_vector_of(b, op, op->head_norm[part]);
     for (uint32_t h = 0; norm && h < heads; h++)
         b->isa->norm(x + h * dim, norm, dim, b->model->rms_eps, x + h * dim);
     if (g->rope != MODEL_NO_ROPE) {

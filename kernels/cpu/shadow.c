@@ -35,8 +35,9 @@ static bool is_router(const struct backend *b, const struct cpu_weights *w,
                       const struct cpu_matrix *m)
 {
     for (uint32_t i = 0; i < b->model->n_layer; i++)
-        if (m == &w->layers[i].matrix[MODEL_FFN_ROUTER])
-            return true;
+        for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
+            if (m == &w->layers[i].matrix[t])
+                return model_layer_router(t);
     return false;
 }
 

@@ -71,8 +71,7 @@ static void place_buffer(struct backend *b, struct cuda_input *x, size_t rows, u
 static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
 {
     return buffer == BUFFER_LOGITS ? b->limits.samples
-           : buffer == BUFFER_FFN  ? cuda_ffn_rows(b, b->limits.rows)
-                                   : b->limits.rows;
+                                   : layer_ops_rows(&b->model->ops, buffer, b->limits.rows);
 }
 
 static void place_experts(struct backend *b)

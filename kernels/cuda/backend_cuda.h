@@ -69,7 +69,7 @@ struct cuda_weights {
 /* Scratch of a pass. */
 struct cuda_buffers {
     struct cuda_input of
-        [N_BUFFERS]; /* [limits.rows], the logits [limits.samples], of experts FFN a row a pair; BUFFER_UP is
+        [N_BUFFERS]; /* [limits.rows], the logits [limits.samples], EXPERTS a row a pair; BUFFER_UP is
                                         not there: gates are computed by their matmul. Other forms than f only
                                         where a matmul reads it */
     float *part_ml, *part_o;
@@ -240,12 +240,6 @@ int cuda_pass_finish(struct backend *b);
 
 /* Marks the instance as broken, unless the code is success. True when all is well. */
 bool cuda_ok(struct backend *b, int code, const char *what);
-
-/* Rows of BUFFER_FFN in a pass. */
-static inline uint32_t cuda_ffn_rows(const struct backend *b, uint32_t rows)
-{
-    return b->model->ops.n_expert > 0 ? rows * b->model->ops.n_expert_used : rows;
-}
 
 static inline uint32_t cuda_padded(uint32_t n)
 {

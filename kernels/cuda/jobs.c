@@ -32,13 +32,11 @@ static bool is_expert(const struct layer_op *op)
     return op->kind == OP_EXPERT_GATE || op->kind == OP_EXPERT_SUM;
 }
 
-/* How the matmul that reads what `op` writes needs it; the first reader of two is a router. Experts have no native
- * matmuls. */
-static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
+/* How a matmul that reads what `op` writes needs it. Experts have no native matmuls. */
+static uint32_t forms_for(const struct backend *b, const struct layer_op *reader)
 {
-    const struct layer_op *reader = op->reader;
-    uint32_t forms = reader && reader->kind == OP_EXPERT_GATE ? FORM_FLOATS : 0;
-    for (uint32_t i = 0; reader && i < reader->n_parts; i++) {
+    uint32_t forms = 0;
+    for (uint32_t i = 0; i < reader->n_parts; i++) {
         const uint32_t type = layer_of(b, reader)->matrix[reader->tensor[i]].type;
         const bool native = b->tensors && !is_expert(reader);
         forms |= layout_quantized(type)         ? FORM_BLOCKS
@@ -46,6 +44,14 @@ static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
                  : native && type == QUANT_BF16 ? FORM_BF16
                                                 : FORM_FLOATS;
     }
+    return forms;
+}
+
+static uint32_t forms_of(const struct backend *b, const struct layer_op *op)
+{
+    uint32_t forms = 0;
+    for (const struct layer_op *const *reader = op->readers; *reader; reader++)
+        forms |= forms_for(b, *reader);
     return forms;
 }
 
@@ -220,12 +226,17 @@ static struct cuda_experts experts_of(const struct backend *b, const struct laye
 
 static struct route_job route_job_of(const struct backend *b, const struct layer_op *op)
 {
+    const struct model_router *router = &b->model->router;
     return (struct route_job){
         .pass = b->upload.to,
         .experts = experts_of(b, op),
         .score = floats_of(b, op->from[0]),
+        .bias = layer_of(b, op)->vector[op->tensor[0]],
         .stride = b->buffers.of[op->from[0]].stride,
         .layer = op->layer,
+        .sigmoid = router->gating == MODEL_GATING_SIGMOID,
+        .normed = router->normed,
+        .scale = router->scale,
     };
 }
 
@@ -259,8 +270,11 @@ static struct expert_sum_job expert_sum_job_of(const struct backend *b, const st
         .pass = b->upload.to,
         .experts = experts_of(b, op),
         .y = b->buffers.expert_y,
+        .shared = op->from[1] ? floats_of(b, op->from[1]) : NULL,
+        .shared_gate = op->from[2] ? floats_of(b, op->from[2]) : NULL,
         .residual = op->residual ? floats_of(b, op->residual) : NULL,
         .to = floats_of(b, op->to[0]),
+        .gate_stride = b->buffers.of[op->from[2]].stride,
         .stride = b->buffers.of[op->to[0]].stride,
         .n = op->n,
         .check = op->check,

@@ -72,12 +72,15 @@ struct matmul_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
-/* Chooses the experts of rows by their scores, and orders the pairs: the block that is done last does. Items: eight rows. */
+/* Chooses the experts of rows by their scores, weighs them, and orders the pairs: the block that is done last does. Items: eight rows. */
 struct route_job {
     struct cuda_pass pass;
     struct cuda_experts experts;
     const float *score; /* [rows][stride] */
+    const float *bias;  /* [n_expert] of the choice, or NULL */
     uint32_t stride, layer;
+    uint32_t sigmoid, normed; /* model_router's */
+    float scale;
     uint32_t most; /* pairs of a run */
 };
 
@@ -101,13 +104,17 @@ LAYOUT_INLINE uint32_t expert_runs(const struct cuda_experts x, uint32_t rows, u
     return (pairs + used * (most - 1)) / most;
 }
 
-/* to = sum of weight * y over a row's experts, ascending, + residual where there is one. Items: row, part of 256 values. */
+/* to = sum of weight * y over a row's experts, ascending, + the shared expert's and residual where there are these. Items:
+ * row, part of 256 values. */
 struct expert_sum_job {
     struct cuda_pass pass;
     struct cuda_experts experts;
-    const float *y;                   /* [pairs][stride] */
-    const float *residual;            /* [rows][stride], or NULL */
-    float *to;                        /* [rows][stride] */
+    const float *y;           /* [pairs][stride] */
+    const float *shared;      /* [rows][stride], or NULL */
+    const float *shared_gate; /* [rows][gate_stride] scores, or NULL: 1 */
+    const float *residual;    /* [rows][stride], or NULL */
+    float *to;                /* [rows][stride] */
+    uint32_t gate_stride;
     uint32_t stride, n, check, layer; /* with check: a row whose sums are not finite is bad */
 };
 

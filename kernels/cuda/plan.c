@@ -241,8 +241,7 @@ static void forget_scratch(const struct backend *b)
     cuda_settle(b->queue.stream);
     for (int i = 0; i < N_BUFFERS; i++)
         if (m->ops.input[i])
-            forget_input(&u->of[i],
-                         i == BUFFER_FFN ? cuda_ffn_rows(b, b->pass->n_rows) : b->pass->n_rows);
+            forget_input(&u->of[i], layer_ops_rows(&m->ops, i, b->pass->n_rows));
         else if (u->of[i].f)
             cuda_forget(u->of[i].f, (i == BUFFER_LOGITS ? samples : b->limits.rows) *
                                         u->of[i].stride * sizeof(float));

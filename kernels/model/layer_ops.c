@@ -1,11 +1,12 @@
 #include "kernels/model/layer_ops.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "kernels/model/model.h"
 
-enum { MOST_OF_LAYER = 12, BEFORE_AND_HEAD = 3 };
+enum { MOST_OF_LAYER = 16, BEFORE_AND_HEAD = 3 };
 
 /* ---- one operation each ---------------------------------------------------------------------- */
 
@@ -119,35 +120,42 @@ static void attention_part(struct maker *k)
     add_to_residual(k, op, MODEL_ATTN_OUT_BIAS, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
-/* down(f(gate(NORM)) * up(NORM)) */
-static struct layer_op *dense(struct maker *k)
+/* to = down(f(gate(NORM)) * up(NORM)); tensor: gate, up and down from there on */
+static struct layer_op *dense(struct maker *k, uint32_t tensor, uint32_t n_ff, enum op_buffer to)
 {
-    const uint32_t n_ff = k->l->geometry.n_ff;
-    and_part(matmul(k, BUFFER_NORM, MODEL_FFN_GATE, BUFFER_FFN, n_ff), MODEL_FFN_UP, BUFFER_UP);
+    and_part(matmul(k, BUFFER_NORM, tensor, BUFFER_FFN, n_ff), tensor + 1, BUFFER_UP);
     struct layer_op *op = add(k, OP_GATE, OP_EACH_ROW, n_ff);
     op->from[0] = op->to[0] = BUFFER_FFN;
     op->from[1] = BUFFER_UP;
-    return matmul(k, BUFFER_FFN, MODEL_FFN_DOWN, BUFFER_X, k->m->n_embd);
+    return matmul(k, BUFFER_FFN, tensor + 2, to, k->m->n_embd);
 }
 
-/* The sum of the same of those experts that a router chooses. */
+/* The sum of the same of those experts that a router chooses, and of the shared one. */
 static struct layer_op *experts(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
-    matmul(k, BUFFER_NORM, MODEL_FFN_ROUTER, BUFFER_ROUTER, g->n_expert);
-    struct layer_op *op = add(k, OP_ROUTE, OP_EACH_ROW, g->n_expert);
+    const bool shared = g->n_ff_shared > 0, gated = k->l->tensor[MODEL_FFN_SHARED_ROUTER].data;
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_FFN_ROUTER, BUFFER_ROUTER, g->n_expert);
+    if (gated)
+        and_part(op, MODEL_FFN_SHARED_ROUTER, BUFFER_SHARED_GATE);
+    op = add(k, OP_ROUTE, OP_EACH_ROW, g->n_expert);
     op->from[0] = BUFFER_ROUTER;
+    op->tensor[0] = MODEL_FFN_CHOICE_BIAS;
     op->check = true;
+    if (shared)
+        dense(k, MODEL_FFN_GATE_SHARED, g->n_ff_shared, BUFFER_SHARED);
 
     op = add(k, OP_EXPERT_GATE, OP_EXPERTS, g->n_ff);
     op->from[0] = BUFFER_NORM;
-    op->to[0] = BUFFER_FFN;
+    op->to[0] = BUFFER_EXPERTS;
     op->tensor[0] = MODEL_FFN_GATE_EXPS;
     op->tensor[1] = MODEL_FFN_UP_EXPS;
     op->n_parts = 2;
 
     op = add(k, OP_EXPERT_SUM, OP_EXPERTS, k->m->n_embd);
-    op->from[0] = BUFFER_FFN;
+    op->from[0] = BUFFER_EXPERTS;
+    op->from[1] = shared ? BUFFER_SHARED : BUFFER_NONE;
+    op->from[2] = gated ? BUFFER_SHARED_GATE : BUFFER_NONE;
     op->tensor[0] = MODEL_FFN_DOWN_EXPS;
     op->n_parts = 1;
     return op;
@@ -157,7 +165,9 @@ static struct layer_op *experts(struct maker *k)
 static void feed_forward_part(struct maker *k)
 {
     norm(k, BUFFER_H, MODEL_FFN_NORM);
-    struct layer_op *op = k->l->geometry.n_expert > 0 ? experts(k) : dense(k);
+    const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op =
+        g->n_expert > 0 ? experts(k) : dense(k, MODEL_FFN_GATE, g->n_ff, BUFFER_X);
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
 }
 
@@ -174,9 +184,10 @@ static void head(struct maker *k)
 static uint32_t width_of(const struct layer_op *op, enum op_buffer buffer)
 {
     const struct layer_geometry *g = op->geometry;
-    return buffer == BUFFER_K   ? g->n_head_kv * g->k_dim
-           : buffer == BUFFER_V ? g->n_head_kv * g->v_dim
-                                : op->n;
+    return buffer == BUFFER_K             ? g->n_head_kv * g->k_dim
+           : buffer == BUFFER_V           ? g->n_head_kv * g->v_dim
+           : buffer == BUFFER_SHARED_GATE ? 1
+                                          : op->n;
 }
 
 static bool reads_matrix(const struct layer_op *op)
@@ -203,9 +214,12 @@ static void find_readers(struct layer_ops *ops)
 {
     for (uint32_t i = 0; i < ops->n; i++) {
         struct layer_op *op = &ops->op[i];
+        uint32_t n = 0;
         for (uint32_t j = i + 1; j < ops->n && ops->op[j].to[0] != op->to[0]; j++)
-            if (reads_matrix(&ops->op[j]) && ops->op[j].from[0] == op->to[0])
-                op->reader = &ops->op[j];
+            if (reads_matrix(&ops->op[j]) && ops->op[j].from[0] == op->to[0]) {
+                assert(n < OP_READERS - 1);
+                op->readers[n++] = &ops->op[j];
+            }
     }
 }
 

@@ -20,22 +20,25 @@ struct model;
 struct layer_geometry;
 
 /* What operations read and write: f32 [rows][layer_ops.width], a row for each row of the pass, for
- * operations of the head a row for each row with wants. In a layer with experts FFN has [n_ff] for
- * each expert that a row uses. */
+ * operations of the head a row for each row with wants; of EXPERTS one for each expert that a row
+ * uses (layer_ops_rows). */
 enum op_buffer {
     BUFFER_NONE,
-    BUFFER_X,         /* [n_embd] the residual before and after a layer */
-    BUFFER_H,         /* [n_embd] the residual between attention and the feed-forward part */
-    BUFFER_ADDED,     /* [n_embd] what a part adds to the residual, where OP_ADD does that */
-    BUFFER_NORM,      /* [n_embd] the output of a norm */
-    BUFFER_Q,         /* [n_head][k_dim] */
-    BUFFER_K,         /* [n_head_kv][k_dim] */
-    BUFFER_V,         /* [n_head_kv][v_dim] */
-    BUFFER_ATTENTION, /* [n_head][v_dim] the output of attention */
-    BUFFER_FFN,       /* [n_ff] gate, then f(gate) * up */
-    BUFFER_UP,        /* [n_ff] */
-    BUFFER_ROUTER,    /* [n_expert] the scores of a layer's experts */
-    BUFFER_LOGITS,    /* [n_vocab] */
+    BUFFER_X,           /* [n_embd] the residual before and after a layer */
+    BUFFER_H,           /* [n_embd] the residual between attention and the feed-forward part */
+    BUFFER_ADDED,       /* [n_embd] what a part adds to the residual, where OP_ADD does that */
+    BUFFER_NORM,        /* [n_embd] the output of a norm */
+    BUFFER_Q,           /* [n_head][k_dim] */
+    BUFFER_K,           /* [n_head_kv][k_dim] */
+    BUFFER_V,           /* [n_head_kv][v_dim] */
+    BUFFER_ATTENTION,   /* [n_head][v_dim] the output of attention */
+    BUFFER_FFN,         /* [n_ff] gate, then f(gate) * up */
+    BUFFER_UP,          /* [n_ff] */
+    BUFFER_EXPERTS,     /* [n_ff] f(gate) * up of an expert */
+    BUFFER_ROUTER,      /* [n_expert] the scores of a layer's experts */
+    BUFFER_SHARED,      /* [n_embd] the output of the shared expert */
+    BUFFER_SHARED_GATE, /* [1] the score of the shared expert */
+    BUFFER_LOGITS,      /* [n_vocab] */
     N_BUFFERS
 };
 
@@ -47,9 +50,11 @@ enum layer_op_kind {
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees;
                   tensor: the sinks of its heads */
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
-    OP_ROUTE,  /* chooses each row's experts, and their weights, by from; a backend keeps both */
+    OP_ROUTE,  /* chooses each row's experts, and their weights, by from, model.router and the bias
+                  that tensor is, if there is one; a backend keeps both */
     OP_EXPERT_GATE, /* to[e] = f(tensor[0][e] from) * (tensor[1][e] from), e the row's experts */
-    OP_EXPERT_SUM,  /* to = sum of weight[e] * (tensor[0][e] from[e]), e ascending, + residual */
+    OP_EXPERT_SUM, /* to = sum of weight[e] * (tensor[0][e] from[0][e]), e ascending, + from[1], the
+                       shared expert's, * sigmoid(from[2]), where there are these, + residual */
     OP_ADD, /* to = factor * rmsnorm(from + tensor[1], tensor[0]) + residual, less what is absent */
     N_OP_KINDS
 };
@@ -72,12 +77,14 @@ struct op_memory {
     uint32_t index;
 };
 
+enum { OP_READERS = 4 };
+
 struct layer_op {
     enum layer_op_kind kind;
     enum op_domain domain;
     uint32_t layer; /* n_layer: of none; its tensors are then enum model_global's */
     const struct layer_geometry *geometry; /* of the layer; NULL: of none */
-    enum op_buffer from[2], to[3], residual;
+    enum op_buffer from[3], to[3], residual;
     uint32_t n;       /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
     uint32_t n_parts; /* OP_MATMUL, OP_EXPERT_*: matrices that read the same input */
     uint32_t
@@ -88,9 +95,7 @@ struct layer_op {
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
     bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */
     struct op_memory append, read;
-    const struct layer_op
-        *reader; /* the last operation whose matrices read what it writes, or NULL:
-                                      where two do, the first reads it as f32 (a router) */
+    const struct layer_op *readers[OP_READERS]; /* whose matrices read what it writes; then NULL */
 };
 
 struct layer_ops {
@@ -101,6 +106,13 @@ struct layer_ops {
     uint32_t n_expert;         /* the most experts of a layer; 0: no layer has any */
     uint32_t n_expert_used;    /* the most that a row uses in a layer */
 };
+
+/* Rows of a buffer in a pass of n rows. */
+static inline uint32_t layer_ops_rows(const struct layer_ops *ops, enum op_buffer buffer,
+                                      uint32_t n)
+{
+    return buffer == BUFFER_EXPERTS ? n * ops->n_expert_used : n;
+}
 
 /* Fills the list of a model whose layers are set. Returns 0, or -ENOMEM. */
 int layer_ops_make(const struct model *model, struct layer_ops *ret);

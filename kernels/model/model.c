@@ -24,6 +24,8 @@ enum size {
     ROPE_PAIRS,
     FF,
     EXPERTS,
+    GATE,
+    SHARED_FF,
     VOCAB
 };
 
@@ -63,6 +65,11 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, FF, false},
     [MODEL_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, EMBD, false},
+    [MODEL_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", ONE, EXPERTS, false},
+    [MODEL_FFN_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", GATE, EMBD, false},
+    [MODEL_FFN_GATE_SHARED] = {"ffn_gate_shexp.weight", SHARED_FF, EMBD, false},
+    [MODEL_FFN_UP_SHARED] = {"ffn_up_shexp.weight", SHARED_FF, EMBD, false},
+    [MODEL_FFN_DOWN_SHARED] = {"ffn_down_shexp.weight", EMBD, SHARED_FF, false},
     [MODEL_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_UP_EXPS] = {"ffn_up_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", EMBD, FF, .experts = true},
@@ -76,6 +83,7 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     const struct layer_geometry *g = l->geometry;
     switch (size) {
     case ONE:
+    case GATE: /* one output: a matrix nevertheless */
         return 1;
     case EMBD:
         return m->n_embd;
@@ -94,13 +102,20 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     case ROPE_PAIRS:
         return m->rope_dim / 2;
     case FF:
-        return m->n_ff;
+        return g->n_ff;
     case EXPERTS:
-        return m->n_expert;
+        return g->n_expert;
+    case SHARED_FF:
+        return g->n_ff_shared;
     case VOCAB:
         return m->n_vocab;
     }
     return 0;
+}
+
+static bool is_router(const struct shape *shape)
+{
+    return shape->rows == EXPERTS || shape->rows == GATE;
 }
 
 static bool matrix_type_valid(uint32_t type)
@@ -113,7 +128,7 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                        uint32_t rows, struct model_tensor *ret)
 {
     const uint32_t cols = size_of(l, shape->cols),
-                   n_matrices = shape->experts ? l->model->n_expert : 1;
+                   n_matrices = shape->experts ? l->geometry->n_expert : 1;
     const struct gguf_tensor *t = gguf_find_tensor(l->gguf, name);
     if (!t && shape->optional)
         return 0;
@@ -126,7 +141,7 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                     (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], cols, rows,
                     n_matrices);
     const struct quant_info *info = quant_find(t->type);
-    if ((shape->rows == ONE || shape->rows == EXPERTS) && t->type != QUANT_F32)
+    if ((shape->rows == ONE || is_router(shape)) && t->type != QUANT_F32)
         return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; %s must be F32", name, info->name,
                     shape->rows == ONE ? "vectors" : "routers");
     if (!matrix_type_valid(t->type))
@@ -169,20 +184,23 @@ static int read_vocab_size(struct model_loader *l)
     return 0;
 }
 
-/* Layers of a model differ in which rope and which sliding window they have, and in KV heads. */
+/* Layers of a model differ in which rope and which sliding window they have, in KV heads, and in
+ * experts. */
 static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
     const struct model *m = l->model;
     const uint32_t plain = l->arch->no_rope_period;
-    const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0;
+    const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0,
+               dense = layer < l->n_dense;
     return (struct layer_geometry){
         .n_head = m->n_head,
         .n_head_kv = l->n_head_kv[layer],
         .k_dim = m->head_dim,
         .v_dim = m->v_dim,
-        .n_ff = m->n_ff,
-        .n_expert = m->n_expert,
-        .n_expert_used = m->n_expert_used,
+        .n_ff = dense ? l->n_ff_dense : m->n_ff,
+        .n_expert = dense ? 0 : m->n_expert,
+        .n_expert_used = dense ? 0 : m->n_expert_used,
+        .n_ff_shared = dense ? 0 : l->n_ff_shared,
         .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
@@ -223,6 +241,33 @@ static int view_fused(struct model_loader *l, const struct fused *f, uint32_t la
     return rc;
 }
 
+/* Does a layer of this geometry hold the tensor? */
+static bool layer_has(const struct model_loader *l, enum model_layer_tensor tensor)
+{
+    const struct layer_geometry *g = l->geometry;
+    if (!(l->arch->tensors >> tensor & 1))
+        return false;
+    switch (tensor) {
+    case MODEL_FFN_GATE:
+    case MODEL_FFN_UP:
+    case MODEL_FFN_DOWN:
+        return g->n_expert == 0;
+    case MODEL_FFN_ROUTER:
+    case MODEL_FFN_CHOICE_BIAS:
+    case MODEL_FFN_GATE_EXPS:
+    case MODEL_FFN_UP_EXPS:
+    case MODEL_FFN_DOWN_EXPS:
+        return g->n_expert > 0;
+    case MODEL_FFN_SHARED_ROUTER:
+    case MODEL_FFN_GATE_SHARED:
+    case MODEL_FFN_UP_SHARED:
+    case MODEL_FFN_DOWN_SHARED:
+        return g->n_ff_shared > 0;
+    default:
+        return true;
+    }
+}
+
 static int view_layer(struct model_loader *l, uint32_t layer, struct model_tensor *tensor)
 {
     char name[GGUF_MAX_NAME + 1];
@@ -230,9 +275,12 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
     for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS && !rc; i++) {
         const struct shape *shape = &LAYER_SHAPES[i];
         const struct fused *fused = find_fused(l->arch, i);
-        if (!(l->arch->tensors & (UINT64_C(1) << i)) || (fused && i != fused->first))
+        if (!layer_has(l, i) || (fused && i != fused->first))
             continue;
-        snprintf(name, sizeof(name), "blk.%u.%s", layer, shape->name);
+        snprintf(name, sizeof(name), "blk.%u.%s", layer,
+                 i == MODEL_FFN_NORM && l->arch->ffn_norm ? l->arch->ffn_norm : shape->name);
+        if ((l->arch->optional >> i & 1) && !gguf_find_tensor(l->gguf, name))
+            continue;
         rc = fused ? view_fused(l, fused, layer, tensor)
                    : view_tensor(l, name, shape, size_of(l, shape->rows), &tensor[i]);
     }
@@ -377,12 +425,17 @@ bool model_global_vector(enum model_global tensor)
     return GLOBAL_SHAPES[tensor].rows == ONE;
 }
 
+bool model_layer_router(enum model_layer_tensor tensor)
+{
+    return is_router(&LAYER_SHAPES[tensor]);
+}
+
 bool model_portable(const struct model *model)
 {
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             const struct model_tensor *t = &model->layers[layer].tensor[i];
-            if (t->data && !model_layer_vector(i) && i != MODEL_FFN_ROUTER &&
+            if (t->data && !model_layer_vector(i) && !model_layer_router(i) &&
                 !quant_find(t->type)->quantized)
                 return false;
         }
@@ -427,7 +480,8 @@ void model_describe(const struct model *m, char *text, size_t text_bytes)
 {
     char experts[64] = "";
     if (m->n_expert)
-        snprintf(experts, sizeof(experts), "%u of %u experts, ", m->n_expert_used, m->n_expert);
+        snprintf(experts, sizeof(experts), "%u of %u experts%s, ", m->n_expert_used, m->n_expert,
+                 m->layers[m->n_layer - 1].geometry.n_ff_shared > 0 ? " and a shared one" : "");
     snprintf(text, text_bytes,
              "%s, %s, %.2f M parameters, %.1f MiB, %u layers, width %u, %u heads (%u kv) of %u, "
              "%svocabulary %u, context %u%s",

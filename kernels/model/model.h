@@ -44,7 +44,7 @@ enum {
 enum model_rope {
     MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama, granite, smollm3, mistral3; the converter permuted
                             the rows of Q and K for it */
-    MODEL_ROPE_HALVES,   /* (i, i + rope_dim / 2): qwen2, qwen3, gemma3, phi3 */
+    MODEL_ROPE_HALVES,   /* (i, i + rope_dim / 2): the others */
     MODEL_N_ROPE
 };
 
@@ -54,6 +54,18 @@ enum model_gate {
     MODEL_GATE_GELU,   /* gelu(gate) * up: gemma3 */
     MODEL_GATE_SWIGLU, /* swiglu(gate, up), clamped: gpt-oss */
     MODEL_N_GATE
+};
+
+/* What a router makes of scores (NUMERICS.md, "Experts"). */
+enum model_gating {
+    MODEL_GATING_SOFTMAX,
+    MODEL_GATING_SIGMOID, /* glm4moe */
+};
+
+struct model_router {
+    enum model_gating gating;
+    bool normed; /* weights of the chosen are divided by their sum, and then */
+    float scale; /* multiplied by this */
 };
 
 enum model_global {
@@ -69,29 +81,34 @@ enum model_global {
 /* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
  * have rows 1. */
 enum model_layer_tensor {
-    MODEL_NO_TENSOR,      /* of an operation that has none here; data is NULL in every layer */
-    MODEL_ATTN_NORM,      /* [n_embd] F32 */
-    MODEL_ATTN_Q,         /* [n_head * head_dim][n_embd] */
-    MODEL_ATTN_K,         /* [n_head_kv * head_dim][n_embd], its KV heads the layer's */
-    MODEL_ATTN_V,         /* [n_head_kv * v_dim][n_embd] */
-    MODEL_ATTN_OUTPUT,    /* [n_embd][n_head * v_dim] */
-    MODEL_ATTN_Q_BIAS,    /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
-    MODEL_ATTN_K_BIAS,    /* [n_head_kv * head_dim] F32 */
-    MODEL_ATTN_V_BIAS,    /* [n_head_kv * v_dim] F32 */
-    MODEL_ATTN_SINKS,     /* [n_head] F32 */
-    MODEL_ATTN_OUT_BIAS,  /* [n_embd] F32 */
-    MODEL_ATTN_Q_NORM,    /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
-    MODEL_ATTN_K_NORM,    /* [head_dim] F32 */
-    MODEL_ATTN_POST_NORM, /* [n_embd] F32, of what attention adds: gemma3 */
-    MODEL_FFN_NORM,       /* [n_embd] F32 */
-    MODEL_FFN_GATE,       /* [n_ff][n_embd] */
-    MODEL_FFN_UP,         /* [n_ff][n_embd] */
-    MODEL_FFN_DOWN,       /* [n_embd][n_ff] */
-    MODEL_FFN_POST_NORM,  /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
-    MODEL_FFN_ROUTER,     /* [n_expert][n_embd] F32, where the architecture has experts: qwen3moe */
-    MODEL_FFN_GATE_EXPS,  /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_UP_EXPS,    /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_DOWN_EXPS,  /* n_expert matrices [n_embd][n_ff] */
+    MODEL_NO_TENSOR,       /* of an operation that has none here; data is NULL in every layer */
+    MODEL_ATTN_NORM,       /* [n_embd] F32 */
+    MODEL_ATTN_Q,          /* [n_head * head_dim][n_embd] */
+    MODEL_ATTN_K,          /* [n_head_kv * head_dim][n_embd], its KV heads the layer's */
+    MODEL_ATTN_V,          /* [n_head_kv * v_dim][n_embd] */
+    MODEL_ATTN_OUTPUT,     /* [n_embd][n_head * v_dim] */
+    MODEL_ATTN_Q_BIAS,     /* [n_head * head_dim] F32, where the architecture has it: qwen2 */
+    MODEL_ATTN_K_BIAS,     /* [n_head_kv * head_dim] F32 */
+    MODEL_ATTN_V_BIAS,     /* [n_head_kv * v_dim] F32 */
+    MODEL_ATTN_SINKS,      /* [n_head] F32 */
+    MODEL_ATTN_OUT_BIAS,   /* [n_embd] F32 */
+    MODEL_ATTN_Q_NORM,     /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
+    MODEL_ATTN_K_NORM,     /* [head_dim] F32 */
+    MODEL_ATTN_POST_NORM,  /* [n_embd] F32, of what attention adds: gemma3 */
+    MODEL_FFN_NORM,        /* [n_embd] F32 */
+    MODEL_FFN_GATE,        /* [n_ff][n_embd] */
+    MODEL_FFN_UP,          /* [n_ff][n_embd] */
+    MODEL_FFN_DOWN,        /* [n_embd][n_ff] */
+    MODEL_FFN_POST_NORM,   /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
+    MODEL_FFN_ROUTER,      /* [n_expert][n_embd] F32, where the layer has experts: qwen3moe */
+    MODEL_FFN_CHOICE_BIAS, /* [n_expert] F32, added to probabilities for the choice alone: glm4moe */
+    MODEL_FFN_SHARED_ROUTER, /* [1][n_embd] F32, of the shared expert: qwen2moe */
+    MODEL_FFN_GATE_SHARED,   /* [n_ff_shared][n_embd], where an expert is always used: glm4moe */
+    MODEL_FFN_UP_SHARED,     /* [n_ff_shared][n_embd] */
+    MODEL_FFN_DOWN_SHARED,   /* [n_embd][n_ff_shared] */
+    MODEL_FFN_GATE_EXPS,     /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_UP_EXPS,       /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_DOWN_EXPS,     /* n_expert matrices [n_embd][n_ff] */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -140,6 +157,7 @@ struct layer_geometry {
     uint32_t k_dim, v_dim;            /* values of a head of Q and K, of V */
     uint32_t n_ff;                    /* with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: one feed-forward part for all rows */
+    uint32_t n_ff_shared;             /* of the shared expert; 0: none */
     uint32_t rope;                    /* its table in model.ropes, or MODEL_NO_ROPE */
     uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
 };
@@ -158,6 +176,7 @@ struct model {
     uint32_t n_embd;                  /* width of the residual */
     uint32_t n_ff;                    /* with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: no experts; else a row uses some of them, at least 1 */
+    struct model_router router;       /* of the layers with experts */
     uint32_t n_head;                  /* a multiple of every layer's KV heads */
     uint32_t n_head_kv;               /* of the layer with the fewest */
     uint32_t head_dim;  /* of Q and K: even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not
@@ -219,10 +238,13 @@ void model_close(struct model *model); /* NULL is fine */
 bool model_layer_vector(enum model_layer_tensor tensor);
 bool model_global_vector(enum model_global tensor);
 
+/* Is it a router, or the gate of a shared expert? These are F32 in every file, and small. */
+bool model_layer_router(enum model_layer_tensor tensor);
+
 /*
  * True when every matrix of every layer is quantized, so that canonical results are the same bits
- * on every backend (NUMERICS.md). Embedding and head may be of any type; routers are F32 always, and
- * small: backends keep the order of their sums.
+ * on every backend (NUMERICS.md). Embedding and head may be of any type; of routers backends keep
+ * the order of their sums.
  */
 bool model_portable(const struct model *model);
 
@@ -273,6 +295,9 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   context N
  *   experts N                these two only where the layers have experts; ff is then one's
  *   experts_used N
+ *   router_sigmoid            these three only where they are so
+ *   router_unnormed
+ *   router_scale BITS
  *   rope_base BITS
  *   rms_eps BITS
  *   rope_scale BITS           only where it is not 1

@@ -10,6 +10,8 @@
     (HAS(MODEL_FFN_ROUTER) | HAS(MODEL_FFN_GATE_EXPS) | HAS(MODEL_FFN_UP_EXPS) |                   \
      HAS(MODEL_FFN_DOWN_EXPS))
 
+#define SHARED (HAS(MODEL_FFN_GATE_SHARED) | HAS(MODEL_FFN_UP_SHARED) | HAS(MODEL_FFN_DOWN_SHARED))
+
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
 #define POST_NORM (HAS(MODEL_ATTN_POST_NORM) | HAS(MODEL_FFN_POST_NORM))
@@ -33,8 +35,22 @@ static const struct model_arch ARCHS[] = {
     {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
     {.name = "phi3", .rope = MODEL_ROPE_HALVES, .fused = true, .tensors = LLAMA_TENSORS},
     {.name = "mistral3", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
+    {.name = "qwen2moe",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .unnormed = true,
+     .tensors = ATTENTION_TENSORS | QKV_BIAS | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER)},
+    {.name = "glm4moe",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .gating = MODEL_GATING_SIGMOID,
+     .unnormed = true,
+     .ffn_norm = "post_attention_norm.weight",
+     .tensors = LLAMA_TENSORS | QKV_BIAS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
+     .optional = QKV_BIAS | QK_NORM},
 };
-#define ARCH_NAMES "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3"
+#define ARCH_NAMES                                                                                 \
+    "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, glm4moe"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

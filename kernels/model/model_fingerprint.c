@@ -60,6 +60,19 @@ static void write_heads_kv(FILE *out, const struct model *m)
     fputc('\n', out);
 }
 
+static void write_experts(FILE *out, const struct model *m)
+{
+    if (m->n_expert == 0)
+        return;
+    fprintf(out, "experts %u\nexperts_used %u\n", m->n_expert, m->n_expert_used);
+    if (m->router.gating == MODEL_GATING_SIGMOID)
+        fputs("router_sigmoid\n", out);
+    if (!m->router.normed)
+        fputs("router_unnormed\n", out);
+    if (m->router.scale != 1.0f)
+        write_float(out, "router_scale", m->router.scale);
+}
+
 static void write_hyperparameters(FILE *out, const struct model *m)
 {
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
@@ -70,8 +83,7 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         fprintf(out, "v_dim %u\n", m->v_dim);
     write_heads_kv(out, m);
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
-    if (m->n_expert > 0)
-        fprintf(out, "experts %u\nexperts_used %u\n", m->n_expert, m->n_expert_used);
+    write_experts(out, m);
     write_float(out, "rope_base", m->ropes[0].base);
     write_float(out, "rms_eps", m->rms_eps);
     write_rope_scaling(out, m);

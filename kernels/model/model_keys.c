@@ -86,27 +86,82 @@ static int read_float(struct model_loader *l, const char *name, float *ret)
     return 0;
 }
 
-/* How weights follow from scores: all that hearth computes is softmax over those of the chosen. */
-static int check_router(struct model_loader *l)
+/* The same of a number that may be 0, as it is where the key is missing. */
+static int read_optional(struct model_loader *l, const char *name, uint32_t max, uint32_t *ret)
 {
-    enum { GATING_SOFTMAX = 1 };
-    uint32_t gating = GATING_SOFTMAX;
-    float scale = 1.0f;
-    bool normed = true;
-    struct arch_key key = key_of(l, "expert_gating_func");
+    *ret = 0;
+    const int rc = gguf_u32(l->gguf, key_of(l, name).name, ret);
+    return rc == -ENOENT || (!rc && *ret == 0) ? 0 : read_count(l, name, max, ret);
+}
+
+static bool arch_has(const struct model_loader *l, enum model_layer_tensor tensor)
+{
+    return l->arch->tensors >> tensor & 1;
+}
+
+/* What a router makes of scores: the file says it by a number. */
+static int read_gating(struct model_loader *l)
+{
+    enum { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_OF_CHOSEN };
+    struct model_router *router = &l->model->router;
+    const struct arch_key key = key_of(l, "expert_gating_func");
+    uint32_t gating = GATING_NONE;
     int rc = gguf_u32(l->gguf, key.name, &gating);
-    if ((rc && rc != -ENOENT) || gating != GATING_SOFTMAX)
-        return FAIL(l, -ENOTSUP, "a router (%s) that is not softmax is not supported", key.name);
-    key = key_of(l, "expert_weights_norm");
-    rc = gguf_bool(l->gguf, key.name, &normed);
-    if ((rc && rc != -ENOENT) || !normed)
-        return FAIL(l, -ENOTSUP, "experts whose weights do not add up to 1 (%s): not supported",
-                    key.name);
-    rc = read_float(l, "expert_weights_scale", &scale);
-    if (!rc && scale != 1.0f && scale != 0.0f) /* 0: some converters write it for none */
-        return FAIL(l, -ENOTSUP, "weights of experts scaled by %g (%s): not supported",
-                    (double)scale, key_of(l, "expert_weights_scale").name);
-    return rc;
+    if ((rc && rc != -ENOENT) || gating > GATING_SOFTMAX_OF_CHOSEN ||
+        (gating == GATING_SOFTMAX_OF_CHOSEN && arch_has(l, MODEL_FFN_CHOICE_BIAS)))
+        return FAIL(
+            l, -ENOTSUP,
+            "a router of kind %u (%s) is not supported for %s: hearth takes softmax (1) and "
+            "sigmoid (2), and softmax of the chosen (3) where no bias helps to choose",
+            gating, key.name, l->arch->name);
+    if (gating != GATING_NONE)
+        router->gating = gating == GATING_SIGMOID ? MODEL_GATING_SIGMOID : MODEL_GATING_SOFTMAX;
+    router->normed |= gating == GATING_SOFTMAX_OF_CHOSEN;
+    return 0;
+}
+
+/* How the weights of experts follow from scores. */
+static int read_router(struct model_loader *l)
+{
+    struct model_router *router = &l->model->router;
+    struct arch_key key = key_of(l, "expert_weights_norm");
+    *router = (struct model_router){l->arch->gating, !l->arch->unnormed, 1.0f};
+    int rc = gguf_bool(l->gguf, key.name, &router->normed);
+    if (rc && rc != -ENOENT)
+        return FAIL(l, -EBADMSG, "malformed: %s is not a truth value", key.name);
+    rc = read_float(l, "expert_weights_scale", &router->scale);
+    if (!rc && router->scale == 0.0f) /* some converters write it for none */
+        router->scale = 1.0f;
+    if (!rc && !(router->scale > 0 && router->scale <= 1e6f))
+        return FAIL(l, -EBADMSG, "malformed: %s must be above 0, at most 1e6",
+                    key_of(l, "expert_weights_scale").name);
+    return rc ? rc : read_gating(l);
+}
+
+/* What some layers have beside experts, or in place of them. */
+static int read_around_experts(struct model_loader *l)
+{
+    uint32_t shared = 0, groups = 0;
+    int rc = read_optional(l, "leading_dense_block_count", l->model->n_layer, &l->n_dense);
+    if (!rc && l->n_dense > 0)
+        rc = read_count(l, "feed_forward_length", MODEL_MAX_FF, &l->n_ff_dense);
+    if (!rc)
+        rc = read_optional(l, "expert_shared_count", MODEL_MAX_EXPERTS_USED, &shared);
+    l->n_ff_shared = shared * l->model->n_ff;
+    if (!rc && gguf_find_key(l->gguf, key_of(l, "expert_shared_feed_forward_length").name))
+        rc = read_optional(l, "expert_shared_feed_forward_length", MODEL_MAX_FF, &l->n_ff_shared);
+    if (!rc)
+        rc = read_optional(l, "expert_group_count", MODEL_MAX_EXPERTS, &groups);
+    if (rc)
+        return rc;
+    if (groups > 1)
+        return FAIL(l, -ENOTSUP, "experts in %u groups (%s) are not supported", groups,
+                    key_of(l, "expert_group_count").name);
+    if ((l->n_dense > 0 && !arch_has(l, MODEL_FFN_GATE)) ||
+        (l->n_ff_shared > 0 && !arch_has(l, MODEL_FFN_UP_SHARED)))
+        return FAIL(l, -ENOTSUP, "%s with %s is not supported", l->arch->name,
+                    l->n_dense > 0 ? "layers without experts" : "a shared expert");
+    return 0;
 }
 
 static int read_experts(struct model_loader *l)
@@ -119,7 +174,9 @@ static int read_experts(struct model_loader *l)
         rc = read_count(l, "expert_feed_forward_length", MODEL_MAX_FF, &m->n_ff);
     if (!rc && m->n_expert_used > m->n_expert)
         return FAIL(l, -EBADMSG, "malformed: %u of %u experts used", m->n_expert_used, m->n_expert);
-    return rc ? rc : check_router(l);
+    if (!rc)
+        rc = read_around_experts(l);
+    return rc ? rc : read_router(l);
 }
 
 static int read_sizes(struct model_loader *l)

@@ -40,8 +40,15 @@ enum kind {
     FFN_GATE_EXPS,
     FFN_UP_EXPS,
     FFN_DOWN_EXPS,
+    FFN_CHOICE_BIAS,
+    FFN_SHARED_ROUTER,
+    FFN_GATE_SHARED,
+    FFN_UP_SHARED,
+    FFN_DOWN_SHARED,
     N_KINDS,
 };
+
+_Static_assert(N_KINDS <= 32, "what noise numbers a layer's kinds by");
 
 /* In file order; a layer has those of its architecture (kernels/model/model_arch.h). */
 static const struct {
@@ -71,6 +78,11 @@ static const struct {
     {"ffn_gate_exps.weight", FFN_GATE_EXPS, MODEL_FFN_GATE_EXPS},
     {"ffn_up_exps.weight", FFN_UP_EXPS, MODEL_FFN_UP_EXPS},
     {"ffn_down_exps.weight", FFN_DOWN_EXPS, MODEL_FFN_DOWN_EXPS},
+    {"exp_probs_b.bias", FFN_CHOICE_BIAS, MODEL_FFN_CHOICE_BIAS},
+    {"ffn_gate_inp_shexp.weight", FFN_SHARED_ROUTER, MODEL_FFN_SHARED_ROUTER},
+    {"ffn_gate_shexp.weight", FFN_GATE_SHARED, MODEL_FFN_GATE_SHARED},
+    {"ffn_up_shexp.weight", FFN_UP_SHARED, MODEL_FFN_UP_SHARED},
+    {"ffn_down_shexp.weight", FFN_DOWN_SHARED, MODEL_FFN_DOWN_SHARED},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -92,10 +104,13 @@ struct place {
     const char *name; /* without "blk.N." */
 };
 
-/* Whether an architecture's files hold such a tensor: what is fused in place of its parts. */
+/* Whether an architecture's files hold such a tensor: what is fused in place of its parts. All
+ * layers have experts, if any has. */
 static bool is_listed(const struct model_arch *arch, uint32_t i)
 {
     const enum kind kind = layer_tensors[i].kind;
+    if (arch->experts && (kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN))
+        return false;
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
                       kind == FFN_UP;
@@ -116,7 +131,9 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
         return true;
     if (tensor <= all) {
         uint32_t i = of_layer[(tensor - 1) % n];
-        *ret = (struct place){layer_tensors[i].kind, (tensor - 1) / n, layer_tensors[i].name};
+        const bool norm = layer_tensors[i].kind == FFN_NORM && arch->ffn_norm;
+        *ret = (struct place){layer_tensors[i].kind, (tensor - 1) / n,
+                              norm ? arch->ffn_norm : layer_tensors[i].name};
         return true;
     }
     *ret = tensor == all + 1 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
@@ -160,7 +177,10 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
     case FFN_DOWN:
         return s->n_ff;
     case FFN_DOWN_EXPS:
+    case FFN_DOWN_SHARED: /* the shared expert is as wide as the others */
         return n_ff_expert(s);
+    case FFN_CHOICE_BIAS:
+        return n_expert(s);
     default:
         return s->n_embd;
     }
@@ -180,11 +200,16 @@ static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vec
     case ATTN_OUTPUT:
     case FFN_DOWN:
     case FFN_DOWN_EXPS:
+    case FFN_DOWN_SHARED:
         return s->n_embd;
+    case FFN_SHARED_ROUTER:
+        return 1;
     case FFN_ROUTER:
         return n_expert(s);
     case FFN_GATE_EXPS:
     case FFN_UP_EXPS:
+    case FFN_GATE_SHARED:
+    case FFN_UP_SHARED:
         return n_ff_expert(s);
     case ATTN_QKV:
         return (s->n_head + 2 * s->n_head_kv) * s->head_dim;
@@ -237,11 +262,14 @@ static void list_scales(const struct random_model *m, struct gguf_out *out)
 
 static void list_experts(const struct random_model *m, struct gguf_out *out)
 {
-    if (!find_arch(m->arch)->experts)
+    const struct model_arch *arch = find_arch(m->arch);
+    if (!arch->experts)
         return;
     u32(out, m->arch, "expert_count", n_expert(m->shape));
     u32(out, m->arch, "expert_used_count", n_expert_used(m->shape));
     u32(out, m->arch, "expert_feed_forward_length", n_ff_expert(m->shape));
+    if (arch->tensors >> MODEL_FFN_UP_SHARED & 1)
+        u32(out, m->arch, "expert_shared_count", 1);
 }
 
 static int list_keys(const struct random_model *m, struct gguf_out *out)
@@ -350,6 +378,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case ATTN_Q_BIAS:
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
+    case FFN_CHOICE_BIAS:
         noise(m, p, row, 0, 0.1f, x, cols);
         break;
     default:
@@ -481,6 +510,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
         break;
     case FFN_DOWN:
     case FFN_DOWN_EXPS:
+    case FFN_DOWN_SHARED:
         noise(m, p, row, 0, BRANCH * in, x, cols);
         break;
     case ATTN_Q_NORM:

@@ -15,6 +15,10 @@ static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_u
     return shape;
 }
 
+/* Architectures with experts: routers of all kinds, shared experts. */
+static const char *const archs[] = {"qwen3moe", "qwen2moe", "glm4moe"};
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
 /* Of 40 rows experts have 8 on average, of 20 more than a tile. */
 void experts_of_every_type_give_the_same_bits(void)
 {
@@ -25,7 +29,8 @@ void experts_of_every_type_give_the_same_bits(void)
         struct subject s;
         char what[32];
         snprintf(what, sizeof(what), "experts of type %u", types[i]);
-        shape.n_layer = 1;
+        shape.arch = archs[i % N_ARCHS];
+        shape.n_layer = 2;
         shape.kv_q8_0 = i % 3 == 0;
         shape.seed = 1000 + i;
         subject_init(&s, &shape, 40);
@@ -45,13 +50,14 @@ void experts_of_odd_shapes_give_the_same_bits(void)
         {.n_embd = 288, .n_ff = 544, .n_expert = 1, .n_expert_used = 1, .type = QUANT_BF16},
         {.n_embd = 32, .n_ff = 32, .n_expert = 1024, .n_expert_used = 7, .type = QUANT_F32},
     };
-    for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        struct tiny_model shape = shapes[i];
+    enum { N = sizeof(shapes) / sizeof(shapes[0]) };
+    for (uint32_t i = 0; i < N * N_ARCHS; i++) {
+        struct tiny_model shape = shapes[i % N];
         struct subject s;
         char what[32];
         snprintf(what, sizeof(what), "experts, shape %u", i);
-        shape.arch = "qwen3moe";
-        shape.n_layer = 1;
+        shape.arch = archs[i / N];
+        shape.n_layer = 2;
         shape.n_head = shape.n_head_kv = 2;
         shape.head_dim = 12;
         shape.n_vocab = TINY_MIN_VOCAB;

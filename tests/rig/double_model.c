@@ -20,7 +20,7 @@ struct double_model {
     size_t kv_width;
     uint32_t context;
     bool kv_f16;
-    double *buffer[N_BUFFERS]; /* [layer_ops.width], FFN for each expert that a row uses */
+    double *buffer[N_BUFFERS]; /* [layer_ops_rows of one][layer_ops.width] */
     uint32_t *chosen;          /* [layer_ops.n_expert_used] ascending */
     double *weight;            /* [layer_ops.n_expert_used] */
 };
@@ -71,7 +71,7 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     for (int i = 0; i < 2; i++)
         d->kv[i] = numbers(m->n_layer * context * d->kv_width);
     for (int i = 0; i < N_BUFFERS; i++)
-        d->buffer[i] = numbers(width[i] * (i == BUFFER_FFN ? m->ops.n_expert_used + 1 : 1) + 1);
+        d->buffer[i] = numbers((size_t)width[i] * layer_ops_rows(&m->ops, i, 1) + 1);
     d->chosen = calloc(m->ops.n_expert_used + 1, sizeof(*d->chosen));
     d->weight = numbers(m->ops.n_expert_used + 1);
     return d;
@@ -256,24 +256,50 @@ static double gated(const struct model *m, double g, double u)
                                           : g / (1 + exp(-g)) * u;
 }
 
-/* The experts with the largest scores, of equal ones the lower id, and the softmax of these. */
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* p [n]: what an expert's score is among those of all. */
+static void probabilities(const struct model_router *router, const double *score, uint32_t n,
+                          double *p)
+{
+    double max = score[0], sum = 0;
+    for (uint32_t e = 0; e < n; e++)
+        max = fmax(max, score[e]);
+    for (uint32_t e = 0; e < n; e++)
+        sum += exp(score[e] - max);
+    for (uint32_t e = 0; e < n; e++)
+        p[e] =
+            router->gating == MODEL_GATING_SIGMOID ? sigmoid(score[e]) : exp(score[e] - max) / sum;
+}
+
+/* The experts with the largest scores, or probabilities with their bias, of equal ones the lower id; and their
+ * probabilities, which are divided by their sum in a router that norms them. */
 static void route(struct double_model *d, const struct layer_op *op)
 {
+    const struct model_router *router = &d->m->router;
     const uint32_t n = op->geometry->n_expert_used;
-    const double *score = d->buffer[op->from[0]];
-    double sum = 0;
+    const double *score = d->buffer[op->from[0]], *bias = d->layers[op->layer][op->tensor[0]].w;
+    double sum = 0, *p = numbers(op->n), *by = numbers(op->n);
     uint32_t used = 0;
+    probabilities(router, score, op->n, p);
+    for (uint32_t e = 0; e < op->n; e++)
+        by[e] = bias ? p[e] + bias[e] : score[e];
     for (uint32_t e = 0; e < op->n; e++) {
         uint32_t better = 0;
         for (uint32_t i = 0; i < op->n; i++)
-            better += score[i] > score[e] || (score[i] == score[e] && i < e);
+            better += by[i] > by[e] || (by[i] == by[e] && i < e);
         if (better < n)
             d->chosen[used++] = e;
     }
     for (uint32_t i = 0; i < n; i++)
-        sum += d->weight[i] = exp(score[d->chosen[i]] - score[d->chosen[0]]);
+        sum += p[d->chosen[i]];
     for (uint32_t i = 0; i < n; i++)
-        d->weight[i] /= sum;
+        d->weight[i] = (double)router->scale * p[d->chosen[i]] / (router->normed ? sum : 1);
+    free(p);
+    free(by);
 }
 
 /* The matrix of an expert. */
@@ -310,6 +336,9 @@ static void expert_sum(const struct double_model *d, const struct layer_op *op)
         for (uint32_t j = 0; j < op->n; j++)
             to[j] += d->weight[i] * y[j];
     }
+    const double gate = op->from[2] ? sigmoid(d->buffer[op->from[2]][0]) : 1;
+    for (uint32_t j = 0; j < op->n && op->from[1]; j++)
+        to[j] += gate * d->buffer[op->from[1]][j];
     if (op->residual)
         add(to, d->buffer[op->residual], op->n);
     free(y);

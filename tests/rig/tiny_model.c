@@ -139,6 +139,13 @@ static uint32_t v_dim(const struct tiny_model *s)
     return s->v_dim ? s->v_dim : k_dim(s);
 }
 
+/* Values of a head that rope turns: in phi3 all but two, in glm4moe half of them. */
+static uint32_t rope_dim(const struct tiny_model *s)
+{
+    const uint32_t dim = k_dim(s);
+    return is_arch(s, "phi3") ? dim - 2 : is_arch(s, "glm4moe") ? dim / 4 * 2 : dim;
+}
+
 static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 {
     return layer % 2 && s->odd_head_kv ? s->odd_head_kv : s->n_head_kv;
@@ -146,7 +153,23 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 
 static bool has_head_norms(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3");
+    return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
+           is_arch(s, "glm4moe");
+}
+
+static bool has_qkv_bias(const struct tiny_model *s)
+{
+    return is_arch(s, "qwen2") || is_arch(s, "qwen2moe") || is_arch(s, "glm4moe");
+}
+
+static bool has_shared_expert(const struct tiny_model *s)
+{
+    return is_arch(s, "qwen2moe") || is_arch(s, "glm4moe");
+}
+
+static uint32_t n_ff_shared(const struct tiny_model *s)
+{
+    return s->n_ff * 2;
 }
 
 /* The tensors that an architecture has beyond llama's. */
@@ -157,7 +180,7 @@ static void extras(struct builder *b, uint32_t index)
                    n[] = {k_dim(s) * s->n_head, k_dim(s) * n_kv, v_dim(s) * n_kv};
     char name[64];
     const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
-    for (int i = 0; i < 3 && is_arch(s, "qwen2"); i++) {
+    for (int i = 0; i < 3 && has_qkv_bias(s); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, n[i], 0, 0, 1);
     }
@@ -174,28 +197,47 @@ static void extras(struct builder *b, uint32_t index)
 
 static uint32_t n_expert(const struct tiny_model *s)
 {
-    return !is_arch(s, "qwen3moe") ? 0 : s->n_expert ? s->n_expert : 7;
+    const bool any = is_arch(s, "qwen3moe") || has_shared_expert(s);
+    return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
-/* One feed-forward part, or a router and its experts. */
+/* Gate, up and down of a width, 0 or more of each. */
+static void ffn(struct builder *b, uint32_t index, const char *suffix, uint32_t n_ff, uint32_t n)
+{
+    const struct tiny_model *s = b->shape;
+    const float in = 1.0f / sqrtf((float)s->n_embd), down = 1.0f / sqrtf((float)n_ff);
+    const char *const parts[] = {"gate", "up", "down"};
+    char name[64];
+    for (int i = is_arch(s, "phi3"); i < 3; i++) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_%s%s.weight", index, parts[i], suffix);
+        if (i == 2)
+            matrices(b, name, n_ff, s->n_embd, n, down);
+        else
+            matrices(b, name, s->n_embd, is_arch(s, "phi3") ? 2 * n_ff : n_ff, n, in);
+    }
+}
+
+/* One feed-forward part, or a router and its experts, and what is beside them. */
 static void feed_forward(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
-    const uint32_t experts = n_expert(s);
-    const char *suffix = experts ? "_exps" : "";
-    const float in = 1.0f / sqrtf((float)s->n_embd), down = 1.0f / sqrtf((float)s->n_ff);
+    const uint32_t experts = is_arch(s, "glm4moe") && index == 0 ? 0 : n_expert(s);
+    const float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
     if (experts) {
         snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", index);
         tensor(b, name, QUANT_F32, s->n_embd, experts, 0, 2 * in * s->scale);
     }
-    const char *const parts[] = {"gate", "up", "down"};
-    for (int i = is_arch(s, "phi3"); i < 3; i++) {
-        snprintf(name, sizeof(name), "blk.%u.ffn_%s%s.weight", index, parts[i], suffix);
-        if (i == 2)
-            matrices(b, name, s->n_ff, s->n_embd, experts, down);
-        else
-            matrices(b, name, s->n_embd, is_arch(s, "phi3") ? 2 * s->n_ff : s->n_ff, experts, in);
+    ffn(b, index, experts ? "_exps" : "", s->n_ff, experts);
+    if (experts && has_shared_expert(s))
+        ffn(b, index, "_shexp", n_ff_shared(s), 0);
+    if (is_arch(s, "qwen2moe")) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp_shexp.weight", index);
+        tensor(b, name, QUANT_F32, s->n_embd, 0, 0, in * s->scale);
+    }
+    if (experts && is_arch(s, "glm4moe")) {
+        snprintf(name, sizeof(name), "blk.%u.exp_probs_b.bias", index);
+        tensor(b, name, QUANT_F32, experts, 0, 0, 0.3f);
     }
 }
 
@@ -216,7 +258,7 @@ static void layer(struct builder *b, uint32_t index)
         matrix(b, NAME("attn_v"), s->n_embd, v, in);
     }
     matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
-    vector(b, NAME("ffn_norm"), s->n_embd);
+    vector(b, is_arch(s, "glm4moe") ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
 #undef NAME
     feed_forward(b, index);
     extras(b, index);
@@ -315,6 +357,15 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
         arch_key(w, s, "expert_feed_forward_length", s->n_ff);
     }
+    if (is_arch(s, "qwen2moe"))
+        arch_key(w, s, "expert_shared_feed_forward_length", n_ff_shared(s));
+    if (is_arch(s, "glm4moe")) {
+        arch_key(w, s, "expert_shared_count", n_ff_shared(s) / s->n_ff);
+        arch_key(w, s, "leading_dense_block_count", 1);
+        arch_key(w, s, "expert_gating_func", 2);
+        gw_key_bool(w, "glm4moe.expert_weights_norm", 1);
+        gw_key_f32(w, "glm4moe.expert_weights_scale", 1.5f);
+    }
     if (is_arch(s, "granite")) {
         gw_key_f32(w, "granite.embedding_scale", 3);
         gw_key_f32(w, "granite.attention.scale", 0.3f);
@@ -328,16 +379,14 @@ static void keys(struct gw *w, const struct tiny_model *s)
         gw_key_u32(w, "mistral3.rope.scaling.original_context_length", 12);
         gw_key_f32(w, "mistral3.attention.temperature_scale", 0.25f);
     }
-    if (is_arch(s, "phi3")) /* rope leaves a head's last two dimensions as they are */
-        arch_key(w, s, "rope.dimension_count", k_dim(s) - 2);
+    if (s->head_dim || rope_dim(s) != k_dim(s))
+        arch_key(w, s, "rope.dimension_count", rope_dim(s));
     if (s->v_dim)
         arch_key(w, s, "attention.value_length", s->v_dim);
     if (s->head_dim) {
         arch_key(w, s, "attention.key_length", s->head_dim);
         if (!s->v_dim)
             arch_key(w, s, "attention.value_length", s->head_dim);
-        if (!is_arch(s, "phi3"))
-            arch_key(w, s, "rope.dimension_count", s->head_dim);
     }
 }
 
@@ -386,7 +435,7 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);
     if (shape->freqs)
-        freqs(&b, k_dim(shape) / 2 - is_arch(shape, "phi3"));
+        freqs(&b, rope_dim(shape) / 2);
     return gw_finish(&b.w, ret_bytes, NULL);
 }
 

@@ -21,7 +21,9 @@ struct tiny_model {
     const char *arch; /* NULL: llama; qwen2 adds biases, qwen3 norms of heads, gemma3 all
                          that it has, with every second layer local, granite its factors, phi3 fused
                          tensors and a rope that is narrower than the head, mistral3 YaRN and a
-                         query that grows, qwen3moe experts */
+                         query that grows, qwen3moe experts, qwen2moe these, biases and a shared
+                         expert with a gate, glm4moe all of experts but that gate, and a first
+                         layer without them */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim;    /* 0: n_embd / n_head */
     uint32_t v_dim;       /* of V; 0: as of Q and K */
@@ -29,7 +31,7 @@ struct tiny_model {
     uint32_t n_vocab;     /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
     uint32_t window;                  /* of local layers, gemma3; 0: 20 */
-    uint32_t n_expert, n_expert_used; /* qwen3moe; 0: 7, 3; n_ff is one's */
+    uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
     uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
     bool untied;                      /* with output.weight */
     bool freqs;                       /* with rope_freqs.weight: divisors from 1 to 8 */

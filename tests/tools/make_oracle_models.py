@@ -86,9 +86,18 @@ MODELS = {
     "qwen3moe": dict(kind="qwen3_moe", hidden_size=32, moe_intermediate_size=26, num_hidden_layers=2, num_attention_heads=4,
                      num_key_value_heads=2, head_dim=10, num_experts=7, num_experts_per_tok=3, norm_topk_prob=True,
                      tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "qwen2moe": dict(kind="qwen2_moe", hidden_size=32, intermediate_size=40, moe_intermediate_size=22, shared_expert_intermediate_size=36,
+                     num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, num_experts=9, num_experts_per_tok=4,
+                     norm_topk_prob=False, tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    # The first layer has no experts; rope turns half of a head.
+    "glm4moe": dict(kind="glm4_moe", hidden_size=32, intermediate_size=40, moe_intermediate_size=18, num_hidden_layers=3,
+                    num_attention_heads=4, num_key_value_heads=2, head_dim=12, n_routed_experts=8, num_experts_per_tok=3,
+                    n_shared_experts=2, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+                    routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False,
+                    pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}),
 }
 
-BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2"}  # pre-tokenizer; SPM for the others
+BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2"}  # pre-tokenizer; SPM for the others
 
 
 def make_model(spec, seed):
@@ -116,6 +125,9 @@ def make_model(spec, seed):
             if name.endswith(("o_proj.weight", "down_proj.weight", "down_proj")):
                 x = 3 * x  # else a tied model answers with its last token for ever
             p.copy_(x.to(torch.float16))
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                b.copy_((0.3 * torch.randn(b.shape, generator=random, dtype=torch.float64)).to(torch.float16))
     return model
 
 
@@ -124,7 +136,10 @@ def watch_routers(model):
     gaps = []
 
     def note(router, inputs, _):
-        scores = (inputs[0] @ router.weight.T).sort(dim=-1, descending=True).values
+        scores = inputs[0] @ router.weight.T
+        if hasattr(router, "e_score_correction_bias"):
+            scores = scores.sigmoid() + router.e_score_correction_bias
+        scores = scores.sort(dim=-1, descending=True).values
         k = model.config.num_experts_per_tok
         gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
 
@@ -237,9 +252,15 @@ PARTS = {
     "mlp.gate.weight": "ffn_gate_inp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
     "self_attn.qkv_proj.weight": "attn_qkv.weight", "mlp.gate_up_proj.weight": "ffn_up.weight",
 }
-# gemma3 has other names for its norms.
+# The shared expert.
+for shared in ("mlp.shared_expert.", "mlp.shared_experts."):
+    for part in ("gate", "up", "down"):
+        PARTS[f"{shared}{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
+PARTS |= {"mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
+# Other names for norms.
 GEMMA_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
                "pre_feedforward_layernorm.weight": "ffn_norm.weight", "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
+GLM_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight"}
 GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight"}
 
@@ -247,7 +268,8 @@ GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight"
 def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
-    arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe"}.get(c.model_type, c.model_type)
+    arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
+            "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
@@ -287,11 +309,19 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
-    if arch == "qwen3moe":
-        out.add_expert_count(c.num_experts)
+    if arch in ("qwen3moe", "qwen2moe", "glm4moe"):
+        out.add_expert_count(c.n_routed_experts if arch == "glm4moe" else c.num_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.moe_intermediate_size)
-    if arch == "phi3":
+    if arch == "qwen2moe":
+        out.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
+    if arch == "glm4moe":
+        out.add_expert_shared_count(c.n_shared_experts)
+        out.add_leading_dense_block_count(c.first_k_dense_replace)
+        out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        out.add_expert_weights_scale(c.routed_scaling_factor)
+        out.add_expert_weights_norm(c.norm_topk_prob)
+    if arch in ("phi3", "glm4moe"):
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
         out.add_sliding_window(c.sliding_window)
@@ -324,7 +354,7 @@ def write(model, name, path):
             if part == "mlp.experts.gate_up_proj":
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
             else:
-                parts = {(GEMMA_PARTS if gemma else PARTS)[part]: value}
+                parts = {(GEMMA_PARTS if gemma else GLM_PARTS if arch == "glm4moe" else PARTS)[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
             whole = v.ndim == 1 or "ffn_gate_inp" in tensor  # F32 in every file

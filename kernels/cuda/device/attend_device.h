@@ -78,15 +78,6 @@ static __device__ __forceinline__ float &lane4(float4 &v, int i)
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-static __device__ __forceinline__ float warp_max_float(float x)
-{
-    for (int step = 16; step > 0; step /= 2) {
-        const float other = __shfl_xor_sync(FULL_WARP, x, step);
-        x = other > x ? other : x;
-    }
-    return x;
-}
-
 /* Computes the score of the thread's position into shared.e, and the maximum of each query over the
  * split. Positions [low, n) of the span are visible; low is in its first page. */
 template <uint32_t KV>

@@ -7,6 +7,7 @@
 
 struct route_shared {
     float exps[CUDA_WARPS][CUDA_MAX_EXPERTS_USED]; /* of a warp's row, its experts ascending */
+    float biased[CUDA_WARPS][CUDA_MAX_EXPERTS];    /* probabilities with the bias of the choice */
     uint32_t pairs[CUDA_MAX_EXPERTS];              /* of an expert; then its next one */
     uint32_t sums[2][CUDA_WARPS];
     uint32_t last; /* this block is the last one */
@@ -44,25 +45,59 @@ static __device__ __forceinline__ uint32_t choose_experts(const float *score,
     return mine;
 }
 
-/* Of one row, by one warp. exps: n_used floats. */
+/* Softmax over all experts of a row: exp(score - max) / sum. */
+struct softmax {
+    float max, sum;
+};
+
+static __device__ __forceinline__ struct softmax softmax_of(const float *score, uint32_t n)
+{
+    struct softmax s = {score[0], 0.0f};
+    for (uint32_t e = threadIdx.x % 32; e < n; e += 32)
+        s.max = score[e] > s.max ? score[e] : s.max;
+    s.max = warp_max_float(s.max);
+    for (uint32_t e = threadIdx.x % 32; e < n; e += 32)
+        s.sum = __fadd_rn(s.sum, device_exp(__fadd_rn(score[e], -s.max)));
+    s.sum = __shfl_sync(FULL_WARP, warp_tree(s.sum), 0);
+    return s;
+}
+
+static __device__ __forceinline__ float probability_of(const struct route_job &job,
+                                                       const struct softmax &s, float score)
+{
+    return job.sigmoid ? device_sigmoid(score)
+                       : __fdiv_rn(device_exp(__fadd_rn(score, -s.max)), s.sum);
+}
+
+/* Of one row, by one warp. exps: n_used floats; biased: n_expert. */
 static __device__ __forceinline__ void route_row(const struct route_job &job, uint32_t r,
-                                                 float *exps)
+                                                 float *exps, float *biased)
 {
     const struct cuda_experts &x = job.experts;
     const uint32_t lane = threadIdx.x % 32;
     const float *score = job.score + (uint64_t)r * job.stride;
+    const bool of_chosen = job.normed && !job.sigmoid; /* their softmax alone is needed */
+    struct softmax all = {0.0f, 1.0f};
+    if (!job.sigmoid && (job.bias || !of_chosen))
+        all = softmax_of(score, x.n_expert);
     bool good = true;
-    for (uint32_t e = lane; e < x.n_expert; e += 32)
+    for (uint32_t e = lane; e < x.n_expert; e += 32) {
         good = good && device_finite(score[e]);
+        if (!job.bias)
+            continue;
+        biased[e] = __fadd_rn(probability_of(job, all, score[e]), job.bias[e]);
+        good = good && device_finite(biased[e]);
+    }
     good = __all_sync(FULL_WARP, good);
     if (!good && lane == 0)
         mark_bad(job.pass, r, job.layer);
-    const uint32_t mine = good ? choose_experts(score, x) : lane;
+    const uint32_t mine = good ? choose_experts(job.bias ? biased : score, x) : lane;
     uint32_t rank = 0;
     for (uint32_t i = 0; i < x.n_used; i++)
         rank += __shfl_sync(FULL_WARP, mine, i) < mine;
-    const float s = lane < x.n_used ? score[mine] : 0.0f;
-    const float e = device_exp(__fadd_rn(s, -__shfl_sync(FULL_WARP, s, 0)));
+    const uint32_t first = __shfl_sync(FULL_WARP, mine, 0);
+    const float s = score[lane < x.n_used ? mine : first], max = warp_max_float(s);
+    const float e = of_chosen ? device_exp(__fadd_rn(s, -max)) : probability_of(job, all, s);
     if (lane < x.n_used)
         exps[rank] = e;
     __syncwarp();
@@ -72,7 +107,9 @@ static __device__ __forceinline__ void route_row(const struct route_job &job, ui
     if (lane >= x.n_used)
         return;
     x.chosen[(uint64_t)r * x.n_used + rank] = mine;
-    x.weight[(uint64_t)r * x.n_used + rank] = __fdiv_rn(e, sum);
+    const float weight = job.normed ? __fdiv_rn(e, sum) : e;
+    x.weight[(uint64_t)r * x.n_used + rank] =
+        job.scale == 1.0f ? weight : __fmul_rn(weight, job.scale);
 }
 
 /* ---- the order of pairs ----------------------------------------------------------------------- */
@@ -148,7 +185,7 @@ static __device__ void route_item(const struct route_job &job, uint32_t item,
     if (item * CUDA_WARPS >= n)
         return;
     if (r < n)
-        route_row(job, r, shared.exps[warp]);
+        route_row(job, r, shared.exps[warp], shared.biased[warp]);
     __syncthreads();
     if (threadIdx.x == 0) {
         const uint32_t items = (n + CUDA_WARPS - 1) / CUDA_WARPS;
@@ -174,6 +211,10 @@ static __device__ void expert_sum_item(const struct expert_sum_job &job, uint32_
     for (uint32_t i = r * x.n_used; i < (r + 1) * x.n_used; i++)
         out = __fmaf_rn(x.weight[i], job.y[(uint64_t)x.pair[i] * job.stride + k], out);
     const uint64_t at = (uint64_t)r * job.stride + k;
+    if (job.shared)
+        out = __fmaf_rn(
+            job.shared_gate ? device_sigmoid(job.shared_gate[(uint64_t)r * job.gate_stride]) : 1.0f,
+            job.shared[at], out);
     if (job.residual)
         out = __fadd_rn(out, job.residual[at]);
     job.to[at] = out;

@@ -57,6 +57,11 @@ static __device__ float device_log(float x)
     return __fmaf_rn(n, NUM_LN2_HI, y);
 }
 
+static __device__ __forceinline__ float device_sigmoid(float x)
+{
+    return __fdiv_rn(1.0f, __fadd_rn(1.0f, device_exp(-x)));
+}
+
 /* silu(g) * u, gelu(g) * u, or swiglu(g, u). */
 static __device__ __forceinline__ float device_gated(uint32_t gate, float g, float u)
 {
@@ -87,6 +92,15 @@ static __device__ __forceinline__ unsigned warp_max(unsigned x)
 {
     for (int step = 16; step > 0; step /= 2) {
         const unsigned other = __shfl_xor_sync(FULL_WARP, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+static __device__ __forceinline__ float warp_max_float(float x)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        const float other = __shfl_xor_sync(FULL_WARP, x, step);
         x = other > x ? other : x;
     }
     return x;

@@ -25,12 +25,24 @@ struct routed {
     uint8_t bad;
 };
 
-static struct routed route(const float *score, uint32_t n_expert, uint32_t n_used)
+/* The routers of qwen3moe, qwen2moe and glm4moe. */
+static const struct model_router plain = {MODEL_GATING_SOFTMAX, true, 1},
+                                 unnormed = {MODEL_GATING_SOFTMAX, false, 1},
+                                 sigmoid = {MODEL_GATING_SIGMOID, true, 2.5f};
+
+static struct routed route(struct model_router router, const float *bias, const float *score,
+                           uint32_t n_expert, uint32_t n_used)
 {
+    static float scratch[EXPERTS_SCRATCH];
     struct routed r = {.bad = 0};
     const struct layer_geometry g = {.n_expert = n_expert, .n_expert_used = n_used};
-    const struct layer_op op = {.n = n_expert, .geometry = &g, .from = {BUFFER_ROUTER}};
-    struct backend b = {.isa = &cpu_isa_ref};
+    const struct layer_op op = {
+        .n = n_expert, .geometry = &g, .from = {BUFFER_ROUTER}, .tensor = {MODEL_FFN_CHOICE_BIAS}};
+    struct cpu_layer layer = {.vector[MODEL_FFN_CHOICE_BIAS] = bias};
+    const struct cpu_weights weights = {&layer};
+    const struct model model = {.router = router};
+    struct backend b = {.isa = &cpu_isa_ref, .model = &model, .use = &weights};
+    b.buffers.experts.scratch = scratch;
     b.buffers.of[BUFFER_ROUTER] =
         (struct cpu_input){.f = (float *)(uintptr_t)score, .stride = n_expert};
     b.buffers.experts.chosen = r.chosen;
@@ -38,6 +50,22 @@ static struct routed route(const float *score, uint32_t n_expert, uint32_t n_use
     b.buffers.bad = &r.bad;
     experts_route_row(&b, &op, 0, 0);
     return r;
+}
+
+/* The experts of a row are the first by a number of each, of equal ones the lower id. */
+static void check_chosen(const struct routed *r, const float *by, uint32_t n_expert,
+                         uint32_t n_used)
+{
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < n_expert; e++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < n_expert; i++)
+            before += by[i] > by[e] || (by[i] == by[e] && i < e);
+        if (before < n_used)
+            ck_assert_uint_eq(r->chosen[n++], e);
+    }
+    ck_assert_uint_eq(n, n_used);
+    ck_assert_uint_eq(r->bad, 0);
 }
 
 /* Scores of few values, zeros of both signs among them, so that most are tied. */
@@ -50,20 +78,78 @@ START_TEST(a_row_takes_the_best_experts_and_of_equal_ones_the_first)
         const uint32_t most = n_expert < MOST_USED ? n_expert : MOST_USED;
         const uint32_t n_used = 1 + (uint32_t)(help_random(&seed) % most);
         float score[MOST_EXPERTS];
-        uint32_t n = 0;
         for (uint32_t e = 0; e < n_expert; e++)
             score[e] = round % 2 ? values[help_random(&seed) % 5] : help_normal(&seed);
-        const struct routed r = route(score, n_expert, n_used);
-        for (uint32_t e = 0; e < n_expert; e++) {
-            uint32_t before = 0;
-            for (uint32_t i = 0; i < n_expert; i++)
-                before += score[i] > score[e] || (score[i] == score[e] && i < e);
-            if (before < n_used)
-                ck_assert_uint_eq(r.chosen[n++], e);
-        }
-        ck_assert_uint_eq(n, n_used);
-        ck_assert_uint_eq(r.bad, 0);
+        const struct model_router router = round % 3 ? plain : round % 6 ? sigmoid : unnormed;
+        const struct routed r = route(router, NULL, score, n_expert, n_used);
+        check_chosen(&r, score, n_expert, n_used);
     }
+}
+END_TEST
+
+/* Whatever the scores are: one of -40 has no probability beside one of 60. */
+START_TEST(a_bias_overturns_the_choice_and_no_weight)
+{
+    const float score[] = {60, -40, 1, 2, 1.5f, 1}, bias[] = {-2, 2, 0.5f, 0.5f, 0, 0.5f},
+                even[] = {1, 1, 1, 1, 1, 1}, p[] = {num_sigmoid(-40), num_sigmoid(2)};
+    const float probability[] = {1, 0, 0, 0, 0, 0}, sum = (0.0f + p[0]) + p[1];
+    const struct routed r = route(sigmoid, bias, score, 6, 2);
+    ck_assert(r.chosen[0] == 1 && r.chosen[1] == 3 && r.bad == 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_uint_eq(num_bits(r.weight[i]), num_bits(p[i] / sum * sigmoid.scale));
+    float by[6];
+    for (int i = 0; i < 6; i++)
+        by[i] = probability[i] + bias[i];
+    const struct routed s = route(plain, bias, score, 6, 3);
+    check_chosen(&s, by, 6, 3); /* 2, 3 and 5 are tied */
+    ck_assert_float_eq_tol(s.weight[2], 0.731058579f, 1e-6f);
+    const struct routed t = route(plain, bias, even, 6, 4);
+    ck_assert(t.chosen[0] == 1 && t.chosen[1] == 2 && t.chosen[2] == 3 && t.chosen[3] == 5);
+    ck_assert(t.weight[0] == 0.25f && t.weight[3] == 0.25f);
+}
+END_TEST
+
+/* Of 70 experts, so that some partials have three terms. */
+START_TEST(unnormed_weights_are_probabilities_among_all)
+{
+    enum { N = 70 };
+    float score[N], part[32] = {0}, max = -INFINITY;
+    double exact = 0;
+    uint64_t seed = 9;
+    for (int e = 0; e < N; e++) {
+        score[e] = help_normal(&seed);
+        max = fmaxf(max, score[e]);
+    }
+    for (int e = 0; e < N; e++) {
+        part[e % 32] += num_exp(score[e] - max);
+        exact += exp((double)score[e]);
+    }
+    for (int stride = 16; stride > 0; stride /= 2)
+        for (int i = 0; i < stride; i++)
+            part[i] += part[i + stride];
+    struct model_router router = unnormed;
+    for (int scaled = 0; scaled < 2; scaled++) {
+        router.scale = scaled ? 3.0f : 1.0f;
+        const struct routed r = route(router, NULL, score, N, 8);
+        for (int i = 0; i < 8; i++) {
+            const float s = score[r.chosen[i]];
+            ck_assert_uint_eq(num_bits(r.weight[i]),
+                              num_bits(num_exp(s - max) / part[0] * router.scale));
+            ck_assert_double_eq_tol((double)r.weight[i],
+                                    (double)router.scale * exp((double)s) / exact, 1e-6);
+        }
+    }
+}
+END_TEST
+
+START_TEST(weights_of_sigmoid_need_not_be_normed)
+{
+    const float score[] = {-3, 0.5f, 90, -90};
+    struct model_router router = sigmoid;
+    router.normed = false;
+    const struct routed r = route(router, NULL, score, 4, 4);
+    for (int i = 0; i < 4; i++)
+        ck_assert_uint_eq(num_bits(r.weight[i]), num_bits(num_sigmoid(score[i]) * 2.5f));
 }
 END_TEST
 
@@ -72,7 +158,7 @@ START_TEST(weights_are_the_softmax_of_the_chosen)
 {
     const float score[] = {1.0f, 7.5f, -3.0f, 7.0f, 2.0f, 6.25f};
     const uint32_t chosen[] = {1, 3, 5};
-    const struct routed r = route(score, 6, 3);
+    const struct routed r = route(plain, NULL, score, 6, 3);
     const float e[] = {num_exp(7.5f - 7.5f), num_exp(7.0f - 7.5f), num_exp(6.25f - 7.5f)};
     const float sum = ((0.0f + e[0]) + e[1]) + e[2];
     const double exact = 1 + exp(-0.5) + exp(-1.25), want[] = {1, exp(-0.5), exp(-1.25)};
@@ -90,9 +176,17 @@ START_TEST(scores_that_are_not_finite_take_the_first_experts)
     for (int i = 0; i < 3; i++) {
         float score[] = {1, 2, 3, 4, 5};
         score[1 + i] = values[i];
-        const struct routed r = route(score, 5, 2);
-        ck_assert_uint_eq(r.bad, 1);
-        ck_assert(r.chosen[0] == 0 && r.chosen[1] == 1);
+        float bias[] = {0, 0, 0, 0, 1};
+        const float fine[] = {1, 2, 3, 4, 5};
+        const struct model_router routers[] = {plain, unnormed, sigmoid};
+        for (int j = 0; j < 6; j++) {
+            const struct routed r = route(routers[j % 3], j < 3 ? NULL : bias, score, 5, 2);
+            ck_assert_uint_eq(r.bad, 1);
+            ck_assert(r.chosen[0] == 0 && r.chosen[1] == 1);
+        }
+        bias[3] = values[i];
+        const struct routed r = route(sigmoid, bias, fine, 5, 2);
+        ck_assert(r.bad == 1 && r.chosen[0] == 0 && r.chosen[1] == 1);
     }
 }
 END_TEST
@@ -137,6 +231,10 @@ static void check_exact(const struct expected *e)
     double_model_close(d);
 }
 
+/* Architectures with experts. */
+static const char *const archs[] = {"qwen3moe", "qwen2moe", "glm4moe"};
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
 static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_used)
 {
     struct tiny_model shape = tiny_model_default(type);
@@ -151,6 +249,7 @@ START_TEST(every_type_gives_the_same_bits)
 {
     struct tiny_model shape = shape_of(expected_type(_i), 20, 4);
     struct expected e;
+    shape.arch = archs[_i % N_ARCHS];
     shape.kv_q8_0 = expected_q8_0(_i);
     shape.seed = 700 + (uint64_t)_i;
     expected_open(&e, &shape, "ref", 40);
@@ -160,6 +259,7 @@ START_TEST(every_type_gives_the_same_bits)
 END_TEST
 
 /* Matrices whose rows fill no group, one group, and several chunks. */
+enum { N_ODD = 4 };
 START_TEST(odd_shapes_give_the_same_bits)
 {
     static const struct tiny_model shapes[] = {
@@ -168,10 +268,10 @@ START_TEST(odd_shapes_give_the_same_bits)
         {.n_embd = 66, .n_ff = 8, .n_expert = 130, .n_expert_used = 9},
         {.n_embd = 1300, .n_ff = 1100, .n_expert = 2, .n_expert_used = 1},
     };
-    struct tiny_model shape = shapes[_i];
+    struct tiny_model shape = shapes[_i % N_ODD];
     struct expected e;
-    shape.arch = "qwen3moe";
-    shape.n_layer = 1;
+    shape.arch = archs[_i / N_ODD];
+    shape.n_layer = 2;
     shape.n_head = shape.n_head_kv = 2;
     shape.head_dim = 12;
     shape.n_vocab = 259;
@@ -206,6 +306,8 @@ static void tie_routers(struct help_model *m)
 {
     for (uint32_t l = 0; l < m->model->n_layer; l++) {
         const struct model_tensor *t = &m->model->layers[l].tensor[MODEL_FFN_ROUTER];
+        if (!t->data)
+            continue;
         uint8_t *router = bytes_of(m, l, MODEL_FFN_ROUTER);
         for (uint32_t e = 1; e < t->rows; e++)
             memcpy(router + e * t->row_bytes, router, t->row_bytes);
@@ -254,6 +356,7 @@ START_TEST(tied_experts_are_those_of_the_exact_model)
 {
     struct tiny_model shape = shape_of(QUANT_F32, 9, 2);
     struct expected e;
+    shape.arch = archs[_i];
     expected_open(&e, &shape, "ref", 30);
     tie_routers(&e.m);
     compute_again(&e);
@@ -314,12 +417,15 @@ int main(void)
     Suite *suite = suite_create("cpu_experts");
     TCase *tcase = tcase_create("experts");
     tcase_add_test(tcase, a_row_takes_the_best_experts_and_of_equal_ones_the_first);
+    tcase_add_test(tcase, a_bias_overturns_the_choice_and_no_weight);
     tcase_add_test(tcase, weights_are_the_softmax_of_the_chosen);
+    tcase_add_test(tcase, unnormed_weights_are_probabilities_among_all);
+    tcase_add_test(tcase, weights_of_sigmoid_need_not_be_normed);
     tcase_add_test(tcase, scores_that_are_not_finite_take_the_first_experts);
     tcase_add_loop_test(tcase, every_type_gives_the_same_bits, 0, 2 * EXPECTED_TYPES);
-    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, 4);
+    tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, N_ODD * N_ARCHS);
     tcase_add_loop_test(tcase, rows_of_one_expert_and_experts_without_rows, 0, 4);
-    tcase_add_test(tcase, tied_experts_are_those_of_the_exact_model);
+    tcase_add_loop_test(tcase, tied_experts_are_those_of_the_exact_model, 0, N_ARCHS);
     tcase_add_test(tcase, one_row_on_each_expert);
     tcase_add_loop_test(tcase, threads_never_change_a_bit, 0, 2);
     tcase_set_timeout(tcase, 120);

@@ -93,6 +93,7 @@ START_TEST(logits_are_close_to_double_precision)
         {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
         {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
         {"unequal", QUANT_F32, 1e-4, 1},   {"qwen3moe", QUANT_F32, 1e-4, 1},
+        {"qwen2moe", QUANT_F32, 1e-4, 1},  {"glm4moe", QUANT_F32, 1e-4, 1},
         {"sinks", QUANT_F32, 1e-4, 1},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
@@ -403,7 +404,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 21);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 23);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

@@ -488,57 +488,76 @@ START_TEST(granite_needs_its_factors)
 END_TEST
 
 /* The keys of a mixture of experts, one of them replaced or added; the tensors are llama's. */
-static void write_experts(struct gw *w, const char *name, uint32_t type, const void *value)
+static void write_experts(struct gw *w, const char *arch, const char *name, uint32_t type,
+                          const void *value)
 {
     static const struct {
         const char *name;
         uint32_t value;
     } COUNTS[] = {
-        {"qwen3moe.context_length", 32},      {"qwen3moe.embedding_length", 64},
-        {"qwen3moe.block_count", 1},          {"qwen3moe.expert_feed_forward_length", 96},
-        {"qwen3moe.expert_count", 8},         {"qwen3moe.expert_used_count", 2},
-        {"qwen3moe.attention.head_count", 4},
+        {"context_length", 32},      {"embedding_length", 64},
+        {"block_count", 2},          {"expert_feed_forward_length", 96},
+        {"expert_count", 8},         {"expert_used_count", 2},
+        {"attention.head_count", 4},
     };
+    char key[96];
     const struct gw_llama spec = gw_llama_small(QUANT_F32);
     gw_init(w);
-    gw_key_string(w, "general.architecture", "qwen3moe");
-    for (size_t i = 0; i < sizeof(COUNTS) / sizeof(COUNTS[0]); i++)
+    gw_key_string(w, "general.architecture", arch);
+    for (size_t i = 0; i < sizeof(COUNTS) / sizeof(COUNTS[0]); i++) {
+        snprintf(key, sizeof(key), "%s.%s", arch, COUNTS[i].name);
         if (strcmp(COUNTS[i].name, name) != 0)
-            gw_key_u32(w, COUNTS[i].name, COUNTS[i].value);
-    gw_key_f32(w, "qwen3moe.attention.layer_norm_rms_epsilon", 1e-5f);
+            gw_key_u32(w, key, COUNTS[i].value);
+    }
+    snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", arch);
+    gw_key_f32(w, key, 1e-5f);
+    snprintf(key, sizeof(key), "%s.%s", arch, name);
     if (value)
-        gw_key(w, name, type, value, type == GGUF_BOOL ? 1 : 4);
+        gw_key(w, key, type, value, type == GGUF_BOOL ? 1 : 4);
     gw_llama_tensors(w, &spec);
 }
 
 START_TEST(bad_keys_of_experts_are_refused)
 {
-    const uint32_t none = 0, nine = 9, many = 1u << 20, sigmoid = 2;
-    const float scale = 2.5f;
-    const uint8_t no = 0;
+    const uint32_t none = 0, one = 1, three = 3, four = 4, nine = 9, many = 1u << 20;
+    const float minus = -1.0f;
     const struct {
-        const char *name;
+        const char *arch, *name;
         uint32_t type;
         const void *value;
         int code;
         const char *part;
     } cases[] = {
-        {"qwen3moe.expert_count", 0, NULL, -EBADMSG, "expert_count is missing"},
-        {"qwen3moe.expert_count", GGUF_U32, &none, -EBADMSG, "expert_count must be 1 to"},
-        {"qwen3moe.expert_count", GGUF_U32, &many, -EBADMSG, "expert_count must be 1 to"},
-        {"qwen3moe.expert_used_count", 0, NULL, -EBADMSG, "expert_used_count is missing"},
-        {"qwen3moe.expert_used_count", GGUF_U32, &nine, -EBADMSG, "9 of 8 experts used"},
-        {"qwen3moe.expert_used_count", GGUF_U32, &many, -EBADMSG, "expert_used_count must be"},
-        {"qwen3moe.expert_feed_forward_length", 0, NULL, -EBADMSG, "length is missing"},
-        {"qwen3moe.expert_gating_func", GGUF_U32, &sigmoid, -ENOTSUP, "not softmax"},
-        {"qwen3moe.expert_weights_norm", GGUF_BOOL, &no, -ENOTSUP, "do not add up to 1"},
-        {"qwen3moe.expert_weights_scale", GGUF_F32, &scale, -ENOTSUP, "scaled by 2.5"},
-        {"qwen3moe.expert_weights_scale", GGUF_F32, &none, -EBADMSG,
+        {"qwen3moe", "expert_count", 0, NULL, -EBADMSG, "expert_count is missing"},
+        {"qwen3moe", "expert_count", GGUF_U32, &none, -EBADMSG, "expert_count must be 1 to"},
+        {"qwen3moe", "expert_count", GGUF_U32, &many, -EBADMSG, "expert_count must be 1 to"},
+        {"qwen3moe", "expert_used_count", 0, NULL, -EBADMSG, "expert_used_count is missing"},
+        {"qwen3moe", "expert_used_count", GGUF_U32, &nine, -EBADMSG, "9 of 8 experts used"},
+        {"qwen3moe", "expert_used_count", GGUF_U32, &many, -EBADMSG, "expert_used_count must be"},
+        {"qwen3moe", "expert_feed_forward_length", 0, NULL, -EBADMSG, "length is missing"},
+        {"qwen3moe", "expert_gating_func", GGUF_U32, &four, -ENOTSUP,
+         "a router of kind 4 (qwen3moe.expert_gating_func) is not supported"},
+        {"qwen3moe", "expert_gating_func", GGUF_F32, &minus, -ENOTSUP,
+         "qwen3moe.expert_gating_func"},
+        {"glm4moe", "expert_gating_func", GGUF_U32, &three, -ENOTSUP, "a router of kind 3"},
+        {"qwen3moe", "expert_weights_norm", GGUF_U32, &one, -EBADMSG, "not a truth value"},
+        {"qwen3moe", "expert_weights_scale", GGUF_F32, &minus, -EBADMSG, "must be above 0"},
+        {"qwen3moe", "expert_weights_scale", GGUF_F32, &none, -EBADMSG,
          "tensor blk.0.attn_k"}, /* 0: none */
+        {"qwen3moe", "expert_group_count", GGUF_U32, &one, -EBADMSG, "tensor blk.0.attn_k"},
+        {"qwen3moe", "expert_group_count", GGUF_U32, &four, -ENOTSUP, "experts in 4 groups"},
+        {"qwen3moe", "leading_dense_block_count", GGUF_U32, &none, -EBADMSG, "tensor blk.0.attn_k"},
+        {"qwen3moe", "expert_shared_count", GGUF_U32, &one, -ENOTSUP,
+         "with a shared expert is not"},
+        {"glm4moe", "leading_dense_block_count", GGUF_U32, &three, -EBADMSG, "must be 1 to 2"},
+        {"glm4moe", "leading_dense_block_count", GGUF_U32, &one, -EBADMSG,
+         "glm4moe.feed_forward_length is missing"},
+        {"glm4moe", "expert_shared_count", GGUF_U32, &many, -EBADMSG, "must be 1 to"},
+        {"glm4moe", "expert_shared_feed_forward_length", GGUF_U32, &many, -EBADMSG, "must be 1 to"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct gw w;
-        write_experts(&w, cases[i].name, cases[i].type, cases[i].value);
+        write_experts(&w, cases[i].arch, cases[i].name, cases[i].type, cases[i].value);
         check_refused(&w, cases[i].code, cases[i].part);
     }
 }
@@ -575,6 +594,39 @@ START_TEST(experts_are_counted)
     ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
     ck_assert_msg(strstr(err, "ffn_gate_inp.weight is 64 x 7 x 1 x 1, must be 64 x 6") != NULL,
                   "%s", err);
+    close_opened(&o);
+}
+END_TEST
+
+/* What a layer has is in its geometry; how a router weighs is in the fingerprint. */
+START_TEST(layers_say_what_they_have_and_routers_how_they_weigh)
+{
+    uint8_t seen[4][MODEL_FINGERPRINT_BYTES];
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct opened o;
+    size_t bytes;
+    char text[256];
+    shape.arch = "glm4moe";
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    ck_assert_int_eq(open_file(file, bytes, &o), 0);
+    const struct model_layer *dense = &o.model->layers[0], *mixed = &o.model->layers[1];
+    ck_assert(dense->geometry.n_expert == 0 && dense->geometry.n_ff_shared == 0);
+    ck_assert(dense->tensor[MODEL_FFN_UP].data && !dense->tensor[MODEL_FFN_UP_EXPS].data);
+    ck_assert(mixed->geometry.n_expert == 7 && mixed->geometry.n_ff_shared == 192);
+    ck_assert(!mixed->tensor[MODEL_FFN_UP].data && mixed->tensor[MODEL_FFN_UP_SHARED].rows == 192);
+    ck_assert(model_portable(o.model));
+    model_describe(o.model, text, sizeof(text));
+    ck_assert_msg(strstr(text, "3 of 7 experts and a shared one,") != NULL, "%s", text);
+
+    struct model_router *router = &o.model->router;
+    ck_assert(router->gating == MODEL_GATING_SIGMOID && router->normed && router->scale == 1.5f);
+    for (int i = 0; i < 4; i++) {
+        *router = (struct model_router){i == 1 ? MODEL_GATING_SOFTMAX : MODEL_GATING_SIGMOID,
+                                        i != 2, i == 3 ? 1.0f : 1.5f};
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        for (int j = 0; j < i; j++)
+            ck_assert(memcmp(seen[i], seen[j], sizeof(seen[0])) != 0);
+    }
     close_opened(&o);
 }
 END_TEST
@@ -790,6 +842,7 @@ int main(void)
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
     tcase_add_test(core, bad_keys_of_experts_are_refused);
     tcase_add_test(core, experts_are_counted);
+    tcase_add_test(core, layers_say_what_they_have_and_routers_how_they_weigh);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
     tcase_add_test(core, yarn_is_read);
     tcase_add_test(core, malformed_yarn_is_refused);

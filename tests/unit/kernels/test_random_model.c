@@ -160,8 +160,9 @@ static void copy_model(const char *from_path, const char *type, const char *path
     gguf_close(from);
 }
 
-static const char *const archs[] = {"llama",   "qwen2", "qwen3",    "gemma3",  "granite",
-                                    "smollm3", "phi3",  "mistral3", "qwen3moe"};
+static const char *const archs[] = {"llama",    "qwen2",    "qwen3",  "gemma3",
+                                    "granite",  "smollm3",  "phi3",   "mistral3",
+                                    "qwen3moe", "qwen2moe", "glm4moe"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
