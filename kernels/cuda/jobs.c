@@ -93,6 +93,7 @@ static void take_added(const struct backend *b, const struct layer_op *add, stru
 {
     job->x = floats_of(b, add->from[0]);
     job->added = (struct norm_added){
+        .bias = layer_of(b, add)->vector[add->tensor[1]],
         .weight = layer_of(b, add)->vector[add->tensor[0]],
         .residual = floats_of(b, add->residual),
         .to = floats_of(b, add->to[0]),
@@ -207,6 +208,7 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
         .combine = {.pass = b->upload.to,
                     .part_ml = u->part_ml,
                     .part_o = u->part_o,
+                    .sinks = layer_of(b, op)->vector[op->tensor[0]],
                     .out = u->of[op->to[0]],
                     .sliding_window = g->sliding_window,
                     .n_head = g->n_head,

@@ -26,9 +26,10 @@ LAYOUT_INLINE uint32_t embed_parts(const struct embed_job job)
     return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x, weight) + residual, without a weight
- * factor * x + residual, x being a part's output. With check, a row where it is not finite is bad in `layer`. */
+/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x + bias, weight) + residual, less what is NULL,
+ * x being a part's output. With check, a row where it is not finite is bad in `layer`. */
 struct norm_added {
+    const float *bias;     /* [n], or NULL */
     const float *weight;   /* [n], or NULL */
     const float *residual; /* [rows][stride], of before the part */
     float *to;             /* [rows][stride]; NULL: no such operation, x is the residual itself */
@@ -161,10 +162,11 @@ struct attend_job {
     uint32_t native; /* by tensor cores */
 };
 
-/* The parts of a row merged, but those left of its window. Items: row, share of 256 values. */
+/* The parts of a row merged, but those left of its window, and the sinks. Items: row, share of 256 values. */
 struct combine_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;
+    const float *sinks;    /* [n_head], or NULL */
     struct cuda_input out; /* [rows][n_head * v_dim] */
     uint32_t sliding_window, n_head, v_dim, forms;
     uint32_t unit; /* KV heads whose values make whole blocks of activations: 1, or all */

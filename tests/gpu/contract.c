@@ -175,15 +175,18 @@ static void long_contexts_give_the_same_bits(void)
         uint32_t type;
         const char *arch;
         uint32_t window;
-    } kinds[] = {{QUANT_Q8_0, "llama", 0},
-                 {QUANT_F32, "llama", 0},
-                 {QUANT_Q8_0, "gemma3", 20},
-                 {QUANT_F32, "gemma3", 300}};
+        bool sinks;
+    } kinds[] = {{QUANT_Q8_0, "llama", 0, false},
+                 {QUANT_F32, "llama", 0, true},
+                 {QUANT_Q8_0, "gemma3", 20, false},
+                 {QUANT_F32, "gemma3", 300, false},
+                 {QUANT_Q8_0, "gemma3", 128, true}};
     for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         struct subject s;
         shape.arch = kinds[i].arch;
         shape.window = kinds[i].window;
+        shape.sinks = kinds[i].sinks;
         shape.n_layer = 1;
         shape.n_context = 1024;
         subject_init(&s, &shape, 530);
@@ -230,20 +233,29 @@ static void q8_0_kv_gives_the_same_bits(void)
 /* ---- windows --------------------------------------------------------------------------------- */
 
 /* Heads of every kind: from 1 query per KV head to more than a tile holds, sizes that fill no lane
- * and no page's share, every KV type. context: the context that the instance and its splits are
- * sized for. window: that of gemma3's first layer, which is local; 0: a layer of qwen3. */
+ * and no page's share, every KV type, with sinks and without. context: the context that the instance
+ * and its splits are sized for. window: that of gemma3's first layer, which is local; 0: a layer of
+ * qwen3. */
 static const struct {
     uint32_t type, n_head, n_head_kv, head_dim, context;
     bool kv_q8_0;
     uint32_t window;
     uint32_t v_dim; /* 0: head_dim */
+    bool sinks;
 } head_kinds[HEAD_KINDS] = {
-    {QUANT_F16, 4, 1, 64, 4096, false, 0, 0},   {QUANT_F16, 4, 2, 24, 512, true, 3, 0},
-    {QUANT_F32, 6, 2, 130, 512, false, 0, 0},   {QUANT_BF16, 40, 1, 2, 4096, false, 0, 0},
-    {QUANT_F16, 2, 2, 256, 512, false, 250, 0}, {QUANT_F32, 7, 1, 130, 2048, true, 33, 0},
-    {QUANT_F16, 8, 1, 80, 512, true, 0, 0},     {QUANT_F32, 1, 1, 256, 4096, true, 0, 0},
-    {QUANT_Q8_0, 4, 4, 24, 512, false, 40, 0},  {QUANT_F16, 4, 2, 64, 512, false, 40, 140},
-    {QUANT_F16, 6, 2, 192, 512, true, 0, 26},
+    {QUANT_F16, 4, 1, 64, 4096, false, 0, 0, false},
+    {QUANT_F16, 4, 2, 24, 512, true, 3, 0, false},
+    {QUANT_F32, 6, 2, 130, 512, false, 0, 0, false},
+    {QUANT_BF16, 40, 1, 2, 4096, false, 0, 0, false},
+    {QUANT_F16, 2, 2, 256, 512, false, 250, 0, false},
+    {QUANT_F32, 7, 1, 130, 2048, true, 33, 0, false},
+    {QUANT_F16, 8, 1, 80, 512, true, 0, 0, false},
+    {QUANT_F32, 1, 1, 256, 4096, true, 0, 0, false},
+    {QUANT_Q8_0, 4, 4, 24, 512, false, 40, 0, false},
+    {QUANT_F16, 4, 2, 64, 512, false, 40, 140, false},
+    {QUANT_F16, 6, 2, 192, 512, true, 0, 26, false},
+    {QUANT_F16, 16, 2, 64, 512, false, 128, 0, true},
+    {QUANT_F32, 6, 3, 24, 4096, false, 0, 10, true},
 };
 
 void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
@@ -258,6 +270,7 @@ void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)
     shape.n_head_kv = head_kinds[kind].n_head_kv;
     shape.head_dim = head_kinds[kind].head_dim;
     shape.v_dim = head_kinds[kind].v_dim;
+    shape.sinks = head_kinds[kind].sinks;
     shape.n_context = head_kinds[kind].context;
     shape.kv_q8_0 = head_kinds[kind].kv_q8_0;
     shape.seed = 800 + kind;
@@ -566,11 +579,12 @@ void check_neighbours(const struct tiny_model *shape, bool native)
     EXPECT(at == n, "row %zu differs", at / shape->n_vocab);
 }
 
-/* With local and global layers. */
+/* With local and global layers, and sinks. */
 static void other_sequences_never_change_a_bit(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
     shape.arch = "gemma3";
+    shape.sinks = true;
     check_neighbours(&shape, false);
 }
 
@@ -658,6 +672,7 @@ static const struct {
     TEST(a_bad_row_poisons_its_sequence_only),
     TEST(a_key_beyond_f16_poisons_at_its_layer),
     TEST(a_nonfinite_normed_part_poisons_at_its_layer),
+    TEST(a_nonfinite_sink_or_bias_poisons_at_its_layer),
     ONCE(bad_passes_and_limits_are_refused),
     TEST(a_pass_may_sample_some_of_its_rows),
     TEST(a_pass_uploads_only_its_own_rows),

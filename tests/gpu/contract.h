@@ -36,7 +36,7 @@ void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const c
 
 /* A subject with heads of kind `kind` of HEAD_KINDS; its tokens as two sequences in windows of all
  * sizes. */
-enum { HEAD_KINDS = 11 };
+enum { HEAD_KINDS = 13 };
 void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s);
 void check_windows(struct subject *s, struct backend *b, uint32_t kind);
 
@@ -111,6 +111,7 @@ void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t 
                        float factor, uint32_t n, bool alone);
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_nonfinite_normed_part_poisons_at_its_layer(void);
+void a_nonfinite_sink_or_bias_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
 void a_pass_of_few_rows_is_one_launch(void);

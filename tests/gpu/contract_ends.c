@@ -128,6 +128,17 @@ void a_nonfinite_normed_part_poisons_at_its_layer(void)
     }
 }
 
+/* What a layer adds is not finite: of every head, since its sink is not, or by its bias. */
+void a_nonfinite_sink_or_bias_poisons_at_its_layer(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.sinks = true;
+    for (uint32_t layer = 0; layer < shape.n_layer; layer++) {
+        check_poisoned_at(&shape, layer, MODEL_ATTN_SINKS, __builtin_nanf(""), 4, false);
+        check_poisoned_at(&shape, layer, MODEL_ATTN_OUT_BIAS, __builtin_inff(), 4, true);
+    }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 void bad_passes_and_limits_are_refused(void)

@@ -122,6 +122,7 @@ void subject_init(struct subject *s, const struct tiny_model *shape, uint32_t n)
     s->file = tiny_model_file(shape, &bytes);
     must(gguf_open_memory(s->file, bytes, &s->gguf, err, sizeof(err)) == 0, err);
     must(model_open(s->gguf, &s->model, err, sizeof(err)) == 0, err);
+    s->sinks = shape->sinks ? tiny_model_sinks(s->model, shape->seed) : NULL;
     subject_random_tokens(shape->seed, s->model, s->tokens, n);
     s->logits = subject_floats(s, n);
     subject_expect(s);
@@ -140,6 +141,7 @@ void subject_fini(struct subject *s)
     free(s->logits);
     model_close(s->model);
     gguf_close(s->gguf);
+    free(s->sinks);
     free(s->file);
 }
 

@@ -24,6 +24,7 @@ struct subject {
     bool native, drafts;       /* of every instance of the device */
     uint32_t tokens[SUBJECT_TOKENS], n;
     float *logits;          /* [n][n_vocab] */
+    float *sinks;           /* tiny_model_sinks, or NULL */
     struct backend *opened; /* on the device, for n rows; made by subject_backend */
 };
 

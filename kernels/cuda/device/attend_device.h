@@ -255,7 +255,7 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
            (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.k_dim;
 }
 
-/* Value i of a row's attention output, one per thread: combines the partials of its head. Values
+/* Value i of a row's attention output, one per thread: combines the partials of its head, and its sink. Values
  * from `end` on are written by other blocks, or do not exist. */
 static __device__ void combine_value(const struct combine_job &job, uint32_t r, uint32_t i,
                                      uint32_t end)
@@ -277,6 +277,12 @@ static __device__ void combine_value(const struct combine_job &job, uint32_t r, 
             l = __fmaf_rn(l, a, __fmul_rn(job.part_ml[2 * at + 1], b));
             o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)part * n + i], b));
             m = big;
+        }
+        if (job.sinks) {
+            const float sink = job.sinks[head], big = m > sink ? m : sink,
+                        a = device_exp(__fadd_rn(m, -big));
+            l = __fmaf_rn(l, a, device_exp(__fadd_rn(sink, -big)));
+            o = __fmul_rn(o, a);
         }
         y = __fmul_rn(o, __fdiv_rn(1.0f, l));
     }

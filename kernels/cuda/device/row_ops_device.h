@@ -187,12 +187,14 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
 {
     const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
     const uint64_t at = (uint64_t)from * job.stride;
-    const float *x = job.x + at, *weight = job.added.weight;
+    const float *weight = job.added.weight, *bias = job.added.bias;
     const bool added = job.added.to != nullptr;
-    const float of_x =
-        added && !weight ? 0.0f : norm_factor(job, shared, [&](uint32_t k) { return x[k]; });
+    const auto x = [&](uint32_t k) {
+        return bias ? __fadd_rn(job.x[at + k], bias[k]) : job.x[at + k];
+    };
+    const float of_x = added && !weight ? 0.0f : norm_factor(job, shared, x);
     const auto sum = [&](uint32_t k) {
-        const float y = weight ? __fmul_rn(__fmul_rn(x[k], of_x), weight[k]) : x[k];
+        const float y = weight ? __fmul_rn(__fmul_rn(x(k), of_x), weight[k]) : x(k);
         return __fadd_rn(__fmul_rn(y, job.added.factor), job.added.residual[at + k]);
     };
     if (added && keep)
@@ -200,7 +202,7 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
     const float r = added ? norm_factor(job, shared, sum) : of_x;
     const uint32_t end = (job.n + 31) / 32 * 32;
     for (uint32_t k = threadIdx.x; k < end; k += CUDA_THREADS) {
-        const float residual = k >= job.n ? 0.0f : added ? sum(k) : x[k];
+        const float residual = k >= job.n ? 0.0f : added ? sum(k) : x(k);
         const float y =
             k < job.n ? __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor)
                       : 0.0f;
