@@ -15,6 +15,7 @@ START_TEST(other_sequences_never_change_a_bit)
     struct tiny_model shape = tiny_model_default(expected_type(_i));
     struct expected e;
     shape.kv_q8_0 = expected_q8_0(_i);
+    shape.sinks = _i % 2;
     expected_open(&e, &shape, NULL, 90);
     uint32_t tokens[OTHERS][EXPECTED_TOKENS], pages[EXPECTED_PAGES], n_vocab = e.m.model->n_vocab;
     uint64_t seed = 5;
@@ -207,6 +208,7 @@ START_TEST(window_pages_give_the_same_bits)
         shape.n_layer = 3;
         shape.window = windows[i];
         shape.v_dim = i == 2 ? 32 : 0;
+        shape.sinks = i == 3;
         shape.kv_q8_0 = _i >= 3;
         expected_open(&e, &shape, NULL, 150);
         float *got = help_memory((size_t)e.n * e.m.model->n_vocab * sizeof(float));
