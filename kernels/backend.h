@@ -30,6 +30,17 @@ enum { BACKEND_PAGE_POSITIONS = 32 };
  * have nothing to do with each other. */
 enum page_class { PAGES_FULL, PAGES_WINDOW, PAGE_CLASSES };
 
+/* Recurrent layers keep a state in place of a list of positions: what follows from tokens [0, base)
+ * of a text, in one of the state memories 0 .. limits.states - 1. Beside it a memory holds up to
+ * BACKEND_STATE_RECORDS update records, of rows base, base + 1, ..: what these rows change in the
+ * state. A state is never rolled back: rows that may still be rejected leave records only, and a
+ * record is folded in when its row is accepted. However rows are divided into those that are folded
+ * in as they run and those that are recorded first, states and results have the same bits. */
+enum {
+    BACKEND_STATE_RECORDS = 13,
+    BACKEND_STATE_ZERO = -1, /* pass_state.from: the state of the empty text, whose base is 0 */
+};
+
 /* What a row must return; 0 for a row that only fills KV. Log-probabilities are requested in
  * sampler_params. */
 enum {
@@ -58,6 +69,43 @@ struct row {
     const uint64_t *allowed;
 };
 
+/* What a pass does with the state of a sequence; read only if limits.states > 0. With
+ *
+ *     base    tokens that the state of `from` holds, which the caller knows
+ *     first = base + apply + replay    must be the position of its first row in the pass
+ *     n       its rows in the pass
+ *
+ * the pass goes through records [0, apply + replay) of `from`, then through the rows. After it
+ * `own` holds the state of base' = base + apply + commit tokens, and a record of every position
+ * from base' to first + n - 1, at most BACKEND_STATE_RECORDS.
+ *
+ *                     base       base + apply    first       first + commit    first + n
+ *     records of from  |-- apply --|--- replay ---|
+ *     rows                                        |-- commit --|--- recorded ---|
+ *
+ * The caller folds in what is accepted and nothing else: drafts are replayed or recorded. So a
+ * pass that drafts, on a text that others verify, has apply 0 and commit 0: the state stays as it
+ * is, and the canonical pass that verifies writes the records from its `first` on over those of the
+ * drafts. Nothing here depends on the kind of a pass: a text that only fast passes run on is
+ * committed by them.
+ *
+ * `from` is only read, unless it is `own`, too; any number of sequences may read it. An id that a
+ * pass writes (own, keep) is written once, and no other sequence of the pass reads it. */
+struct pass_state {
+    int32_t from;    /* an id, or BACKEND_STATE_ZERO, which has no records */
+    int32_t own;     /* an id; may equal from */
+    uint32_t apply;  /* records folded into the state before the rows */
+    uint32_t replay; /* records after these that rows see, and that stay records; 0 if commit > 0 */
+    uint32_t commit; /* rows folded in as they run, the first ones; the others leave records */
+    /* States of so many tokens that are copied, without records, to these ids as the pass comes by
+     * them: base <= position <= base', an id that is neither `from` nor `own`. */
+    uint32_t n_keep;
+    struct {
+        uint32_t position;
+        int32_t id;
+    } keep[2];
+};
+
 /* One sequence of a pass. Its rows have ascending consecutive positions (rows of other sequences
  * may come in between); a sequence appears under one index only, so no two rows of a pass write the
  * same page and position. */
@@ -71,12 +119,16 @@ struct pass_sequence {
     /* As `pages`, of window pages, where there are any: read from the first one on that the windows
      * of its rows reach (kv_window_begin). */
     const uint32_t *window_pages;
+    struct pass_state state;
 };
 
 /* One result per row. A row is poisoned if its residual is not finite after a layer, or if its
  * queries, keys or values are not finite or overflow the KV type: from that layer on it writes no
  * KV, it samples nothing, and later rows of its sequence in this pass are poisoned, too. Rows of
- * other sequences keep their bits. The KV of its position and of later ones is not canonical. */
+ * other sequences keep their bits. The KV of its position and of later ones is not canonical.
+ * State: if the first poisoned row of a sequence is one of its `commit` rows, `own` holds no state
+ * after the pass, nor does a `keep` id of a later position; `from`, if another one, is as it was.
+ * If it is a recorded row, base' and the records of the rows before it are good, later ones not. */
 struct row_result {
     int32_t status;       /* 0, -EDOM: poisoned, or the error of sample_token: -EDOM, -EINVAL */
     uint32_t layer;       /* if poisoned: the first bad layer; n_layers: the logits themselves */
@@ -101,6 +153,8 @@ struct backend_limits {
     uint32_t pages;   /* KV pages of 32 positions; memory is committed when a page is first used */
     uint32_t window_pages; /* 0, or so many pages more: those of layers that attend in a window,
                               which then have no part in the others */
+    uint32_t states;       /* state memories, at least 1 for a model with recurrent layers, 0 for
+                              any other; memory is committed when one is first written */
     uint32_t context;      /* positions are below this; bounds the rope tables */
     uint32_t threads;      /* including the caller, at least 1 */
     bool kv_q8_0;    /* KV in blocks of int8 instead of f16 (or f32): other numerics, 0.56 x the
@@ -132,6 +186,9 @@ struct backend_info {
     size_t page_bytes;        /* memory of one KV page */
     size_t window_page_bytes; /* of one window page; 0: there are none */
     size_t kv_bytes;          /* of all pages: reserved, committed as used */
+    size_t state_bytes;       /* of one state memory; 0: the model has no recurrent layers */
+    size_t record_bytes;   /* of its BACKEND_STATE_RECORDS records, in addition: committed when one
+                                 is first written, so a state that was only kept has none */
     uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
                               expert once for all rows of a pass that use it; 0: not counted */
     const void
@@ -166,6 +223,9 @@ struct backend_ops {
      * back to the system until it is written again from its first position on. Never between start
      * and finish. */
     void (*release_page)(struct backend *backend, enum page_class class, uint32_t page);
+
+    /* Optional (may be NULL): the same for a state memory and its records. */
+    void (*release_state)(struct backend *backend, uint32_t state);
 
     void (*describe)(const struct backend *backend, struct backend_info *ret_info);
 
