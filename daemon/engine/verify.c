@@ -14,14 +14,13 @@ void verify_settle(struct engine *engine)
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot *b = &batch->slots[i];
         struct slot *slot = b->slot;
-        uint32_t before; /* rows that only fill KV */
+        uint32_t before = spec_commit(&slot->spec, b->take); /* rows that sample nothing */
 
-        b->window = b->take == spec_rows(&slot->spec) ? slot->spec.drafted + 1 : 0;
-        before = b->take - b->window;
+        b->window = b->take - before;
         b->samples = &batch->results[b->row + before];
         while (b->poisoned < b->take && batch->results[b->row + b->poisoned].status == 0)
             b->poisoned++;
-        spec_prefilled(&slot->spec, b->poisoned < before ? b->poisoned : before);
+        spec_settle(&slot->spec, b->take, b->poisoned);
         slots_set(&engine->slots, slot, SLOT_READY);
     }
 }

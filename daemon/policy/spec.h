@@ -17,6 +17,10 @@
  *   unverified KV of that many positions after it came from fast passes over accepted tokens, good
  *              for the next fast pass only; 0 where answers are verified;
  *              canonical + unverified < accepted
+ *   base       the recurrent state, of models that have one, holds what follows from tokens
+ *              [0, base); update records of the rows [base, canonical), at most 13, lie beside it;
+ *              base <= canonical, else SPEC_NO_STATE: there is no state to go on from; that of the
+ *              empty text, base 0, is always at hand
  *
  * The two reference flows (window 3; prefill gave T0; P = position of T0):
  *
@@ -28,9 +32,13 @@
  *             T1=T1' T2=T2' T3=T3'             T1=T1' T2=T2' T3!=T3'
  *   accept    ..T0 T1 T2 T3 T4                 ..T0 T1 T2 T3 (the verifier's own)
  *   KV        P+3 (T3 has it, T4 not)          P+2 (T2 has it, T3 not; P+3 held T3', dropped)
+ *   state     base P, records T0 T1 T2 T3      base P, records T0 T1 T2 (that of T3' is dropped)
  *
  * With proposer `none` drafted is 0 and a verification is one row that gives one token. Rollback is
- * arithmetic: nothing is copied.
+ * arithmetic: nothing is copied. A state cannot go back, so it goes forward late: a canonical pass
+ * first applies the records of [base, canonical), then commits its rows before accepted - 1 as they
+ * run. The row of the last accepted token and those of drafts, which may be rejected, leave
+ * records.
  *
  * An answer that need not be deterministic is not drafted and not verified: a fast pass over the
  * row of the last accepted token gives the next one, which is accepted as it is. `canonical` stays
@@ -48,14 +56,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { SPEC_RECORDS_MAX = 13 }; /* a window's: its drafts, and the row before them */
+
+#define SPEC_NO_STATE UINT32_MAX
+
 struct spec {
     uint32_t accepted;
     uint32_t drafted;
     uint32_t canonical;
     uint32_t unverified;
+    uint32_t base;
 };
 
-/* What the record holds must be true at any time: canonical + unverified < accepted (or all 0). */
+/* What the record holds must be true at any time: canonical + unverified < accepted (or all 0), and
+ * base <= canonical, if there is a state. */
 bool spec_valid(const struct spec *spec);
 
 /* A new request of `n_tokens` (>= 1) tokens, of which the first `kept` have canonical KV from
@@ -69,9 +83,28 @@ uint32_t spec_rows(const struct spec *spec);
 /* Positions [0, n) have KV, of whatever pass. */
 uint32_t spec_computed(const struct spec *spec);
 
-/* A canonical pass computed `n_rows` prefill rows from `canonical` on: less than spec_rows. What
- * fast passes computed after them was computed over other KV, and is void. */
+/* KV of `n_rows` prefill rows from `canonical` on is canonical now: less than spec_rows. What fast
+ * passes computed after them was computed over other KV, and is void. */
 void spec_prefilled(struct spec *spec, uint32_t n_rows);
+
+/* Of `n_rows` rows from `canonical` on, those before accepted - 1: a canonical pass commits them.
+ * The others are a whole window. */
+uint32_t spec_commit(const struct spec *spec, uint32_t n_rows);
+
+/* Records that a pass whose first row is at `position` >= canonical applies. There is a state. */
+uint32_t spec_apply(const struct spec *spec, uint32_t position);
+
+/* A canonical pass computed `n_rows` rows from `canonical` on, and the first `n_clean` of them are
+ * not poisoned: prefill rows are canonical, and the state's base has come to the last accepted
+ * token; a row that was poisoned before that has spoiled it. */
+void spec_settle(struct spec *spec, uint32_t n_rows, uint32_t n_clean);
+
+/* Is there a state that follows from tokens [0, canonical)? */
+bool spec_has_state(const struct spec *spec);
+
+/* There is one, from elsewhere, or none any more. */
+void spec_restart(struct spec *spec);
+void spec_lose_state(struct spec *spec);
 
 /* Appends one drafted token to `tokens` [accepted + drafted]. */
 void spec_draft(struct spec *spec, uint32_t *tokens, uint32_t token);

@@ -3,7 +3,8 @@
  * mismatch, every place inside a window where the answer may end; every number of
  * tokens that are not verified, and every place where canonical passes take over. The verifier of
  * these tests is the array `truth`: the sample for position p is truth[p], as a canonical pass over
- * accepted tokens gives it.
+ * accepted tokens gives it. A device that folds tokens into a state watches what the record says of
+ * it.
  */
 #include "daemon/policy/spec.h"
 #include "tests/run_suite.h"
@@ -11,11 +12,18 @@
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WINDOW_MAX = 8, LENGTH = 64, INVALID_USES = 10 };
 
 static uint32_t truth[LENGTH], tokens[LENGTH];
 static struct spec spec;
+
+/* A device's recurrent state: what follows from [0, base), and the rows after that as records. */
+static struct {
+    uint64_t folded;
+    uint32_t base, n_records, records[SPEC_RECORDS_MAX];
+} device;
 
 static void setup(void)
 {
@@ -61,18 +69,78 @@ static uint32_t verify(uint32_t most)
     return agreed;
 }
 
+/* ---- the device that watches ----------------------------------------------------------------- */
+
+enum { ALL_CLEAN = LENGTH };
+
+static uint64_t fold(uint64_t folded, const uint32_t *rows, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        folded = (folded + rows[i]) * 0x9e3779b97f4a7c15u;
+    return folded;
+}
+
+/* A canonical pass over `n` rows, of which row `poisoned` and later ones are. */
+static void pass(uint32_t n, uint32_t poisoned)
+{
+    uint32_t apply = spec_apply(&spec, spec.canonical), commit = spec_commit(&spec, n);
+    uint32_t clean = n < poisoned ? n : poisoned;
+
+    ck_assert_uint_le(apply, device.n_records);
+    ck_assert_uint_le(n - commit, SPEC_RECORDS_MAX);
+    device.folded = fold(device.folded, device.records, apply);
+    device.base += apply;
+    ck_assert_uint_eq(device.base, spec.canonical);
+    device.folded = clean < commit ? 0xbad : fold(device.folded, tokens + spec.canonical, commit);
+    device.base += commit;
+    device.n_records = clean < commit ? 0 : clean - commit;
+    memcpy(device.records, tokens + device.base, device.n_records * sizeof(*tokens));
+    spec_settle(&spec, n, clean);
+}
+
+/* Is there a state, then it is that of the tokens that have KV. Returns whether there is one. */
+static bool check_state(void)
+{
+    ck_assert(spec_valid(&spec));
+    if (!spec_has_state(&spec))
+        return false;
+    if (spec.canonical == 0)
+        return spec.base == 0;
+    ck_assert_uint_eq(spec.base, device.base);
+    uint32_t apply = spec_apply(&spec, spec.canonical);
+    ck_assert_uint_le(apply, device.n_records);
+    return fold(device.folded, device.records, apply) == fold(0, tokens, spec.canonical);
+}
+
+/* A prompt of n tokens in chunks, the window of the last one included. */
+static void begin_cold(uint32_t n, uint32_t chunk, uint32_t drafts, uint32_t mismatch)
+{
+    memset(&device, 0, sizeof(device));
+    after_prefill(n);
+    spec_evict(&spec, 0);
+    spec_restart(&spec);
+    draft(drafts, mismatch);
+    while (spec.canonical + chunk < n) {
+        pass(chunk, ALL_CLEAN);
+        ck_assert(check_state());
+    }
+}
+
 /* ---- the two reference flows of spec.h ------------------------------------------------------- */
 
 /* Window 3; P is the position of T0; T1..T3 are drafted. */
 static uint32_t start_reference_flow(uint32_t mismatch)
 {
-    after_prefill(10);
+    begin_cold(10, 4, 0, 0);
+    pass(spec_rows(&spec), ALL_CLEAN);
     ck_assert(!spec_accept(&spec, tokens, truth[10])); /* prefill sampled T0 at position 10 */
     uint32_t P = spec.accepted - 1;
     ck_assert_uint_eq(spec.canonical, P); /* KV up to P-1 */
     draft(3, mismatch);
     ck_assert_uint_eq(spec_rows(&spec), 4); /* T0 T1' T2' T3' */
     ck_assert_uint_eq(spec.canonical, P);
+    pass(4, ALL_CLEAN);
+    ck_assert_uint_eq(spec.base, P); /* no row of the window touched the state */
     return P;
 }
 
@@ -88,6 +156,9 @@ START_TEST(all_drafts_accepted_gives_the_bonus_token)
     check_accepted();
     ck_assert_uint_eq(spec.accepted, P + 5);  /* ..T0 T1 T2 T3 T4 */
     ck_assert_uint_eq(spec.canonical, P + 4); /* KV up to P+3: T3 has it, T4 not */
+    ck_assert_uint_eq(spec.base, P);          /* and records of T0 T1 T2 T3 */
+    ck_assert_uint_eq(spec_apply(&spec, spec.canonical), 4);
+    ck_assert(check_state());
     ck_assert_uint_eq(spec.drafted, 0);
 }
 END_TEST
@@ -103,6 +174,9 @@ START_TEST(t3_rejected_rolls_back_to_t2)
     ck_assert_uint_eq(spec.accepted, P + 4); /* ..T0 T1 T2 T3, the verifier's own */
     ck_assert_uint_eq(tokens[P + 3], truth[P + 3]);
     ck_assert_uint_eq(spec.canonical, P + 3); /* KV up to P+2: T2 has it, T3 not */
+    ck_assert_uint_eq(spec.base, P);          /* and records of T0 T1 T2 */
+    ck_assert_uint_eq(spec_apply(&spec, spec.canonical), 3);
+    ck_assert(check_state());
     ck_assert_uint_eq(spec.drafted, 0);
     ck_assert_uint_eq(spec_rows(&spec), 1); /* the next pass computes T3 alone */
 }
@@ -180,6 +254,105 @@ START_TEST(windows_one_after_another_give_the_truth)
         ck_assert_uint_eq(verify(drafts + 1), mismatch);
         ck_assert_uint_eq(spec.accepted, before + 1 + mismatch);
     }
+}
+END_TEST
+
+/* ---- a recurrent state ----------------------------------------------------------------------- */
+
+/* Every window, mismatch and end inside it; then each shorter text that a next request may keep. */
+START_TEST(the_state_is_that_of_the_accepted_tokens)
+{
+    uint32_t drafts = (uint32_t)_i;
+
+    for (uint32_t mismatch = 0; mismatch <= drafts; mismatch++)
+        for (uint32_t end = 0; end <= mismatch + 1; end++) { /* 0: voided before it was verified */
+            begin_cold(5, 3, drafts, mismatch);
+            pass(spec_rows(&spec), ALL_CLEAN);
+            ck_assert_uint_eq(spec.base, 4);
+            verify(end);
+            spec_rollback(&spec);
+            ck_assert(check_state());
+            ck_assert_uint_eq(spec.canonical, end ? spec.accepted - 1 : 4);
+            for (uint32_t n = 1; n <= spec.accepted + 1; n++)
+                for (uint32_t kept = 0; kept <= n && kept <= spec.canonical; kept++) {
+                    struct spec before = spec;
+                    spec_begin(&spec, n, kept);
+                    ck_assert(check_state() == (spec.canonical >= 4 || spec.canonical == 0));
+                    spec = before;
+                }
+            spec_evict(&spec, 3);
+            ck_assert(!check_state());
+        }
+}
+END_TEST
+
+START_TEST(an_eos_leaves_the_state_of_what_is_before_it)
+{
+    for (uint32_t end = 1; end <= (uint32_t)_i + 1; end++) {
+        begin_cold(5, 5, (uint32_t)_i, (uint32_t)_i);
+        pass(spec_rows(&spec), ALL_CLEAN);
+        verify(end);
+        spec_rollback(&spec);
+        spec_drop_last(&spec);
+        ck_assert(check_state());
+        ck_assert_uint_eq(spec.canonical, spec.accepted - 1);
+    }
+}
+END_TEST
+
+/* Windows one after another, each pass committing what the one before it accepted. */
+START_TEST(a_state_follows_windows_of_any_size)
+{
+    uint64_t random = (uint64_t)_i + 1;
+
+    begin_cold(3, 2, 0, 0);
+    while (spec.accepted + SPEC_RECORDS_MAX < LENGTH) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint32_t drafts = (uint32_t)(random >> 40) % SPEC_RECORDS_MAX;
+        draft(drafts, (uint32_t)(random >> 50) % (drafts + 1));
+        pass(spec_rows(&spec), ALL_CLEAN);
+        ck_assert_uint_eq(spec.base, spec.accepted - 1);
+        if (random >> 60)
+            verify(drafts + 1);
+        spec_rollback(&spec);
+        ck_assert(check_state());
+    }
+}
+END_TEST
+
+/* A poisoned row before the last accepted token spoils the state; one after it only its record. */
+START_TEST(a_poisoned_row_that_is_committed_costs_the_state)
+{
+    for (uint32_t poisoned = 0; poisoned <= 8; poisoned++) {
+        begin_cold(5, 5, 3, 3);
+        pass(8, poisoned);
+        ck_assert(check_state() == (poisoned >= 4));
+        ck_assert_uint_eq(spec.canonical, poisoned < 4 ? poisoned : 4);
+        spec_restart(&spec);
+        ck_assert(spec_has_state(&spec) && spec_apply(&spec, spec.canonical) == 0);
+    }
+}
+END_TEST
+
+/* The control: KV that is rolled back with a state that is not. */
+START_TEST(a_state_that_is_not_rolled_back_is_noticed)
+{
+    begin_cold(5, 5, 3, 1);
+    pass(8, ALL_CLEAN);
+    verify(4);
+    ck_assert(check_state());
+    device.folded = fold(device.folded, device.records, 4); /* the drafts, too, and in one piece */
+    spec.base = device.base = spec.canonical;
+    device.n_records = 0;
+    ck_assert(!check_state());
+}
+END_TEST
+
+START_TEST(a_state_that_is_lost_is_not_applied)
+{
+    after_prefill(5);
+    spec_lose_state(&spec);
+    spec_apply(&spec, 4);
 }
 END_TEST
 
@@ -399,17 +572,20 @@ END_TEST
 
 START_TEST(valid_knows_what_is_not)
 {
-    ck_assert(spec_valid(&(struct spec){0, 0, 0, 0}));
-    ck_assert(spec_valid(&(struct spec){1, 0, 0, 0}));
-    ck_assert(spec_valid(&(struct spec){5, 3, 4, 0}));
-    ck_assert(spec_valid(&(struct spec){5, 0, 2, 2}));
-    ck_assert(!spec_valid(&(struct spec){5, 0, 2, 3}));
-    ck_assert(!spec_valid(&(struct spec){5, 0, 2, UINT32_MAX}));
-    ck_assert(!spec_valid(&(struct spec){0, 0, 0, 1}));
-    ck_assert(!spec_valid(&(struct spec){0, 1, 0, 0}));
-    ck_assert(!spec_valid(&(struct spec){0, 0, 1, 0}));
-    ck_assert(!spec_valid(&(struct spec){5, 0, 5, 0}));
-    ck_assert(!spec_valid(&(struct spec){5, 3, 6, 0}));
+    ck_assert(spec_valid(&(struct spec){0, 0, 0, 0, 0}));
+    ck_assert(spec_valid(&(struct spec){1, 0, 0, 0, 0}));
+    ck_assert(spec_valid(&(struct spec){5, 3, 4, 0, 0}));
+    ck_assert(spec_valid(&(struct spec){5, 0, 2, 2, 0}));
+    ck_assert(!spec_valid(&(struct spec){5, 0, 2, 3, 0}));
+    ck_assert(!spec_valid(&(struct spec){5, 0, 2, UINT32_MAX, 0}));
+    ck_assert(!spec_valid(&(struct spec){0, 0, 0, 1, 0}));
+    ck_assert(!spec_valid(&(struct spec){0, 1, 0, 0, 0}));
+    ck_assert(!spec_valid(&(struct spec){0, 0, 1, 0, 0}));
+    ck_assert(!spec_valid(&(struct spec){5, 0, 5, 0, 0}));
+    ck_assert(!spec_valid(&(struct spec){5, 3, 6, 0, 0}));
+    ck_assert(spec_valid(&(struct spec){5, 3, 4, 0, 4}));
+    ck_assert(!spec_valid(&(struct spec){5, 3, 4, 0, 5}));
+    ck_assert(spec_valid(&(struct spec){5, 3, 4, 0, SPEC_NO_STATE}));
 }
 END_TEST
 
@@ -468,7 +644,8 @@ END_TEST
 /* However the record was damaged: the next function that is given it stops. */
 START_TEST(an_invalid_record_is_stopped)
 {
-    static const struct spec wrong[] = {{5, 1, 6, 0}, {5, 0, 2, 3}, {5, 0, 5, 0}};
+    static const struct spec wrong[] = {
+        {5, 1, 6, 0, 0}, {5, 0, 2, 3, 0}, {5, 0, 5, 0, 0}, {5, 0, 4, 0, 5}};
 
     spec = wrong[_i / INVALID_USES];
     switch (_i % INVALID_USES) {
@@ -517,6 +694,11 @@ int main(void)
     tcase_add_test(t, an_end_inside_a_window_drops_the_rest);
     tcase_add_test(t, an_eos_inside_a_window_leaves_the_sequence);
     tcase_add_loop_test(t, windows_one_after_another_give_the_truth, 0, 50);
+    tcase_add_loop_test(t, the_state_is_that_of_the_accepted_tokens, 0, SPEC_RECORDS_MAX);
+    tcase_add_loop_test(t, an_eos_leaves_the_state_of_what_is_before_it, 0, SPEC_RECORDS_MAX);
+    tcase_add_loop_test(t, a_state_follows_windows_of_any_size, 0, 50);
+    tcase_add_test(t, a_poisoned_row_that_is_committed_costs_the_state);
+    tcase_add_test(t, a_state_that_is_not_rolled_back_is_noticed);
     tcase_add_loop_test(t, an_unverified_token_is_accepted_and_leaves_canonical_alone, 0,
                         FAST_CASES);
     tcase_add_test(t, only_one_row_short_of_the_end_is_at_the_tip);
@@ -531,6 +713,7 @@ int main(void)
     tcase_add_test(t, valid_knows_what_is_not);
     tcase_add_test(t, a_cut_drops_the_last_drafts);
     tcase_add_checked_fixture(mistakes, setup, NULL);
+    tcase_add_test_raise_signal(mistakes, a_state_that_is_lost_is_not_applied, SIGABRT);
     tcase_add_test_raise_signal(mistakes, prefill_never_reaches_the_last_token, SIGABRT);
     tcase_add_test_raise_signal(mistakes, nothing_is_unverified_after_drafts, SIGABRT);
     tcase_add_test_raise_signal(mistakes, nothing_is_unverified_over_kv_that_is_not_there, SIGABRT);
@@ -538,7 +721,7 @@ int main(void)
     tcase_add_test_raise_signal(mistakes, the_last_token_is_not_dropped_with_drafts_after_it,
                                 SIGABRT);
     tcase_add_loop_test_raise_signal(mistakes, an_invalid_record_is_stopped, SIGABRT, 0,
-                                     3 * INVALID_USES);
+                                     4 * INVALID_USES);
     suite_add_tcase(suite, t);
     suite_add_tcase(suite, mistakes);
     return run_suite(suite);
