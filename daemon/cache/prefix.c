@@ -23,6 +23,7 @@ int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, siz
                               .idle = no_pages,
                               .passed = no_pages,
                               .resting = no_pages,
+                              .points = no_pages,
                               .hash_mask = UINT64_MAX};
     prefix->n_buckets = 1;
     while (prefix->n_buckets < pool->total && prefix->n_buckets < 1u << 31)
@@ -119,7 +120,9 @@ static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_li
                                    uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-    return list == &prefix->idle ? &page->link : &page->window_link;
+    return list == &prefix->idle     ? &page->link
+           : list == &prefix->points ? &page->point_link
+                                     : &page->window_link;
 }
 
 static void list_add(struct prefix *prefix, struct prefix_list *list, uint32_t id)
@@ -198,14 +201,76 @@ void prefix_unread(struct prefix *prefix, uint32_t id, bool passed)
     list_add(prefix, windows_of(prefix, page), id);
 }
 
+/* ---- restart points -------------------------------------------------------------------------- */
+
+/* The page loses its restart point, which no slot begins from. */
+static uint32_t lose_point(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    uint32_t state = page->point;
+    assert(page->beginners == 0);
+    list_remove(prefix, &prefix->points, id);
+    page->point = PAGE_NONE;
+    return state;
+}
+
+void prefix_keep(struct prefix *prefix, uint32_t id, uint32_t state)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    assert(page->cached && page->held > 0);
+    if (page->point != PAGE_NONE) {
+        pages_return(prefix->states, state);
+        return;
+    }
+    page->point = state;
+    list_add(prefix, &prefix->points, id);
+}
+
+void prefix_use_point(struct prefix *prefix, uint32_t id)
+{
+    const struct prefix_page *page = &prefix->pages[id];
+    if (page->point == PAGE_NONE || page->beginners > 0)
+        return;
+    list_remove(prefix, &prefix->points, id);
+    list_add(prefix, &prefix->points, id);
+}
+
+void prefix_drop_point(struct prefix *prefix, uint32_t id)
+{
+    pages_return(prefix->states, lose_point(prefix, id));
+}
+
+uint32_t prefix_take_point(struct prefix *prefix)
+{
+    return prefix->points.n > 0 ? lose_point(prefix, prefix->points.oldest) : PAGE_NONE;
+}
+
+void prefix_begin(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    assert(page->cached && page->held > page->beginners && page->point != PAGE_NONE);
+    if (page->beginners++ == 0)
+        list_remove(prefix, &prefix->points, id);
+}
+
+void prefix_begun(struct prefix *prefix, uint32_t id)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    assert(page->cached && page->beginners > 0);
+    if (--page->beginners == 0)
+        list_add(prefix, &prefix->points, id);
+}
+
 /* ---- in and out ------------------------------------------------------------------------------ */
 
-/* A page without children that is in no list leaves the cache; the caller says where it and its window
- * page go. */
+/* A page without children that is not idle leaves the cache, and its restart point goes back to the
+ * pool; the caller says where it and its window page go. */
 static void forget(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint32_t *link = bucket_of(prefix, page->hash);
+    if (page->point != PAGE_NONE)
+        prefix_drop_point(prefix, id);
     tree_remove(prefix, id);
     while (*link != id)
         link = &prefix->pages[*link].next_in_bucket;
@@ -274,6 +339,7 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
                                  .held = 1,
                                  .window = window,
                                  .readers = window != PAGE_NONE,
+                                 .point = PAGE_NONE,
                                  .uid = uid,
                                  .cached = true};
     memcpy(page->tokens, tokens, sizeof(page->tokens));

@@ -31,6 +31,15 @@
  * A page that lost its window page stays: its text may be warm further on, or further back. A slot
  * that needs the lost one computes again from the last warm place before it, and gives it back by
  * publishing.
+ *
+ * A restart point is a recurrent state (backend.h) that follows from the text up to the end of a
+ * page, and hangs on that page. Only there can a text begin that has no state of its own:
+ *
+ *   page     [ 0 ][ 1 ][ 2 ][ 3 ][ 4 ][ 5 ]
+ *   state                   *         *        begins after 3 or 5, or from nothing
+ *
+ *   begun    counted: that many slots, which hold the page, begin from it and ran no pass since
+ *   else     in a list by the time it was used; the oldest is given up first
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -57,15 +66,18 @@ struct prefix_list {
 struct prefix_page {
     uint64_t hash;
     uint32_t tokens[PREFIX_TOKENS];
-    uint32_t parent;                      /* PAGE_NONE: positions 0..31 */
-    uint32_t child;                       /* one of its children, or PAGE_NONE */
-    uint32_t left, right;                 /* other children of its parent */
-    uint32_t next_in_bucket;              /* hashes that fall together */
-    uint32_t held;                        /* by how many slots */
-    uint32_t window;                      /* its window page, or PAGE_NONE */
-    uint32_t readers;                     /* slots whose window it is in */
-    struct prefix_link link, window_link; /* while held, and read, by no slot */
-    bool passed;                          /* of two lists, which one has its window page */
+    uint32_t parent;         /* PAGE_NONE: positions 0..31 */
+    uint32_t child;          /* one of its children, or PAGE_NONE */
+    uint32_t left, right;    /* other children of its parent */
+    uint32_t next_in_bucket; /* hashes that fall together */
+    uint32_t held;           /* by how many slots */
+    uint32_t window;         /* its window page, or PAGE_NONE */
+    uint32_t readers;        /* slots whose window it is in */
+    uint32_t point;          /* the state of its restart point, or PAGE_NONE */
+    uint32_t beginners;      /* slots that begin from it */
+    /* while held, read, and begun from by no slot */
+    struct prefix_link link, window_link, point_link;
+    bool passed; /* of two lists, which one has its window page */
     uid_t uid;
     bool cached; /* false: the rest means nothing */
 };
@@ -78,8 +90,10 @@ struct prefix {
     uint32_t n_cached;
     struct prefix_list idle;            /* of these, held by no slot */
     struct prefix_list passed, resting; /* window pages read by no slot */
+    struct prefix_list points;          /* restart points that no slot begins from */
     struct pages *windows;              /* pool of window pages; set after init if window > 0 */
     uint32_t window;                    /* positions of a window; 0: no layer has one */
+    struct pages *states;               /* set after init if the model is recurrent, else NULL */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };
@@ -124,6 +138,23 @@ void prefix_release(struct prefix *prefix, uint32_t page);
  * (`passed`) or let go of the page. */
 void prefix_read(struct prefix *prefix, uint32_t page);
 void prefix_unread(struct prefix *prefix, uint32_t page, bool passed);
+
+/* `state` follows from the text up to the end of the page, which the caller holds: its restart
+ * point from now on. Where it has one, `state` goes back to the pool. */
+void prefix_keep(struct prefix *prefix, uint32_t page, uint32_t state);
+
+/* The page's restart point, if it has one, is the newest now; or is given up: no slot begins from
+ * it. */
+void prefix_use_point(struct prefix *prefix, uint32_t page);
+void prefix_drop_point(struct prefix *prefix, uint32_t page);
+
+/* The state of the oldest restart point that no slot begins from, which its page loses, or
+ * PAGE_NONE. */
+uint32_t prefix_take_point(struct prefix *prefix);
+
+/* One more slot begins from the page's restart point; one less. */
+void prefix_begin(struct prefix *prefix, uint32_t page);
+void prefix_begun(struct prefix *prefix, uint32_t page);
 
 /* Takes a page out of the cache, so that its holder may write into it: true, unless others hold it
  * too. Its window page, which the holder reads, is the holder's as well. What followed it in the cache goes back to the pool. */

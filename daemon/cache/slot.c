@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+_Static_assert((int)SPEC_RECORDS_MAX == (int)BACKEND_STATE_RECORDS, "what is applied is there");
+
 /* One more than the context: the token that ends a full sequence has a place, but no row. */
 static size_t token_bytes(uint32_t context)
 {
@@ -17,7 +19,7 @@ static size_t token_bytes(uint32_t context)
 
 int slot_init(struct slot *slot, uint32_t context)
 {
-    *slot = (struct slot){.n_pages_max = kv_pages(context)};
+    *slot = (struct slot){.n_pages_max = kv_pages(context), .own = PAGE_NONE, .begins = PAGE_NONE};
     slot->tokens = mmap(NULL, token_bytes(context), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (slot->tokens == MAP_FAILED) {
@@ -130,6 +132,73 @@ static void slot_read(struct slot *slot, struct prefix *prefix, uint32_t at)
         slot->window_from = begin;
 }
 
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* Does not begin from a restart point any more. */
+static void slot_begun(struct slot *slot, struct prefix *prefix)
+{
+    if (slot->begins == PAGE_NONE)
+        return;
+    prefix_begun(prefix, slot->begins);
+    slot->begins = PAGE_NONE;
+}
+
+/* Gives its own state back. What it can go on from is lost, unless that is a restart point. */
+static void slot_give_state(struct slot *slot, struct prefix *prefix)
+{
+    if (slot->own == PAGE_NONE)
+        return;
+    pages_return(prefix->states, slot->own);
+    slot->own = PAGE_NONE;
+    if (slot->begins == PAGE_NONE && slot->spec.canonical > 0)
+        spec_lose_state(&slot->spec);
+}
+
+/* The idle slot with a state that was used least recently, or NULL. */
+static struct slot *find_idle_state(struct slots *slots)
+{
+    struct slot *found = NULL;
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[i];
+        if (slot->state == SLOT_IDLE && slot->own != PAGE_NONE &&
+            (!found || slot->serial < found->serial))
+            found = slot;
+    }
+    return found;
+}
+
+uint32_t slots_take_state(struct slots *slots, struct prefix *prefix)
+{
+    struct slot *idle;
+    uint32_t state = pages_take(prefix->states);
+    if (state == PAGE_NONE && (idle = find_idle_state(slots))) {
+        slot_give_state(idle, prefix);
+        state = pages_take(prefix->states);
+    }
+    return state != PAGE_NONE ? state : prefix_take_point(prefix);
+}
+
+bool slots_own_state(struct slots *slots, struct prefix *prefix, struct slot *slot)
+{
+    assert(slot->n_pages > 0);
+    if (prefix->states && slot->own == PAGE_NONE)
+        slot->own = slots_take_state(slots, prefix);
+    return !prefix->states || slot->own != PAGE_NONE;
+}
+
+int32_t slot_from(const struct slot *slot, const struct prefix *prefix)
+{
+    if (slot->spec.canonical == 0)
+        return BACKEND_STATE_ZERO;
+    return (int32_t)(slot->begins != PAGE_NONE ? prefix->pages[slot->begins].point : slot->own);
+}
+
+void slot_settle(struct slot *slot, struct prefix *prefix, uint32_t n_rows, uint32_t n_clean)
+{
+    spec_settle(&slot->spec, n_rows, n_clean);
+    slot_begun(slot, prefix);
+}
+
 /* ---- pages ----------------------------------------------------------------------------------- */
 
 /* Keeps the first `n_pages` pages. The last one goes first, as the cache wants it. */
@@ -137,6 +206,8 @@ static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pag
 {
     while (slot->n_pages > n_pages) {
         uint32_t page = slot->pages[slot->n_pages - 1];
+        if (slot->begins == page)
+            slot_begun(slot, prefix);
         if (has_window(slot, prefix, slot->n_pages - 1))
             slot_unread(slot, prefix, slot->n_pages - 1, false);
         if (--slot->n_pages >= slot->n_shared) {
@@ -146,6 +217,8 @@ static void slot_shrink(struct slot *slot, struct prefix *prefix, uint32_t n_pag
             slot->n_shared--;
         }
     }
+    if (slot->n_pages == 0)
+        slot_give_state(slot, prefix);
 }
 
 /* Keeps the KV of positions [0, at), a multiple of a page. */
@@ -161,19 +234,53 @@ void slot_evict(struct slot *slot, struct prefix *prefix)
     slot_cut(slot, prefix, 0);
 }
 
-/* Goes back to where the text is warm, if the slot has gone past the window of `canonical`: then that
- * was moved back, or fast passes went on from it, whose KV is lost. */
-static void slot_rewarm(struct slot *slot, struct prefix *prefix)
+/* Begins from the restart point after the first `n_pages` pages; 0: from nothing. */
+static void slot_begin_from(struct slot *slot, struct prefix *prefix, uint32_t n_pages)
+{
+    slot_begun(slot, prefix);
+    spec_restart(&slot->spec);
+    if (n_pages == 0)
+        return;
+    slot->begins = slot->pages[n_pages - 1];
+    prefix_begin(prefix, slot->begins);
+}
+
+/* Goes back to its last restart point. */
+static void slot_go_back(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t n = slot->spec.canonical / KV_PAGE_POSITIONS;
+    n = n < slot->n_shared ? n : slot->n_shared;
+    while (n > 0 && prefix->pages[slot->pages[n - 1]].point == PAGE_NONE)
+        n--;
+    slot_cut(slot, prefix, n * KV_PAGE_POSITIONS);
+    slot_begin_from(slot, prefix, n);
+}
+
+/* Goes back to where the window of `canonical` is found, if the slot has gone past that: it was
+ * moved back, or fast passes went on from it, whose KV is lost. Returns whether that is further
+ * back. */
+static bool slot_rewarm_window(struct slot *slot, struct prefix *prefix)
 {
     uint32_t at = slot->spec.canonical;
     if (slot->window_from <= kv_window_begin(prefix->window, at))
-        return;
+        return false;
     slot_shrink(slot, prefix, kv_pages(at));
     spec_evict(&slot->spec, at);
     at = slot_warm_at(slot, prefix);
-    if (at < slot->spec.canonical)
+    bool back = at < slot->spec.canonical;
+    if (back)
         slot_cut(slot, prefix, at);
     slot_read(slot, prefix, at);
+    return back;
+}
+
+/* Goes back to where the text is warm, if it is not at `canonical`. */
+static void slot_rewarm(struct slot *slot, struct prefix *prefix)
+{
+    do {
+        if (prefix->states && !spec_has_state(&slot->spec))
+            slot_go_back(slot, prefix);
+    } while (slot_rewarm_window(slot, prefix));
 }
 
 void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
@@ -269,7 +376,8 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
     for (uint32_t id = slot_parent(slot, i); (id = slot_find(slot, prefix, id, i)) != PAGE_NONE;) {
         if (prefix->pages[id].window == PAGE_NONE)
             left = i + 1;
-        if (left <= kv_window_begin(prefix->window, ++i * KV_PAGE_POSITIONS))
+        if (left <= kv_window_begin(prefix->window, ++i * KV_PAGE_POSITIONS) &&
+            (!prefix->states || prefix->pages[id].point != PAGE_NONE))
             n = i;
     }
     return n;
@@ -293,6 +401,8 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
     }
     slot->window_from = n;
     spec_prefilled(&slot->spec, n * KV_PAGE_POSITIONS - before);
+    if (prefix->states)
+        slot_begin_from(slot, prefix, n);
     slot_read(slot, prefix, slot->spec.canonical);
     return slot->spec.canonical - before;
 }
@@ -326,6 +436,90 @@ bool slot_same_page(const struct slot *slot, const struct slot *other)
            !memcmp(slot->tokens + (size_t)i * KV_PAGE_POSITIONS,
                    other->tokens + (size_t)i * KV_PAGE_POSITIONS,
                    KV_PAGE_POSITIONS * sizeof(*slot->tokens));
+}
+
+/* ---- restart points -------------------------------------------------------------------------- */
+
+/* The last place for a restart point that lies a few tokens before `n_tokens`, or 0. */
+static uint32_t point_before(uint32_t n_tokens)
+{
+    const uint32_t tokens = 8; /* what is typed or counted again at the end of a text */
+    return n_tokens < tokens ? 0 : (n_tokens - tokens) / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+}
+
+void slot_branch(struct slot *slot, struct prefix *prefix, uint32_t n_tokens, uint32_t common,
+                 uint32_t before)
+{
+    if (!prefix->states)
+        return;
+    for (uint32_t i = 0; i < slot->n_shared; i++)
+        prefix_use_point(prefix, slot->pages[i]);
+    if (before > 0 && common == before)
+        return;
+    slot->points[0] = point_before(n_tokens);
+    slot->points[1] = point_before(common);
+}
+
+uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to, uint32_t ret[2])
+{
+    const uint32_t wanted[] = {slot->meets, slot->points[0], slot->points[1],
+                               (from / POINTS_EVERY + 1) * POINTS_EVERY};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && n < 2; i++)
+        if (wanted[i] > from && wanted[i] <= to && (n == 0 || ret[0] != wanted[i]))
+            ret[n++] = wanted[i];
+    return n;
+}
+
+/* Of the restart points of the slot's text, more than it may have, the page of the one that saves
+ * the least: few rows since the one before it, and far from the end, where few texts go back to. */
+static uint32_t find_least_point(const struct slot *slot, const struct prefix *prefix)
+{
+    uint32_t n = 0, before = 0, least = PAGE_NONE;
+    uint64_t least_gap = 0, least_back = 1;
+    for (uint32_t i = 0; i < slot->n_shared; i++) {
+        const struct prefix_page *page = &prefix->pages[slot->pages[i]];
+        uint32_t at = (i + 1) * KV_PAGE_POSITIONS;
+        uint64_t gap = at - before, back = slot->spec.accepted - at;
+        if (page->point == PAGE_NONE)
+            continue;
+        n++;
+        before = at;
+        if (page->beginners > 0 || at == slot->points[0] || at == slot->points[1])
+            continue;
+        if (least == PAGE_NONE || gap * least_back < least_gap * back) {
+            least = slot->pages[i];
+            least_gap = gap;
+            least_back = back;
+        }
+    }
+    return n > TEXT_POINTS ? least : PAGE_NONE;
+}
+
+void slot_keep(struct slot *slot, struct prefix *prefix, uint32_t at, uint32_t state)
+{
+    uint32_t page = slot->pages[at / KV_PAGE_POSITIONS - 1];
+    assert(at / KV_PAGE_POSITIONS <= slot->n_shared);
+    prefix_keep(prefix, page, state);
+    page = find_least_point(slot, prefix);
+    if (page != PAGE_NONE)
+        prefix_drop_point(prefix, page);
+}
+
+uint32_t slot_meets(const struct slot *slot, const struct slot *other)
+{
+    uint32_t i = slot->n_shared, at, most = slot->spec.accepted;
+    if (most > other->spec.accepted)
+        most = other->spec.accepted;
+    most =
+        (most - 1) / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS; /* each has a row to compute after it */
+    if (slot->uid != other->uid || !prefix_shares(slot->uid) || most <= other->spec.canonical ||
+        i > other->n_shared || slot_parent(slot, i) != slot_parent(other, i))
+        return 0;
+    for (at = i * KV_PAGE_POSITIONS; at < most && slot->tokens[at] == other->tokens[at];)
+        at++;
+    at = at / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+    return at > other->spec.canonical ? at : 0;
 }
 
 /* ---- eviction ------------------------------------------------------------------------------ */

@@ -23,6 +23,16 @@
  * begin further back, slot_adopt takes what is still there, or goes back until it has all it needs:
  * a text is warm at p when [p - W, p) is held in window pages and [0, p) in pages.
  *
+ * A recurrent model has a state beside the pages. What a slot can go on from is the base of its
+ * record (spec.h), and that is one of three:
+ *
+ *   canonical is 0     nothing, the state of the empty text
+ *   `begins` a page    that page's restart point, which passes only read (prefix.h)
+ *   else               its own: after its first pass
+ *
+ * Where it has none, it begins at its last restart point, and what follows that is computed again:
+ * so a text is warm at p when [0, p) is in pages and there is a state of it.
+ *
  * A slot without a request is
  *
  *   free     no client                          tokens nothing
@@ -37,13 +47,19 @@
 #include "daemon/cache/prefix.h"
 #include "daemon/policy/proposer.h"
 #include "daemon/policy/spec.h"
+#include "kernels/backend.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SLOT_NAME_BYTES = 64 };
+enum {
+    SLOT_NAME_BYTES = 64,
+    SLOT_POINTS = 2,
+    TEXT_POINTS = 4,     /* restart points that a text has at most */
+    POINTS_EVERY = 2048, /* positions of a prefill that keep one */
+};
 
 struct client;
 struct request;
@@ -78,6 +94,11 @@ struct slot {
     uint32_t n_pages_max;
     uint32_t *windows; /* [n_pages_max] window pages, [window_from, n_pages) are valid */
     uint32_t window_from;
+    uint32_t own;    /* its state, or PAGE_NONE; it has pages then */
+    uint32_t begins; /* a page that it shares, or PAGE_NONE */
+    uint32_t points
+        [SLOT_POINTS]; /* where its last text that began anew keeps restart points; 0: nowhere */
+    uint32_t meets;    /* where one that follows it will begin, in the next pass; 0: nowhere */
 
     enum slot_state state;   /* changed by slots_set */
     uint64_t serial;         /* of its last request, in order of arrival over all slots */
@@ -95,10 +116,10 @@ struct slots {
     uint64_t serial; /* of the last request */
 };
 
-/* The KV pages that they share out. */
+/* The KV pages and states that they share out. */
 struct kv {
-    struct pages pool, windows;
-    struct prefix prefix; /* over both */
+    struct pages pool, windows, states;
+    struct prefix prefix; /* over all of them */
 };
 
 /* For `n` slots of a context. Returns 0 or -ENOMEM; fini in any case. */
@@ -118,7 +139,7 @@ static inline bool slot_runs(const struct slot *slot)
 int slot_init(struct slot *slot, uint32_t context);
 void slot_fini(struct slot *slot, uint32_t context);
 
-/* Lets go of all pages. Tokens stay. */
+/* Lets go of all pages, and of its state. Tokens stay. */
 void slot_evict(struct slot *slot, struct prefix *prefix);
 
 /* Forgets everything: tokens, name, pages. What was shared stays in the cache. */
@@ -137,6 +158,39 @@ void slot_trim(struct slot *slot, struct prefix *prefix);
  * the last and the text is warm; where it is not warm at `canonical` either, goes back to where it
  * is. Returns the number of positions gained. */
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
+
+/* A free state; else that of the idle slot that was used least recently, else that of the restart
+ * point that was. PAGE_NONE: there is none. */
+uint32_t slots_take_state(struct slots *slots, struct prefix *prefix);
+
+/* The slot, which has pages, gets a state of its own if it has none and the model is recurrent.
+ * False: there is none. */
+bool slots_own_state(struct slots *slots, struct prefix *prefix, struct slot *slot);
+
+/* A request of `n_tokens` begins, of which `common` are as the slot's text of `before` tokens has
+ * them. If it does not just go on, it will keep restart points shortly before its end and before
+ * the place where it leaves the old text: what comes next, a keystroke or a turn, leaves it near
+ * one of these. */
+void slot_branch(struct slot *slot, struct prefix *prefix, uint32_t n_tokens, uint32_t common,
+                 uint32_t before);
+
+/* The positions in (from, to] after which the slot would keep a restart point, at most two, the
+ * most wanted first. Returns how many. */
+uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to, uint32_t ret[2]);
+
+/* `state` follows from tokens [0, at), which the slot shares: a restart point of its text. Where
+ * that has too many, the one that costs the least to go without is given up. */
+void slot_keep(struct slot *slot, struct prefix *prefix, uint32_t at, uint32_t state);
+
+/* Could `slot` begin where `other`, which is as far or further along, has yet to come to? Returns
+ * that position, a multiple of a page after which their texts part, or one of them ends; 0: no. */
+uint32_t slot_meets(const struct slot *slot, const struct slot *other);
+
+/* Where the base of its state is (pass_state.from). */
+int32_t slot_from(const struct slot *slot, const struct prefix *prefix);
+
+/* A canonical pass ran with `n_rows` rows of the slot (spec_settle): its state is its own now. */
+void slot_settle(struct slot *slot, struct prefix *prefix, uint32_t n_rows, uint32_t n_clean);
 
 /* Shares the slot's pages that have come to lie wholly below `canonical`. */
 void slot_share(struct slot *slot, struct prefix *prefix);

@@ -328,6 +328,109 @@ START_TEST(a_page_that_others_hold_stays)
 }
 END_TEST
 
+/* ---- restart points -------------------------------------------------------------------------- */
+
+enum { STATES = 4 };
+
+static struct pages states;
+
+static void setup_states(void)
+{
+    setup();
+    ck_assert_int_eq(pages_init(&states, STATES), 0);
+    prefix.states = &states;
+}
+
+static void teardown_states(void)
+{
+    pages_fini(&states);
+    teardown();
+}
+
+/* A chain with a restart point on each page. */
+static void keep_chain(uint32_t from, uint32_t n, uint32_t *ret)
+{
+    publish_chain(ALICE, PAGE_NONE, from, n, ret);
+    for (uint32_t i = 0; i < n; i++)
+        prefix_keep(&prefix, ret[i], pages_take(&states));
+}
+
+START_TEST(a_page_has_one_restart_point)
+{
+    uint32_t chain[1];
+
+    keep_chain(1, 1, chain);
+    uint32_t point = prefix.pages[chain[0]].point;
+    prefix_keep(&prefix, chain[0], pages_take(&states));
+    ck_assert_uint_eq(prefix.pages[chain[0]].point, point);
+    ck_assert_uint_eq(states.n_free, STATES - 1);
+    prefix_drop_point(&prefix, chain[0]);
+    ck_assert_uint_eq(prefix.pages[chain[0]].point, PAGE_NONE);
+    ck_assert_uint_eq(states.n_free, STATES);
+}
+END_TEST
+
+START_TEST(the_restart_point_that_was_used_least_recently_goes_first)
+{
+    uint32_t chain[3];
+
+    keep_chain(1, 3, chain);
+    prefix_hold(&prefix, chain[0]);
+    prefix_hold(&prefix, chain[1]);
+    prefix_begin(&prefix, chain[1]);
+    prefix_begin(&prefix, chain[1]);
+    prefix_begun(&prefix, chain[1]);
+    prefix_use_point(&prefix, chain[1]); /* a slot begins from it still */
+    uint32_t last = prefix.pages[chain[0]].point, first = prefix.pages[chain[2]].point;
+    prefix_use_point(&prefix, chain[0]);
+    ck_assert_uint_eq(prefix_take_point(&prefix), first);
+    ck_assert_uint_eq(prefix_take_point(&prefix), last);
+    ck_assert_uint_eq(prefix_take_point(&prefix), PAGE_NONE);
+    prefix_begun(&prefix, chain[1]);
+    last = prefix.pages[chain[1]].point;
+    ck_assert_uint_eq(prefix_take_point(&prefix), last);
+    ck_assert_uint_eq(prefix_take_point(&prefix), PAGE_NONE);
+}
+END_TEST
+
+START_TEST(a_page_that_leaves_gives_its_restart_point_back)
+{
+    uint32_t chain[3], page;
+
+    keep_chain(1, 3, chain);
+    release_chain(chain + 1, 2);
+    ck_assert(prefix_withdraw(&prefix, chain[0]));
+    ck_assert_uint_eq(states.n_free, STATES);
+    pages_return(&pool, chain[0]);
+    keep_chain(4, 2, chain);
+    release_chain(chain, 2);
+    do
+        page = prefix_take(&prefix);
+    while (page != chain[0]);
+    ck_assert_uint_eq(states.n_free, STATES);
+    ck_assert_uint_eq(prefix.points.n, 0);
+}
+END_TEST
+
+START_TEST(a_restart_point_of_a_page_that_is_not_held_is_our_mistake)
+{
+    uint32_t page = publish(ALICE, PAGE_NONE, 1);
+
+    prefix_release(&prefix, page);
+    prefix_keep(&prefix, page, pages_take(&states));
+}
+END_TEST
+
+START_TEST(dropping_a_restart_point_that_a_slot_begins_from_is_our_mistake)
+{
+    uint32_t chain[1];
+
+    keep_chain(1, 1, chain);
+    prefix_begin(&prefix, chain[0]);
+    prefix_drop_point(&prefix, chain[0]);
+}
+END_TEST
+
 /* ---- at random ------------------------------------------------------------------------------- */
 
 /* A table of a slot: whole pages of a sequence of small numbers, all held. */
@@ -453,6 +556,16 @@ int main(void)
     tcase_add_test(t, a_page_that_one_alone_holds_becomes_its_own_again);
     tcase_add_test(t, a_page_that_others_hold_stays);
     tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);
+    suite_add_tcase(suite, t);
+    t = tcase_create("points");
+    tcase_add_checked_fixture(t, setup_states, teardown_states);
+    tcase_add_test(t, a_page_has_one_restart_point);
+    tcase_add_test(t, the_restart_point_that_was_used_least_recently_goes_first);
+    tcase_add_test(t, a_page_that_leaves_gives_its_restart_point_back);
+    tcase_add_test_raise_signal(t, a_restart_point_of_a_page_that_is_not_held_is_our_mistake,
+                                SIGABRT);
+    tcase_add_test_raise_signal(t, dropping_a_restart_point_that_a_slot_begins_from_is_our_mistake,
+                                SIGABRT);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -492,6 +492,252 @@ START_TEST(a_text_is_adopted_where_it_is_warm)
 }
 END_TEST
 
+/* ---- recurrent states ------------------------------------------------------------------------ */
+
+enum { STATES = 8 };
+
+static struct pages states;
+static struct slots two; /* two.all[0], two.all[1]: the same text */
+
+static void setup_states(void)
+{
+    ck_assert_int_eq(pages_init(&pool, 200), 0);
+    ck_assert_int_eq(pages_init(&states, STATES), 0);
+    ck_assert_int_eq(prefix_init(&prefix, &pool, "", 0), 0);
+    prefix.states = &states;
+    ck_assert_int_eq(slots_init(&two, 2, 3 * POINTS_EVERY), 0);
+    for (uint32_t i = 0; i < 3 * POINTS_EVERY; i++)
+        two.all[0].tokens[i] = two.all[1].tokens[i] = i * 7;
+    two.all[0].uid = two.all[1].uid = 1000;
+}
+
+static void teardown_states(void)
+{
+    for (uint32_t i = 0; i < two.n; i++)
+        slot_evict(&two.all[i], &prefix);
+    ck_assert_uint_eq(states.n_free + prefix.points.n, STATES);
+    slots_fini(&two, 3 * POINTS_EVERY);
+    prefix_fini(&prefix);
+    pages_fini(&pool);
+    pages_fini(&states);
+}
+
+/* One pass of `n` rows, which keeps what the slot would. */
+static void run_states(struct slot *slot, uint32_t n)
+{
+    uint32_t from = slot->spec.canonical, points[2];
+
+    ck_assert(slot_reserve(slot, &prefix, from, from + n) && slots_own_state(&two, &prefix, slot));
+    uint32_t n_points = slot_points(slot, from, from + spec_commit(&slot->spec, n), points);
+    slot_settle(slot, &prefix, n, n);
+    slot_share(slot, &prefix);
+    for (uint32_t i = 0; i < n_points; i++)
+        slot_keep(slot, &prefix, points[i], slots_take_state(&two, &prefix));
+}
+
+/* A request of `n` tokens, of which `common` are as before, up to its last one. Returns how many of
+ * them were warm. */
+static uint32_t request(struct slot *slot, uint32_t n, uint32_t common)
+{
+    uint32_t before = slot->spec.accepted, warm;
+
+    for (uint32_t i = common; i < n; i++)
+        slot->tokens[i] += 1 << 20;
+    spec_begin(&slot->spec, n, common < slot->spec.canonical ? common : slot->spec.canonical);
+    slot_adopt(slot, &prefix);
+    slot_trim(slot, &prefix);
+    slot_branch(slot, &prefix, n, common, before);
+    warm = slot->spec.canonical;
+    run_states(slot, spec_rows(&slot->spec));
+    ck_assert_uint_eq(slot->spec.canonical, n - 1);
+    ck_assert_uint_eq(slot->begins, PAGE_NONE);
+    return warm;
+}
+
+static bool has_point(const struct slot *slot, uint32_t at)
+{
+    return prefix.pages[slot->pages[at / KV_PAGE_POSITIONS - 1]].point != PAGE_NONE;
+}
+
+/* What is typed at the end of a text, or goes back a little, begins near where it leaves the old
+ * one. */
+START_TEST(a_text_begins_at_its_last_restart_point)
+{
+    struct slot *slot = &two.all[0];
+
+    ck_assert_uint_eq(request(slot, 300, 300), 0);
+    ck_assert(has_point(slot, 288));
+    ck_assert_uint_eq(request(slot, 310, 300), 299); /* goes on from its own state */
+    ck_assert_uint_eq(slot->points[0], 288);
+    ck_assert_uint_eq(request(slot, 330, 300), 288); /* leaves 301 .. 310 */
+    ck_assert(has_point(slot, 320));
+    ck_assert_uint_eq(request(slot, 330, 325), 320);
+    ck_assert_uint_eq(request(slot, 330, 319), 288);
+    ck_assert_uint_eq(request(slot, 330, 287), 0);
+    ck_assert(has_point(slot, 256));
+    ck_assert_uint_eq(request(slot, 30, 30), 0); /* shorter, and nothing changed */
+}
+END_TEST
+
+/* Rows that a passed-on state has records of are not computed again. */
+START_TEST(a_shorter_text_goes_on_from_the_records)
+{
+    struct slot *slot = &two.all[0];
+    uint32_t next = 5;
+
+    request(slot, 300, 300);
+    spec_accept(&slot->spec, slot->tokens, next);
+    for (uint32_t i = 0; i < 3; i++)
+        spec_draft(&slot->spec, slot->tokens, next);
+    run_states(slot, 4);
+    while (spec_accept(&slot->spec, slot->tokens, next))
+        continue;
+    ck_assert_uint_eq(slot->spec.canonical, 304);
+    ck_assert_uint_eq(request(slot, 303, 302), 302);
+    ck_assert_uint_eq(slot->spec.base, 302);
+    ck_assert_uint_eq(request(slot, 303, 301), 288); /* before the base */
+}
+END_TEST
+
+START_TEST(another_slot_begins_at_restart_points_only)
+{
+    struct slot *slot = &two.all[0], *second = &two.all[1];
+
+    request(slot, 300, 300);
+    memcpy(second->tokens, slot->tokens, 300 * sizeof(*slot->tokens));
+    second->spec = (struct spec){.accepted = 288};
+    ck_assert_uint_eq(slot_adopt(second, &prefix), 0); /* its last row is the point's */
+    second->spec = (struct spec){.accepted = 289};
+    ck_assert_uint_eq(slot_adopt(second, &prefix), 288);
+    ck_assert_uint_eq(second->spec.base, 288);
+    ck_assert_uint_eq(second->begins, slot->pages[8]);
+    ck_assert_uint_eq((uint32_t)slot_from(second, &prefix), prefix.pages[slot->pages[8]].point);
+    ck_assert_uint_eq(second->own, PAGE_NONE);
+    run_states(second, 1);
+    ck_assert_uint_eq((uint32_t)slot_from(second, &prefix), second->own);
+}
+END_TEST
+
+/* A poisoned row that is committed: its own state is lost, not the restart point. */
+START_TEST(a_poisoned_state_goes_back_to_its_restart_point)
+{
+    struct slot *slot = &two.all[0];
+
+    request(slot, 300, 300);
+    slot->spec.accepted = 320;
+    ck_assert(slot_reserve(slot, &prefix, 299, 320));
+    slot_settle(slot, &prefix, 21, 5);
+    ck_assert(!spec_has_state(&slot->spec));
+    slot_share(slot, &prefix);
+    slot_trim(slot, &prefix);
+    ck_assert_uint_eq(slot->spec.canonical, 288);
+    ck_assert_uint_eq(slot->spec.base, 288);
+    ck_assert_uint_eq(slot->begins, slot->pages[8]);
+}
+END_TEST
+
+START_TEST(idle_states_give_way_before_restart_points)
+{
+    uint32_t taken[STATES], n = 0, own;
+
+    request(&two.all[0], 100, 100);
+    own = two.all[0].own;
+    two.all[0].serial = 2;
+    two.all[1].tokens[0]++;
+    request(&two.all[1], 100, 100);
+    two.all[1].serial = 3;
+    while (states.n_free > 0)
+        taken[n++] = slots_take_state(&two, &prefix);
+    taken[n++] = slots_take_state(&two, &prefix);
+    ck_assert_uint_eq(taken[n - 1], own);
+    ck_assert(!spec_has_state(&two.all[0].spec)); /* and its pages stay */
+    ck_assert_uint_eq(two.all[0].n_pages, 4);
+    two.all[1].state = SLOT_READY;
+    uint32_t points = prefix.points.n;
+    ck_assert_uint_eq(points, 2);
+    taken[n++] = slots_take_state(&two, &prefix);
+    ck_assert_uint_eq(prefix.points.n, points - 1);
+    taken[n++] = slots_take_state(&two, &prefix);
+    ck_assert_uint_eq(slots_take_state(&two, &prefix), PAGE_NONE);
+    two.all[1].state = SLOT_IDLE;
+    while (n > 0)
+        pages_return(&states, taken[--n]);
+    ck_assert_uint_eq(request(&two.all[0], 100, 100), 0); /* it knows */
+}
+END_TEST
+
+START_TEST(a_text_without_pages_has_no_state)
+{
+    request(&two.all[0], 100, 100);
+    slot_evict(&two.all[0], &prefix);
+    ck_assert_uint_eq(two.all[0].own, PAGE_NONE);
+    ck_assert_int_eq(slot_from(&two.all[0], &prefix), BACKEND_STATE_ZERO);
+    ck_assert_uint_eq(states.n_free, STATES - 1); /* its page in the cache has one */
+}
+END_TEST
+
+/* A fifth one: of those that are as far from the one before, the one furthest back goes; never the
+ * two of the last text that began anew, nor one that a slot begins from. */
+START_TEST(a_text_has_four_restart_points)
+{
+    struct slot *slot = &two.all[0], *second = &two.all[1];
+
+    for (uint32_t at = 32; at <= 192; at += 32) {
+        slot->points[0] = at;
+        slot->points[1] = at == 192 ? 64 : 0;
+        slot->spec.accepted = at + 2;
+        run_states(slot, at + 1 - slot->spec.canonical);
+        second->spec.accepted = 33;
+        if (_i == 1 && at == 32)
+            ck_assert_uint_eq(slot_adopt(second, &prefix), 32);
+        ck_assert_uint_eq(STATES - states.n_free - 1, at <= 128 ? at / 32 : 4);
+        ck_assert(has_point(slot, 32) == (at <= 128 || _i == 1));
+    }
+    ck_assert(has_point(slot, 64) == (_i == 0) && has_point(slot, 96) == (_i == 1));
+    ck_assert(has_point(slot, 128) == (_i == 0) && has_point(slot, 160) && has_point(slot, 192));
+}
+END_TEST
+
+START_TEST(a_long_prefill_keeps_points_on_its_way)
+{
+    struct slot *slot = &two.all[0];
+    uint32_t points[2];
+
+    slot->points[0] = slot->meets = 64;
+    ck_assert_uint_eq(slot_points(slot, 0, POINTS_EVERY - 1, points), 1);
+    ck_assert_uint_eq(points[0], 64);
+    ck_assert_uint_eq(slot_points(slot, 64, POINTS_EVERY, points), 1);
+    ck_assert_uint_eq(points[0], POINTS_EVERY);
+    ck_assert_uint_eq(slot_points(slot, POINTS_EVERY, POINTS_EVERY + 500, points), 0);
+    slot->points[1] = 96;
+    ck_assert_uint_eq(slot_points(slot, 0, POINTS_EVERY, points), 2);
+    ck_assert_uint_eq(points[1], 96);
+}
+END_TEST
+
+/* Where a slot could begin that follows another one: a page both texts have to the end, which that
+ * one has not come to yet. */
+START_TEST(slots_meet_where_their_texts_part)
+{
+    static const struct {
+        uint32_t part, mine, its, canonical, meets;
+    } cases[] = {{200, 300, 300, 0, 192}, {192, 300, 300, 0, 192},   {191, 300, 300, 0, 160},
+                 {300, 200, 300, 0, 192}, {300, 193, 300, 0, 192},   {300, 192, 300, 0, 160},
+                 {300, 300, 100, 0, 96},  {200, 300, 300, 191, 192}, {200, 300, 300, 192, 0},
+                 {20, 300, 300, 0, 0}};
+    struct slot *slot = &two.all[0], *leader = &two.all[1];
+
+    slot->spec = (struct spec){.accepted = cases[_i].mine};
+    leader->spec = (struct spec){.accepted = cases[_i].its};
+    if (cases[_i].canonical)
+        run_states(leader, cases[_i].canonical);
+    slot->tokens[cases[_i].part]++;
+    ck_assert_uint_eq(slot_meets(slot, leader), cases[_i].meets);
+    slot->uid++;
+    ck_assert_uint_eq(slot_meets(slot, leader), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("slot");
@@ -526,6 +772,18 @@ int main(void)
     tcase_add_loop_test(t, a_text_goes_back_to_the_last_warm_place, 0, 6);
     tcase_add_test(t, a_shared_page_is_left_for_a_warm_place);
     tcase_add_test(t, a_text_is_adopted_where_it_is_warm);
+    suite_add_tcase(suite, t);
+    t = tcase_create("states");
+    tcase_add_checked_fixture(t, setup_states, teardown_states);
+    tcase_add_test(t, a_text_begins_at_its_last_restart_point);
+    tcase_add_test(t, a_shorter_text_goes_on_from_the_records);
+    tcase_add_test(t, another_slot_begins_at_restart_points_only);
+    tcase_add_test(t, a_poisoned_state_goes_back_to_its_restart_point);
+    tcase_add_test(t, idle_states_give_way_before_restart_points);
+    tcase_add_test(t, a_text_without_pages_has_no_state);
+    tcase_add_loop_test(t, a_text_has_four_restart_points, 0, 2);
+    tcase_add_test(t, a_long_prefill_keeps_points_on_its_way);
+    tcase_add_loop_test(t, slots_meet_where_their_texts_part, 0, 10);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
