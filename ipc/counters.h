@@ -61,7 +61,10 @@
     X(WINDOW_PAGES_FREE, window_pages_free, GAUGE,                                                 \
       "window pages in no slot's window, cached ones included")                                    \
     X(WINDOW_PAGES_CACHED, window_pages_cached, GAUGE,                                             \
-      "free window pages that are cached for later requests")
+      "free window pages that are cached for later requests")                                      \
+    X(STATES_TOTAL, states_total, GAUGE, "recurrent states in their pool")                         \
+    X(STATES_FREE, states_free, GAUGE, "recurrent states of no slot, restart points included")     \
+    X(RESTART_POINTS, restart_points, GAUGE, "recurrent states that cached texts can begin from")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \

@@ -88,6 +88,12 @@ add_check() {
         t=unit/daemon/test_$t
         [ ! -x "$folder/$t" ] || add "$t (windows)" "$folder/$t" env HEARTH_RIG_WINDOW=45 "$folder/$t"
     done
+    for p in none shadow; do # and of a recurrent model, with few states
+        for t in engine_hostile engine_soak engine_thread; do
+            t=unit/daemon/test_$t
+            [ ! -x "$folder/$t" ] || add "$t (states, $p)" "$folder/$t" env HEARTH_RIG_STATES=4 HEARTH_RIG_PROPOSER=$p "$folder/$t"
+        done
+    done
     for t in tests/tools/check_*.sh tests/e2e/*.sh; do
         case " ${simulated[*]} " in *" $t "*) ;; *) add_scripts "$t" ;; esac
     done

@@ -15,6 +15,8 @@
 #include "daemon/policy/fault.h"
 #include "ipc/counters.h"
 
+_Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave records");
+
 enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass that drafts */
 
 /* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
@@ -68,6 +70,18 @@ static bool draft_lag_pays(const struct engine *engine, const struct slot *slot,
                            slot->request->limit - slot->spec.accepted);
 }
 
+/* Drafts that there are records for: the model's own fast pass leaves them after those of what was
+ * accepted since the last canonical pass. */
+static uint32_t draft_records(const struct engine *engine, const struct slot *slot,
+                              const struct drafter *drafter)
+{
+    if (drafter->kind != DRAFTER_SELF || !engine->kv.prefix.states)
+        return WINDOW_MAX;
+    if (slot_from(slot, &engine->kv.prefix) != (int32_t)slot->own)
+        return 0; /* it goes on from elsewhere */
+    return SPEC_RECORDS_MAX - spec_apply(&slot->spec, slot->spec.canonical);
+}
+
 /* The slot begins a window of the drafter's as soon as windows are shared out; or the draft model
  * catches up first. */
 static void draft_join(struct engine *engine, struct slot *slot, struct drafter *drafter,
@@ -84,6 +98,8 @@ static void draft_join(struct engine *engine, struct slot *slot, struct drafter 
     }
     if (most > drafter->context + 1 - accepted)
         most = drafter->context + 1 - accepted;
+    if (most > draft_records(engine, slot, drafter))
+        most = draft_records(engine, slot, drafter);
     if (most == 0)
         return;
     drafter->slots[drafter->n_shares] = slot;
@@ -161,6 +177,11 @@ static void draft_rows(struct engine *engine, const struct drafter *drafter, str
     batch_add(&engine->batch, slot, to - from);
     batch_rows(&engine->batch, i, from, samples ? to - 1 : to,
                drafter->kind == DRAFTER_SELF ? slot->pages : slot->draft_kv.pages, sampler);
+    if (drafter->kind == DRAFTER_SELF && engine->kv.prefix.states)
+        engine->batch.sequences[i].state =
+            (struct pass_state){.from = (int32_t)slot->own,
+                                .own = (int32_t)slot->own,
+                                .replay = spec_apply(&slot->spec, from)};
 }
 
 /* Rows of one pass that catches up, by what they cost lately: slots that decode wait for them half a

@@ -71,9 +71,18 @@ static void engine_tidy_pool(struct engine *engine, const struct loaded_model *l
         loaded->ops->release_page(loaded->backend, class, page);
 }
 
+static void engine_tidy_states(struct engine *engine, const struct loaded_model *loaded)
+{
+    uint32_t state;
+    while (loaded->ops->release_state && !engine_look(engine) &&
+           (state = pages_clean(&engine->kv.states)) != PAGE_NONE)
+        loaded->ops->release_state(loaded->backend, state);
+}
+
 void engine_tidy(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
+    engine_tidy_states(engine, loaded);
     engine_tidy_pool(engine, loaded, &engine->kv.pool, PAGES_FULL);
     engine_tidy_pool(engine, loaded, &engine->kv.windows, PAGES_WINDOW);
     if (loaded->draft)

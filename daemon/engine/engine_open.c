@@ -27,6 +27,11 @@ static int open_kv(struct kv *kv, const struct loaded_model *loaded)
     if (pages_init(&kv->pool, loaded->limits.pages) < 0 ||
         prefix_init(&kv->prefix, &kv->pool, &seed, sizeof(seed)) < 0)
         return -ENOMEM;
+    if (loaded->limits.states > 0) {
+        kv->prefix.states = &kv->states;
+        if (pages_init(&kv->states, loaded->limits.states) < 0)
+            return -ENOMEM;
+    }
     if (loaded->limits.window_pages == 0)
         return 0;
     kv->prefix.windows = &kv->windows;
@@ -109,6 +114,7 @@ void engine_close(struct engine *engine)
     prefix_fini(&engine->kv.prefix);
     pages_fini(&engine->kv.pool);
     pages_fini(&engine->kv.windows);
+    pages_fini(&engine->kv.states);
     grammars_fini(&engine->constrain.grammars);
     drafters_fini(&engine->drafters);
     batch_fini(&engine->batch);

@@ -83,31 +83,52 @@ static bool gather_ahead(const struct slot *a, const struct slot *b)
     return a->serial < b->serial;
 }
 
+/* Does `other` compute what `slot` needs next: the same page, or, of a recurrent model, the text up
+ * to a place where both could begin? */
+static bool gather_serves(const struct slot *other, const struct slot *slot, bool recurrent)
+{
+    if (recurrent)
+        return slot_meets(slot, other) > 0;
+    return slot_fills_page(other) && slot_same_page(slot, other);
+}
+
 /* Which candidate computes the page that candidate `i` needs next: the foremost of those that do,
  * itself included. A starved one is not relied on. */
-static uint32_t gather_leader(const struct batch *batch, uint32_t n, uint32_t i)
+static uint32_t gather_leader(const struct batch *batch, uint32_t n, uint32_t i, bool recurrent)
 {
     const struct slot *slot = batch->candidates[i];
     uint32_t leader = i;
     for (uint32_t k = 0; k < n && slot_fills_page(slot); k++) {
         const struct slot *other = batch->candidates[k];
         if (other->state != SLOT_STARVED && gather_ahead(other, batch->candidates[leader]) &&
-            slot_fills_page(other) && slot_same_page(slot, other))
+            gather_serves(other, slot, recurrent))
             leader = k;
     }
     return leader;
 }
 
+/* The leader keeps a restart point where the first of those that follow it goes its own way. */
+static void gather_meet(const struct slot *slot, struct slot *leader)
+{
+    uint32_t at = slot_meets(slot, leader);
+    if (leader->meets == 0 || at < leader->meets)
+        leader->meets = at;
+}
+
 /* Takes slots out of the plan whose next page another one computes; they lend that one their
  * priority. They are looked at again before every pass: when the other one ends, pauses or loses
  * its pages, the next one in order goes on. Returns the number of candidates left. */
-static uint32_t gather_follow(struct batch *batch, uint32_t n)
+static uint32_t gather_follow(struct batch *batch, uint32_t n, bool recurrent)
 {
     uint32_t left = 0;
+    for (uint32_t i = 0; i < n; i++)
+        batch->candidates[i]->meets = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t leader = gather_leader(batch, n, i);
+        uint32_t leader = gather_leader(batch, n, i, recurrent);
         if (leader == i)
             continue;
+        if (recurrent)
+            gather_meet(batch->candidates[i], batch->candidates[leader]);
         batch->plan[i].rows = 0;
         if (!batch->candidates[i]->batch)
             batch->plan[leader].batch = false;
@@ -135,14 +156,32 @@ static bool gather_evict(struct engine *engine, struct slot *slot)
 
 bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to)
 {
+    struct prefix *prefix = &engine->kv.prefix;
     bool reserved;
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(engine, slot);
-    while (!(reserved = slot_reserve(slot, &engine->kv.prefix, from, to)))
+    while (!(reserved = slot_reserve(slot, prefix, from, to) &&
+                        slots_own_state(&engine->slots, prefix, slot)))
         if (!gather_evict(engine, slot))
             break;
     slots_set(&engine->slots, slot, reserved ? SLOT_PLANNED : SLOT_WAITING);
     return reserved;
+}
+
+/* What a canonical pass does with the state of a recurrent model: what was accepted since the last
+ * one is folded in, and so are its rows before the last accepted token. */
+static struct pass_state gather_state(const struct engine *engine, const struct slot *slot,
+                                      uint32_t take)
+{
+    const struct spec *spec = &slot->spec;
+    if (!engine->kv.prefix.states)
+        return (struct pass_state){0};
+    return (struct pass_state){
+        .from = slot_from(slot, &engine->kv.prefix),
+        .own = (int32_t)slot->own,
+        .apply = spec_apply(spec, spec->canonical),
+        .commit = spec_commit(spec, take),
+    };
 }
 
 struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows)
@@ -186,12 +225,14 @@ static void gather_share(struct engine *engine, uint32_t n)
 static bool gather_try(struct engine *engine)
 {
     struct batch *batch = &engine->batch;
-    uint32_t n = 0;
+    uint32_t n;
     batch_clear(batch);
-    gather_share(engine, gather_follow(batch, gather_candidates(engine)));
+    n = gather_follow(batch, gather_candidates(engine), engine->kv.prefix.states != NULL);
+    gather_share(engine, n);
     if (batch->n_slots == 0)
         return false;
     batch_sort(batch);
+    n = 0;
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot b = batch->slots[i];
         struct slot *slot = b.slot;
@@ -201,8 +242,9 @@ static bool gather_try(struct engine *engine)
         /* Only rows that reach the end of the sequence sample, and none of a request for no token. */
         bool samples = b.take == spec_rows(spec) && !slot->request->prewarm;
         batch->slots[n] = b;
-        batch_rows(batch, n++, spec->canonical, samples ? spec->accepted - 1 : UINT32_MAX,
+        batch_rows(batch, n, spec->canonical, samples ? spec->accepted - 1 : UINT32_MAX,
                    slot->pages, &slot->request->sampler);
+        batch->sequences[n++].state = gather_state(engine, slot, b.take);
     }
     batch->n_slots = n;
     return true;
@@ -234,6 +276,26 @@ void gather_charge(struct engine *engine, uint64_t short_ns)
     }
 }
 
+/* States for the restart points that the pass comes by; all its slots have theirs. */
+static void gather_keep(struct engine *engine)
+{
+    struct prefix *prefix = &engine->kv.prefix;
+    for (uint32_t i = 0; i < engine->batch.n_slots && prefix->states; i++) {
+        const struct slot *slot = engine->batch.slots[i].slot;
+        struct pass_state *state = &engine->batch.sequences[i].state;
+        uint32_t from = slot->spec.canonical, points[2];
+        uint32_t n =
+            prefix_shares(slot->uid) ? slot_points(slot, from, from + state->commit, points) : 0;
+        for (uint32_t k = 0; k < n; k++) {
+            uint32_t id = slots_take_state(&engine->slots, prefix);
+            if (id == PAGE_NONE)
+                return;
+            state->keep[state->n_keep].position = points[k];
+            state->keep[state->n_keep++].id = (int32_t)id;
+        }
+    }
+}
+
 /* Plans until there are rows: when all that were planned wait for pages, the others get their turn
  * in this step, or a step would find nothing to do although some slot could go on. */
 uint32_t gather_plan(struct engine *engine)
@@ -243,5 +305,6 @@ uint32_t gather_plan(struct engine *engine)
     do
         planned = gather_try(engine);
     while (planned && engine->batch.n_rows == 0);
+    gather_keep(engine);
     return engine->batch.n_rows;
 }

@@ -4,6 +4,14 @@
 #include "daemon/engine/state.h"
 #include "ipc/counters.h"
 
+static void set_states(const struct engine *engine, struct ctl *ctl)
+{
+    const struct kv *kv = &engine->kv;
+    counters_set(ctl, COUNTER_STATES_TOTAL, kv->states.total);
+    counters_set(ctl, COUNTER_STATES_FREE, kv->states.n_free + kv->prefix.points.n);
+    counters_set(ctl, COUNTER_RESTART_POINTS, kv->prefix.points.n);
+}
+
 static void set_windows(const struct engine *engine, struct ctl *ctl)
 {
     const struct kv *kv = &engine->kv;
@@ -35,9 +43,12 @@ void gauges_set(const struct engine *engine)
     counters_set(ctl, COUNTER_PAGES_FREE, prefix_spare(&kv->prefix));
     counters_set(ctl, COUNTER_PAGES_CACHED, kv->prefix.idle.n);
     set_windows(engine, ctl);
+    set_states(engine, ctl);
     const struct backend_info *info = &engine->options.loaded->info;
     uint64_t pages = kv->pool.total - prefix_spare(&kv->prefix),
-             windows = kv->windows.total - prefix_spare_windows(&kv->prefix);
+             windows = kv->windows.total - prefix_spare_windows(&kv->prefix),
+             states = kv->states.total - kv->states.n_free - kv->prefix.points.n;
     counters_set(ctl, COUNTER_KV_BYTES,
-                 pages * info->page_bytes + windows * info->window_page_bytes);
+                 pages * info->page_bytes + windows * info->window_page_bytes +
+                     states * (info->state_bytes + info->record_bytes));
 }

@@ -193,7 +193,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     const struct submit_cell *cell = &in->cell;
     struct slot *slot = in->slot;
     struct request *request = slot->request;
-    uint32_t common = ingest_common(engine, in);
+    uint32_t common = ingest_common(engine, in), before = slot->spec.accepted;
     enum done_reason reason;
     memcpy(slot->tokens + in->valid, engine->scratch.arena + in->valid,
            (cell->length - in->valid) * sizeof(*slot->tokens));
@@ -226,6 +226,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     drafters_begin(&engine->drafters, slot, common);
     slot_adopt(slot, &engine->kv.prefix);
     slot_trim(slot, &engine->kv.prefix);
+    slot_branch(slot, &engine->kv.prefix, cell->length, common, before);
     request->cached = request->reached = slot->spec.canonical;
     slots_set(&engine->slots, slot, SLOT_READY);
     counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);

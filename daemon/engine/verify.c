@@ -20,7 +20,7 @@ void verify_settle(struct engine *engine)
         b->samples = &batch->results[b->row + before];
         while (b->poisoned < b->take && batch->results[b->row + b->poisoned].status == 0)
             b->poisoned++;
-        spec_settle(&slot->spec, b->take, b->poisoned);
+        slot_settle(slot, &engine->kv.prefix, b->take, b->poisoned);
         slots_set(&engine->slots, slot, SLOT_READY);
     }
 }
@@ -125,6 +125,22 @@ static void verify_slot(struct engine *engine, struct batch_slot *b)
         verify_window(engine, b);
 }
 
+/* What the pass kept on its way, as far as no row before it was poisoned: restart points of pages
+ * that are shared now. */
+static void verify_keep(struct engine *engine, const struct batch_slot *b,
+                        const struct pass_state *state)
+{
+    struct prefix *prefix = &engine->kv.prefix;
+    uint32_t clean = engine->batch.rows[b->row].position + b->poisoned;
+    for (uint32_t i = 0; i < state->n_keep; i++) {
+        uint32_t id = (uint32_t)state->keep[i].id;
+        if (state->keep[i].position <= clean)
+            slot_keep(b->slot, prefix, state->keep[i].position, id);
+        else
+            pages_return(prefix->states, id);
+    }
+}
+
 void verify_step(struct engine *engine)
 {
     for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
@@ -135,6 +151,7 @@ void verify_step(struct engine *engine)
         else
             verify_slot(engine, b);
         slot_share(slot, &engine->kv.prefix);
+        verify_keep(engine, b, &engine->batch.sequences[i].state);
         if (slot->request->reached < slot->spec.canonical)
             slot->request->reached = slot->spec.canonical;
     }

@@ -121,6 +121,14 @@ static void choose_window(struct rig_desc *d)
     d->window_pages = or_default(d->window_pages, d->pages < d->slots * one ? one : d->slots * one);
 }
 
+static void choose_states(struct rig_desc *d)
+{
+    const char *states = getenv("HEARTH_RIG_STATES");
+
+    if (d->states == 0 && states)
+        d->states = (uint32_t)strtoul(states, NULL, 10);
+}
+
 /* Every second layer has the window. */
 static void open_layers(struct rig *rig)
 {
@@ -140,6 +148,7 @@ static void open_draft(struct rig *rig)
     draft->limits = rig->loaded.limits;
     draft->limits.pages = rig->desc.draft_pages;
     draft->limits.window_pages = 0;
+    draft->limits.states = 0;
     draft->limits.context = rig->desc.draft_context;
     RIG_CHECK(fake_init(&rig->draft, &draft->limits) == 0, "no memory");
     rig->draft.fast = BACKEND_FAST_NATIVE;
@@ -165,6 +174,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     d.rows = or_default(d.rows, 64);
     d.samples = or_default(d.samples, 16);
     choose_window(&d);
+    choose_states(&d);
     d.mail = or_default(d.mail, 64);
     d.params_bytes = or_default(d.params_bytes, RIG_PARAMS_BYTES);
     choose_proposer(&d);
@@ -172,6 +182,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     rig->loaded.limits = (struct backend_limits){
         .rows = d.rows, .samples = d.samples, .pages = d.pages, .context = d.context, .threads = 1};
     rig->loaded.limits.window_pages = d.window_pages;
+    rig->loaded.limits.states = d.states;
     RIG_CHECK(fake_init(&rig->fake, &rig->loaded.limits) == 0, "no memory");
     rig->fake.window = d.window;
     rig->fake.fast = d.fast;
@@ -328,6 +339,8 @@ void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)
     rig_check(rig);
     RIG_CHECK(prefix_spare(&rig->engine->kv.prefix) == rig->engine->kv.pool.total,
               "%u pages are spare", prefix_spare(&rig->engine->kv.prefix));
+    RIG_CHECK(rig->engine->kv.states.n_free + rig->engine->kv.prefix.points.n == rig->desc.states,
+              "%u states are free", rig->engine->kv.states.n_free);
     rig_close(rig);
     memset(clients, 0, n * sizeof(*clients));
 }

@@ -41,6 +41,7 @@ struct rig_desc {
     uint32_t pages;                /* [what all slots need] */
     uint32_t window;               /* positions that half of the layers see [$HEARTH_RIG_WINDOW] */
     uint32_t window_pages;         /* [what all slots need, and one pass of each] */
+    uint32_t states;               /* of a recurrent model; 0: it is not [$HEARTH_RIG_STATES] */
     uint32_t rows;                 /* [64] of a pass */
     uint32_t samples;              /* [16] */
     uint32_t mail;                 /* [64] cells of a mailbox */

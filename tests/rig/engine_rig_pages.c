@@ -145,6 +145,78 @@ static void check_windows(const struct rig *rig)
         RIG_CHECK(seen[i] == 1, "window page %u is nowhere", i);
 }
 
+/* A slot's state, and the restart point that it begins from. Counts those who begin. */
+static void check_slot_state(const struct rig *rig, const struct slot *slot, uint8_t *seen,
+                             uint32_t *beginners)
+{
+    const struct spec *spec = &slot->spec;
+
+    if (slot->own != PAGE_NONE) {
+        RIG_CHECK(seen[slot->own]++ == 0, "state %u has two owners", slot->own);
+        RIG_CHECK(slot->n_pages > 0, "a slot without pages has state %u", slot->own);
+    }
+    if (slot->begins != PAGE_NONE) {
+        uint32_t i = spec->base / KV_PAGE_POSITIONS - 1;
+        RIG_CHECK(i < slot->n_shared && slot->pages[i] == slot->begins &&
+                      spec->base == spec->canonical,
+                  "begins from page %u", slot->begins);
+        beginners[slot->begins]++;
+    } else if (spec->canonical > 0 && spec_has_state(spec)) {
+        const struct fake_state *own = &rig->fake.states[slot->own];
+        RIG_CHECK(own->valid && own->base == spec->base &&
+                      own->folded == fake_fold(slot->tokens, spec->base),
+                  "state %u is another text's", slot->own);
+    }
+}
+
+/* Of the pages from `id` back to the first: is `state` what follows from their text? */
+static void check_point(const struct rig *rig, uint32_t id)
+{
+    const struct prefix_page *pages = rig->engine->kv.prefix.pages;
+    const struct fake_state *state = &rig->fake.states[pages[id].point];
+    uint32_t tokens[4096], n = 0;
+
+    for (uint32_t i = id; i != PAGE_NONE; i = pages[i].parent)
+        n += PREFIX_TOKENS;
+    RIG_CHECK(state->valid && state->base == n && n <= 4096, "the restart point of page %u", id);
+    for (uint32_t i = id; i != PAGE_NONE; i = pages[i].parent)
+        memcpy(tokens + (n -= PREFIX_TOKENS), pages[i].tokens, sizeof(pages[i].tokens));
+    RIG_CHECK(state->folded == fake_fold(tokens, state->base), "the restart point of page %u", id);
+}
+
+/* Every state is free, a slot's own, or some page's restart point. */
+static void check_states(const struct rig *rig)
+{
+    const struct engine *engine = rig->engine;
+    const struct prefix *prefix = &engine->kv.prefix;
+    const struct pages *pool = &engine->kv.states;
+    uint8_t seen[4096] = {0};
+    uint32_t beginners[4096] = {0}, idle = 0, listed = 0;
+
+    for (uint32_t i = 0; i < pool->n_free; i++)
+        RIG_CHECK(seen[pool->free[i]]++ == 0, "state %u is free twice", pool->free[i]);
+    for (uint32_t i = 0; i < engine->options.n_slots; i++)
+        check_slot_state(rig, &engine->slots.all[i], seen, beginners);
+    for (uint32_t i = 0; i < engine->kv.pool.total; i++) {
+        const struct prefix_page *page = &prefix->pages[i];
+        if (!page->cached || page->point == PAGE_NONE)
+            continue;
+        RIG_CHECK(seen[page->point]++ == 0, "state %u has two owners", page->point);
+        RIG_CHECK(page->beginners == beginners[i], "%u begin from page %u", page->beginners, i);
+        idle += page->beginners == 0;
+        check_point(rig, i);
+    }
+    for (uint32_t i = prefix->points.oldest; i != PAGE_NONE;
+         i = prefix->pages[i].point_link.newer, listed++)
+        RIG_CHECK(prefix->pages[i].beginners == 0 && prefix->pages[i].point != PAGE_NONE &&
+                      listed < idle,
+                  "page %u in the list of restart points", i);
+    RIG_CHECK(listed == idle && listed == prefix->points.n, "%u restart points in the list",
+              listed);
+    for (uint32_t i = 0; i < pool->total; i++)
+        RIG_CHECK(seen[i] == 1, "state %u is nowhere", i);
+}
+
 /* The draft model's pages: free, or in one slot's table, which holds what it says. */
 static void check_draft_pages(const struct rig *rig)
 {
@@ -197,6 +269,8 @@ void rig_check(const struct rig *rig)
     check_draft_pages(rig);
     if (engine->kv.windows.total > 0)
         check_windows(rig);
+    if (engine->kv.states.total > 0)
+        check_states(rig);
     for (uint32_t i = 0; i < engine->kv.pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->slots.n_active && paused == engine->slots.n_paused,

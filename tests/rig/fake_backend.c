@@ -45,7 +45,8 @@ int fake_init(struct fake *fake, const struct backend_limits *limits)
         if (!fake->kv[c] || !fake->owner[c])
             return -ENOMEM;
     }
-    return 0;
+    fake->states = calloc(limits->states + 1, sizeof(*fake->states));
+    return fake->states ? 0 : -ENOMEM;
 }
 
 void fake_fini(struct fake *fake)
@@ -56,6 +57,8 @@ void fake_fini(struct fake *fake)
         fake->kv[c] = NULL;
         fake->owner[c] = NULL;
     }
+    free(fake->states);
+    fake->states = NULL;
 }
 
 /* ---- the function ---------------------------------------------------------------------------- */
@@ -81,7 +84,7 @@ static uint32_t fast_sample_of(const struct fake *fake, uint64_t state, uint32_t
     return sample_of(fake, state, position, seed);
 }
 
-static uint64_t fold_all(const uint32_t *tokens, uint32_t n)
+uint64_t fake_fold(const uint32_t *tokens, uint32_t n)
 {
     uint64_t state = 0;
 
@@ -92,12 +95,12 @@ static uint64_t fold_all(const uint32_t *tokens, uint32_t n)
 
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
 {
-    return sample_of(fake, fold_all(tokens, n), n, seed);
+    return sample_of(fake, fake_fold(tokens, n), n, seed);
 }
 
 uint32_t fake_fast_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed)
 {
-    return fast_sample_of(fake, fold_all(tokens, n), n, seed);
+    return fast_sample_of(fake, fake_fold(tokens, n), n, seed);
 }
 
 uint32_t fake_allowed(uint32_t token, const uint64_t *allowed)
@@ -136,6 +139,49 @@ static void check_pages(struct fake *fake, uint32_t sequence, uint32_t first, ui
         check_pages_of(fake, PAGES_WINDOW, sequence, first, last);
 }
 
+static void check_written(struct fake *fake, int32_t id, uint64_t use)
+{
+    FAKE_CHECK(id >= 0 && (uint32_t)id < fake->limits.states);
+    struct fake_state *state = &fake->states[id];
+
+    FAKE_CHECK(state->written >> 32 != fake->stamp);
+    FAKE_CHECK(state->read >> 32 != fake->stamp || state->read == use);
+    state->written = use;
+}
+
+/* What the caller says of a sequence's state, whose rows are [first, end). */
+static void check_state(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t end)
+{
+    const struct pass_state *s = &fake->pass->sequences[sequence].state;
+    const bool fast = fake->pass->kind == PASS_FAST;
+    const uint64_t use = (uint64_t)fake->stamp << 32 | sequence;
+    uint32_t base = 0, n_records = 0;
+
+    if (s->from != BACKEND_STATE_ZERO) {
+        FAKE_CHECK(s->from >= 0 && (uint32_t)s->from < fake->limits.states);
+        struct fake_state *from = &fake->states[s->from];
+        FAKE_CHECK(from->valid);
+        FAKE_CHECK(from->written >> 32 != fake->stamp);
+        /* by several sequences: then by none that writes it */
+        from->read =
+            from->read >> 32 == fake->stamp ? (uint64_t)fake->stamp << 32 | FAKE_READERS : use;
+        base = from->base;
+        n_records = from->n_records;
+    }
+    check_written(fake, s->own, use);
+    FAKE_CHECK(base + s->apply + s->replay == first);
+    FAKE_CHECK(s->apply + s->replay <= n_records);
+    FAKE_CHECK(fast ? s->apply + s->commit == 0 : s->replay == 0);
+    FAKE_CHECK(s->commit <= end - first);
+    FAKE_CHECK(s->replay + end - first - s->commit <= BACKEND_STATE_RECORDS);
+    FAKE_CHECK(s->n_keep <= 2 && (s->n_keep == 0 || !fast));
+    for (uint32_t i = 0; i < s->n_keep; i++) {
+        FAKE_CHECK(s->keep[i].position >= base && s->keep[i].position <= first + s->commit);
+        FAKE_CHECK(s->keep[i].id != s->from && s->keep[i].id != s->own);
+        check_written(fake, s->keep[i].id, use);
+    }
+}
+
 static void check_row(struct fake *fake, uint32_t i)
 {
     const struct pass *pass = fake->pass;
@@ -152,8 +198,14 @@ static void check_row(struct fake *fake, uint32_t i)
         FAKE_CHECK(row->sequence == (i > 0 ? row[-1].sequence + 1 : 0));
     if (i == 0 || row->sequence != row[-1].sequence)
         fake->first = row->position;
-    if (i + 1 == pass->n_rows || row[1].sequence != row->sequence)
+    if (i + 1 == pass->n_rows || row[1].sequence != row->sequence) {
         check_pages(fake, row->sequence, fake->first, row->position);
+        if (fake->limits.states > 0)
+            check_state(fake, row->sequence, fake->first, row->position + 1);
+    }
+    /* only what is accepted is committed, and that samples nothing */
+    if (fake->limits.states > 0 && row->position - fake->first < sequence->state.commit)
+        FAKE_CHECK(row->wants == 0);
     if (row->wants & ROW_SAMPLE) {
         fake->samples++;
         FAKE_CHECK(sequence->tokens[row->position] == row->token);
@@ -243,6 +295,77 @@ static uint64_t fold_before(const struct fake *fake, const struct pass_sequence 
     return state;
 }
 
+static uint64_t fold_records(const struct fake_state *state, uint64_t folded, uint32_t from,
+                             uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        folded = fold(folded, state->records[i] & ~FAKE_MARK);
+    return folded;
+}
+
+/* Copies the state of `position` to the kept ids that want it. */
+static void keep_state(struct fake *fake, const struct pass_state *s, uint32_t position,
+                       uint64_t folded)
+{
+    for (uint32_t i = 0; i < s->n_keep; i++) {
+        if (s->keep[i].position != position)
+            continue;
+        struct fake_state *kept = &fake->states[s->keep[i].id];
+        kept->valid = true;
+        kept->base = position;
+        kept->n_records = 0;
+        kept->folded = folded;
+        fake->n_kept++;
+    }
+}
+
+/* What the rows of a sequence see of its state: as the KV before them, `folded`, says. */
+static void begin_state(struct fake *fake, const struct pass_state *s, uint64_t folded)
+{
+    struct fake_state *own = &fake->states[s->own], from = {0};
+
+    if (s->from != BACKEND_STATE_ZERO)
+        from = fake->states[s->from];
+    for (uint32_t i = 0; i < s->apply; i++)
+        FAKE_CHECK((from.records[i] & FAKE_MARK) == 0); /* a canonical pass made it */
+    keep_state(fake, s, from.base, from.folded);
+    for (uint32_t i = 0; i < s->apply; i++) {
+        from.folded = fold_records(&from, from.folded, i, i + 1);
+        keep_state(fake, s, from.base + i + 1, from.folded);
+    }
+    FAKE_CHECK(fold_records(&from, from.folded, s->apply, s->apply + s->replay) == folded);
+    own->valid = true;
+    own->folded = from.folded;
+    own->base = from.base + s->apply;
+    own->n_records = s->replay;
+    memcpy(own->records, from.records + s->apply, s->replay * sizeof(*own->records));
+}
+
+/* A row that is not poisoned: folded in, or recorded. */
+static void carry_state(struct fake *fake, const struct pass_state *s, const struct row *row,
+                        uint32_t nth, uint32_t mark)
+{
+    struct fake_state *own = &fake->states[s->own];
+
+    if (nth >= s->commit) {
+        own->records[own->n_records++] = row->token | mark;
+        return;
+    }
+    own->folded = fold(own->folded, row->token);
+    own->base++;
+    keep_state(fake, s, own->base, own->folded);
+}
+
+/* The pass poisoned row number `nth` of a sequence: states that it did not come to hold nothing. */
+static void spoil_state(struct fake *fake, const struct pass_state *s, uint32_t nth)
+{
+    if (nth < s->commit)
+        fake->states[s->own].valid = false;
+    for (uint32_t i = 0; i < s->n_keep; i++)
+        if (fake->states[s->own].base < s->keep[i].position)
+            fake->states[s->keep[i].id].valid = false;
+}
+
 static void fill_sample(const struct fake *fake, uint64_t state, uint32_t position,
                         const struct sampler_params *params, const uint64_t *allowed,
                         struct sample *ret)
@@ -266,22 +389,30 @@ static int fake_finish(struct backend *backend)
     const struct pass *pass = fake->pass;
     uint32_t mark = pass->kind == PASS_FAST ? FAKE_MARK : 0;
     uint64_t state = 0;
-    bool poisoned = false;
+    uint32_t nth = 0; /* of its sequence */
+    bool poisoned = false, recurrent = fake->limits.states > 0;
 
-    for (uint32_t i = 0; i < pass->n_rows; i++) {
+    for (uint32_t i = 0; i < pass->n_rows; i++, nth++) {
         const struct row *row = &pass->rows[i];
         const struct pass_sequence *sequence = &pass->sequences[row->sequence];
 
         if (i == 0 || row->sequence != row[-1].sequence) {
             state = fold_before(fake, sequence, row->position);
             poisoned = false;
+            nth = 0;
+            if (recurrent)
+                begin_state(fake, &sequence->state, state);
         }
+        if (recurrent && !poisoned && row->token == fake->poison)
+            spoil_state(fake, &sequence->state, nth);
         poisoned |= row->token == fake->poison || (mark && fake->poison_fast);
         pass->results[i].status = poisoned ? -EDOM : 0;
         pass->results[i].layer = 1;
         if (poisoned)
             continue;
         write_word(fake, sequence, row->position, (row->token + 1) | mark);
+        if (recurrent)
+            carry_state(fake, &sequence->state, row, nth, mark);
         state = fold(state, row->token);
         if (row->wants & ROW_SAMPLE)
             fill_sample(fake, state, row->position + 1, sequence->sampler, row->allowed,
@@ -297,13 +428,16 @@ static int fake_finish(struct backend *backend)
 
 static void fake_describe(const struct backend *backend, struct backend_info *ret)
 {
+    const struct fake *fake = (const struct fake *)(const void *)backend;
     *ret = (struct backend_info){.name = "fake",
                                  .isa = "none",
                                  .numerics = "fake-1",
                                  .threads = 1,
-                                 .fast = ((const struct fake *)(const void *)backend)->fast,
+                                 .fast = fake->fast,
                                  .page_bytes = 128,
-                                 .window_page_bytes = 128};
+                                 .window_page_bytes = 128,
+                                 .state_bytes = fake->limits.states ? 512 : 0,
+                                 .record_bytes = fake->limits.states ? 64 : 0};
 }
 
 static const char *fake_error(const struct backend *backend)
@@ -320,11 +454,20 @@ static void fake_release_page(struct backend *backend, enum page_class class, ui
     fake->n_released++;
 }
 
+static void fake_release_state(struct backend *backend, uint32_t state)
+{
+    struct fake *fake = fake_of(backend);
+
+    FAKE_CHECK(!fake->pass && state < fake->limits.states);
+    fake->states[state] = (struct fake_state){0};
+}
+
 const struct backend_ops fake_ops = {
     .name = "fake",
     .start = fake_start,
     .finish = fake_finish,
     .release_page = fake_release_page,
+    .release_state = fake_release_state,
     .describe = fake_describe,
     .error = fake_error,
 };

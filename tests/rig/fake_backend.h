@@ -9,6 +9,9 @@
  * Where it has window pages they hold the same words, and a row looks at those of its window: they
  * must be as in the pages.
  *
+ * With states it is recurrent: a state is the fold of the tokens before it, and must be what the KV
+ * says it is. A state that was not rolled back with the KV, or went back too far, aborts.
+ *
  * Its KV is one word a position: the token that was written there. A sample folds the KV of
  * positions [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly
  * shared or reused too early gives another token than fake_next() of the same sequence. A pass that
@@ -36,6 +39,16 @@ enum {
 
 /* Set in the words of KV that a fast pass wrote. */
 #define FAKE_MARK 0x80000000u
+
+/* One state memory: what backend.h says it holds, in place of the caller. */
+struct fake_state {
+    bool valid;
+    uint32_t base, n_records;
+    uint64_t folded;                         /* tokens [0, base) */
+    uint32_t records[BACKEND_STATE_RECORDS]; /* tokens from there on, marked or not */
+    uint64_t written; /* stamp << 32 | sequence of the last pass that wrote it */
+    uint64_t read;    /* the same of the last one that read it */
+};
 
 struct fake {
     struct backend_limits limits;
@@ -66,6 +79,8 @@ struct fake {
     /* by class: [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
     uint32_t *kv[PAGE_CLASSES];
     uint64_t *owner[PAGE_CLASSES]; /* [pages] stamp << 32 | sequence of the last use */
+    struct fake_state *states;     /* [limits.states] */
+    uint32_t n_kept;               /* states that passes kept on their way */
     uint32_t stamp;                /* passes of both kinds */
     uint32_t samples;              /* of the pass being checked */
     uint32_t first;                /* position of the first row of the sequence being checked */
@@ -81,6 +96,9 @@ void fake_fini(struct fake *fake);
 
 /* fake_ops works on this. */
 struct backend *fake_backend(struct fake *fake);
+
+/* The state of tokens [0, n). */
+uint64_t fake_fold(const uint32_t *tokens, uint32_t n);
 
 /* What the device samples after tokens [0, n), n >= 1: one of the bytes 'a' .. 'h', or FAKE_END. */
 uint32_t fake_next(const struct fake *fake, const uint32_t *tokens, uint32_t n, uint64_t seed);
