@@ -303,11 +303,20 @@ static int view_layers(struct model_loader *l)
     return rc;
 }
 
+/* Is it of a layer that only drafts? No pass reads these. */
+static bool is_of_draft(const struct model_loader *l, struct gguf_string name)
+{
+    char text[GGUF_MAX_NAME + 1];
+    uint32_t layer = 0;
+    snprintf(text, sizeof(text), "%.*s", GGUF_SHOW(name));
+    return sscanf(text, "blk.%u.", &layer) == 1 && layer >= l->model->n_layer && layer < l->n_block;
+}
+
 /* A tensor that no row of the table names means a model that computes something else. */
 static int refuse_unused(struct model_loader *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++)
-        if (!l->used[i])
+        if (!l->used[i] && !is_of_draft(l, gguf_tensor_at(l->gguf, i)->name))
             return FAIL(l, -ENOTSUP, "tensor %.*s: hearth's %s of %u layers has no such tensor",
                         GGUF_SHOW(gguf_tensor_at(l->gguf, i)->name), l->arch->name,
                         l->model->n_layer);
@@ -359,8 +368,9 @@ static int view_tensors(struct model_loader *l)
         m->global[MODEL_OUTPUT] = m->global[MODEL_TOKEN_EMBD];
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(l->gguf, i);
-        m->n_params += t->ne[0] * t->ne[1] * t->ne[2];
-        m->tensor_bytes += t->bytes;
+        m->hashes[i].unused = !l->used[i];
+        m->n_params += l->used[i] ? t->ne[0] * t->ne[1] * t->ne[2] : 0;
+        m->tensor_bytes += l->used[i] ? t->bytes : 0;
     }
     return 0;
 }

@@ -5,7 +5,7 @@
  * One table (model_arch.c) says for each architecture which tensors it has and how its rope pairs
  * dimensions. After model_open every tensor that the table requires is there, with the shape the
  * hyperparameters ask for, a type that hearth computes with, whole blocks in every row, and data
- * aligned for its type; no tensor of the file is left unused. So a backend checks nothing again; an
+ * aligned for its type; no tensor of the file is left unused, but those of layers that only draft (MTP). So a backend checks nothing again; an
  * optional tensor that is absent has data NULL.
  *
  * Threads: open and close in one thread, reading in any. Owns the array of layers; the data belongs
@@ -127,7 +127,7 @@ struct model_tensor {
 
 struct model_hash {
     uint8_t bytes[16];
-    bool known;
+    bool known, unused; /* unused: no pass reads the tensor */
 };
 
 /* YaRN: pairs that turn often within the original context keep their frequency, those that turn
@@ -172,7 +172,7 @@ struct model {
     const char *arch;        /* "llama", static */
     struct gguf_string name; /* general.name, 0 bytes when absent */
 
-    uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS */
+    uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS, those of a pass */
     uint32_t n_embd;                  /* width of the residual */
     uint32_t n_ff;                    /* with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: no experts; else a row uses some of them, at least 1 */
@@ -210,8 +210,8 @@ struct model {
     struct layer_ops ops;                       /* what a pass computes */
     bool tied;                                  /* no output.weight: the head is the embedding */
 
-    uint64_t n_params;     /* elements of all tensors, a tied head counted once */
-    uint64_t tensor_bytes; /* bytes of all tensors */
+    uint64_t n_params;     /* elements of all tensors that passes read, a tied head counted once */
+    uint64_t tensor_bytes; /* their bytes */
 
     struct model_hash *hashes; /* [tensors of the file] model_note_hash */
 };
@@ -273,8 +273,8 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
 
 /*
  * The fingerprint of what answers depend on. Equal for two files exactly when architecture,
- * hyperparameters, tokenizer.ggml.* keys and all tensors (name, type, shape, data) are equal,
- * whatever the path, the order of keys and tensors, padding, and other keys (general.name, chat
+ * hyperparameters, tokenizer.ggml.* keys and the tensors that passes read (name, type, shape,
+ * data) are equal, whatever the path, the order of keys and tensors, padding, and other keys (general.name, chat
  * templates). Not a defence against forgery.
  *
  * It is hash128 (kernels/base/hash128.h) of a text of '\n'-terminated lines, in this order; numbers are
@@ -318,7 +318,7 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   logit_scale BITS
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
- *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor, sorted by the bytes of its name
+ *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor that passes read, sorted by the bytes of its name
  *
  * Reads every byte of the tensors without a noted hash, these shared out among `threads` (at least
  * 1; the caller is one). Returns 0, -ENOMEM, or -EAGAIN when there are no threads to be had.

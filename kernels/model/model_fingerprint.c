@@ -170,7 +170,7 @@ static int hash_tensors(const struct model *model, uint32_t threads)
     if (rc)
         goto out_free;
     for (uint32_t i = 0; i < gguf->n_tensors; i++)
-        if (!model->hashes[i].known)
+        if (!model->hashes[i].known && !model->hashes[i].unused)
             job.order[job.n++] = (struct tensor_hash){gguf->tensors[i].bytes, i};
     qsort(job.order, job.n, sizeof(job.order[0]), larger_first);
     pool_run(pool, hash_tensor, &job, job.n);
@@ -186,6 +186,8 @@ static void write_tensors(FILE *out, const struct model *model)
     for (uint64_t i = 0; i < gguf->n_tensors; i++) {
         uint32_t index = gguf->tensors_by_name[i];
         const struct gguf_tensor *t = &gguf->tensors[index];
+        if (model->hashes[index].unused)
+            continue;
         fputs("tensor ", out);
         fwrite(t->name.data, 1, t->name.bytes, out);
         fprintf(out, " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, t->type, t->ne[0],

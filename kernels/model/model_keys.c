@@ -179,10 +179,21 @@ static int read_experts(struct model_loader *l)
     return rc ? rc : read_router(l);
 }
 
+/* Layers that draft tokens ahead (MTP) follow those of a pass. */
+static int read_layers(struct model_loader *l)
+{
+    uint32_t n_draft = 0;
+    int rc = read_count(l, "block_count", MODEL_MAX_LAYERS, &l->n_block);
+    if (!rc)
+        rc = read_optional(l, "nextn_predict_layers", l->n_block - 1, &n_draft);
+    l->model->n_layer = l->n_block - n_draft;
+    return rc;
+}
+
 static int read_sizes(struct model_loader *l)
 {
     struct model *m = l->model;
-    int rc = read_count(l, "block_count", MODEL_MAX_LAYERS, &m->n_layer);
+    int rc = read_layers(l);
     if (!rc)
         rc = read_count(l, "embedding_length", MODEL_MAX_EMBD, &m->n_embd);
     if (!rc)
@@ -202,9 +213,9 @@ static int read_kv_heads(struct model_loader *l)
     uint32_t all = m->n_head;
     const bool by_layer = gguf_array(l->gguf, key.name, &array) == 0;
     int rc = by_layer ? 0 : read_count(l, "attention.head_count_kv", MODEL_MAX_HEADS, &all);
-    if (!rc && by_layer && (array.type > GGUF_I32 || array.count != m->n_layer))
+    if (!rc && by_layer && (array.type > GGUF_I32 || array.count != l->n_block))
         return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u of them", key.name,
-                    m->n_layer);
+                    l->n_block);
     m->n_head_kv = m->n_head;
     for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
         const int64_t n = by_layer ? gguf_array_i64(&array, i) : all;

@@ -18,6 +18,7 @@ struct model_loader {
     struct model *model;
     const char *rope_scaling;             /* in place of the file's, or NULL */
     uint32_t original_context;            /* what it was trained for without scaling of rope */
+    uint32_t n_block;                     /* layers of the file; the last ones may only draft */
     uint32_t n_head_kv[MODEL_MAX_LAYERS]; /* of each layer */
     uint32_t n_dense, n_ff_dense; /* the first layers, which have no experts, and their width */
     uint32_t n_ff_shared;         /* of the shared expert; 0: none */

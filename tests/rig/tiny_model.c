@@ -264,6 +264,18 @@ static void layer(struct builder *b, uint32_t index)
     extras(b, index);
 }
 
+/* A layer, and what joins the residual before it and the next token. */
+static void draft_layer(struct builder *b, uint32_t index)
+{
+    const uint32_t n = b->shape->n_embd;
+    char name[64];
+    layer(b, index);
+    snprintf(name, sizeof(name), "blk.%u.nextn.eh_proj.weight", index);
+    matrix(b, name, 2 * n, n, 0.1f);
+    snprintf(name, sizeof(name), "blk.%u.nextn.enorm.weight", index);
+    vector(b, name, n);
+}
+
 /* ---- keys -------------------------------------------------------------------------------------
  */
 
@@ -342,7 +354,9 @@ static void keys(struct gw *w, const struct tiny_model *s)
     gw_key_string(w, "general.name", "tiny");
     arch_key(w, s, "context_length", s->n_context);
     arch_key(w, s, "embedding_length", s->n_embd);
-    arch_key(w, s, "block_count", s->n_layer);
+    arch_key(w, s, "block_count", s->n_layer + s->n_draft);
+    if (s->n_draft)
+        arch_key(w, s, "nextn_predict_layers", s->n_draft);
     arch_key(w, s, "feed_forward_length", s->n_ff);
     arch_key(w, s, "attention.head_count", s->n_head);
     kv_heads_key(w, s);
@@ -434,6 +448,8 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
         matrix(&b, "output.weight", shape->n_embd, shape->n_vocab, 0.5f);
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);
+    for (uint32_t i = 0; i < shape->n_draft; i++)
+        draft_layer(&b, shape->n_layer + i);
     if (shape->freqs)
         freqs(&b, rope_dim(shape) / 2);
     return gw_finish(&b.w, ret_bytes, NULL);

@@ -31,6 +31,7 @@ struct tiny_model {
     uint32_t n_vocab;     /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
     uint32_t window;                  /* of local layers, gemma3; 0: 20 */
+    uint32_t n_draft;                 /* layers after n_layer that only draft (MTP) */
     uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
     uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
     bool untied;                      /* with output.weight */

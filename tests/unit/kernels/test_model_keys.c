@@ -631,6 +631,60 @@ START_TEST(layers_say_what_they_have_and_routers_how_they_weigh)
 }
 END_TEST
 
+/* A file's layers for drafts change nothing: no pass reads them, and the fingerprint is that of the
+ * file without them. */
+START_TEST(layers_that_only_draft_are_left_out)
+{
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct opened o[2];
+    size_t bytes;
+    shape.arch = "glm4moe";
+    for (uint32_t i = 0; i < 2; i++) {
+        shape.n_draft = i;
+        uint8_t *file = tiny_model_file(&shape, &bytes);
+        ck_assert_int_eq(open_file(file, bytes, &o[i]), 0);
+        ck_assert_int_eq(model_fingerprint(o[i].model, 1, seen[i]), 0);
+    }
+    ck_assert_uint_eq(o[1].model->n_layer, 2);
+    ck_assert(gguf_n_tensors(o[1].gguf) > gguf_n_tensors(o[0].gguf));
+    ck_assert_uint_eq(o[1].model->tensor_bytes, o[0].model->tensor_bytes);
+    ck_assert_uint_eq(o[1].model->n_params, o[0].model->n_params);
+    ck_assert_mem_eq(seen[0], seen[1], sizeof(seen[0]));
+    close_opened(&o[0]);
+    close_opened(&o[1]);
+}
+END_TEST
+
+/* Neither all layers draft, nor does one after the last. */
+START_TEST(other_layers_are_not_left_out)
+{
+    static const char *const renamed[] = {"blk.2.nextn.enorm.weight", "blk.3.nextn.enorm.weight",
+                                          "blk.1.nextn.enorm.weight"};
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct opened o;
+    size_t bytes;
+    shape.n_draft = 1;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint8_t *file = tiny_model_file(&shape, &bytes);
+        char *name = memmem(file, bytes, renamed[0], strlen(renamed[0]));
+        ck_assert_ptr_nonnull(name);
+        memcpy(name, renamed[i], strlen(renamed[i]));
+        ck_assert_int_eq(open_file(file, bytes, &o), i == 0 ? 0 : -ENOTSUP);
+        if (i > 0)
+            ck_assert_msg(strstr(err, renamed[i]) != NULL, "%s", err);
+        close_opened(&o);
+    }
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    uint8_t *key = memmem(file, bytes, "llama.nextn_predict_layers", 26);
+    ck_assert_ptr_nonnull(key);
+    key[26 + 4] = 3; /* after the type */
+    ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
+    ck_assert_msg(strstr(err, "nextn_predict_layers must be 1 to 2") != NULL, "%s", err);
+    close_opened(&o);
+}
+END_TEST
+
 START_TEST(divisors_of_frequencies_are_checked)
 {
     static const float BAD[] = {0, -1, 0.25f, 2e6f, NAN, INFINITY, -INFINITY};
@@ -842,6 +896,8 @@ int main(void)
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
     tcase_add_test(core, bad_keys_of_experts_are_refused);
     tcase_add_test(core, experts_are_counted);
+    tcase_add_test(core, layers_that_only_draft_are_left_out);
+    tcase_add_test(core, other_layers_are_not_left_out);
     tcase_add_test(core, layers_say_what_they_have_and_routers_how_they_weigh);
     tcase_add_test(core, divisors_of_frequencies_are_checked);
     tcase_add_test(core, yarn_is_read);
