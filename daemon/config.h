@@ -34,6 +34,7 @@
     CHOICE(device, "device", "auto", "auto|cpu|cuda", "where the model runs")                      \
     CHOICE(numerics, "numerics", "portable", "portable|native", "native: a GPU's own arithmetic")  \
     CHOICE(kv_type, "kv-type", "f16", "f16|q8_0", "q8_0: 0.56x the memory, results differ")        \
+    TEXT(weights_cache, "weights-cache", "DIR", "keep repacked weights here for the next start")   \
     CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \
     NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
            "context length of a slot (0: what memory holds)")                                      \

@@ -214,6 +214,7 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     struct control_options options = {
         .config = &daemon->config,
         .loaded = &daemon->loaded,
+        .keep = &daemon->loaded,
         .ctl = daemon->ctl,
         .ctl_fd = daemon->ctl_fd,
         .vocab_fd = daemon->loaded.vocab_fd,
@@ -234,11 +235,12 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     }
     report_ready(&daemon->config, &daemon->loaded, daemon->own_socket);
     (void)service_notify("READY=1\nSTATUS=serving");
+    loaded_model_watch_weights(&daemon->loaded, signals_stop);
     rc = control_run(&options);
     pthread_join(daemon->thread, &engine_result);
     if (rc < 0)
         snprintf(err, err_bytes, "stopped: %s", strerror(-rc));
-    return rc;
+    return rc < 0 ? rc : loaded_model_stop_weights(&daemon->loaded, err, err_bytes);
 }
 
 /* Everything startup does after opening the model file, except listening. */
@@ -276,6 +278,8 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
         return 0;
     }
     rc = load(daemon, err, err_bytes);
+    if (rc == 0)
+        rc = loaded_model_check_weights(&daemon->loaded, err, err_bytes);
     if (rc == 0)
         report_check(&daemon->loaded);
     return rc;

@@ -217,6 +217,9 @@ static void control_mail(struct control *control)
                                                   : "it violated the protocol");
             clients_drop(control, mail.clients[0]);
             break;
+        case MAIL_ANSWERED:
+            loaded_model_keep_weights(control->options.keep);
+            break;
         case MAIL_STOPPED:
             control->stopped = true;
             control->error = mail.error;

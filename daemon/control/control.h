@@ -18,6 +18,7 @@
 struct control_options {
     const struct config *config;
     const struct loaded_model *loaded;
+    struct loaded_model *keep; /* the same: its weights are kept after the first answer */
     struct ctl *ctl;
     int ctl_fd;
     int vocab_fd;  /* the sealed vocabulary, passed to every client */

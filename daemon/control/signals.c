@@ -21,6 +21,11 @@ static void signals_on(int number)
         errno = saved;
 }
 
+void signals_stop(void)
+{
+    signals_on(0);
+}
+
 int signals_open(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};

@@ -10,4 +10,7 @@
  * or -errno. Once per process. */
 int signals_open(void);
 
+/* Ends the daemon as a signal does. Any thread. PRECOND: signals_open was called. */
+void signals_stop(void);
+
 #endif

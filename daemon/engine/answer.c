@@ -166,6 +166,17 @@ static void answer_count(struct engine *engine, enum done_reason reason,
     counters_add(ctl, COUNTER_ROLLBACKS, request->rollbacks);
 }
 
+/* The control thread keeps the weights then (--weights-cache). */
+static void answer_tell_first(struct engine *engine)
+{
+    struct mail mail = {.kind = MAIL_ANSWERED};
+    if (engine->answered || !engine->options.loaded->weights_dir ||
+        counters_get(engine->options.ctl, COUNTER_REQUESTS_FINISHED) == 0)
+        return;
+    engine->answered = mailbox_post(engine->options.outbox, &mail);
+    mailbox_ring(engine->options.outbox);
+}
+
 /* Every draft came to one end, every token of the answer from one of two places, and each window
  * that was rolled back gave at least the verifier's own token. */
 static void answer_balance(const struct slot *slot)
@@ -198,6 +209,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
         event_put_done(client_events(slot), slot->request->generation, slot->spec.accepted, &done);
     if (rc < 0)
         attached_fail(&engine->clients, slot->client, -EPROTO);
+    answer_tell_first(engine);
 }
 
 void answer_publish(struct engine *engine)

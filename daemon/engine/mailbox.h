@@ -23,6 +23,7 @@ enum mail_kind {
     MAIL_DETACHED,   /* engine -> control: nothing of it is used any more: unmap, close, free */
     MAIL_CLOSE,      /* engine -> control: it broke the protocol (error says how): detach it */
     MAIL_WAKE,       /* engine -> control: wake these sleepers */
+    MAIL_ANSWERED,   /* engine -> control: the first answer was given */
     MAIL_STOPPED,    /* engine -> control: the last message */
 };
 

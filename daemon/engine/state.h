@@ -38,6 +38,7 @@ struct engine {
     struct steady clock;
     uint64_t now_ns; /* of the last look at it (engine_clock) */
     bool stopping;
+    bool answered;  /* MAIL_ANSWERED was posted */
     int failed;     /* 0, or why the backend cannot go on */
     bool fence_due; /* something was published or freed in this step */
 };

@@ -197,10 +197,17 @@ static int choose_device(struct loaded_model *loaded, const struct config *confi
 
 static int open_instance(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
+    if (loaded->weights_dir && loaded->ops->layout)
+        loaded->limits.image =
+            weights_cache_open(&loaded->weights, loaded->weights_dir, loaded->model,
+                               loaded->ops->layout, &loaded->limits.image_bytes);
     int rc = loaded->ops->open(loaded->model, &loaded->limits, &loaded->backend, err, err_bytes);
-    if (rc == 0)
-        loaded->ops->describe(loaded->backend, &loaded->info);
-    return rc;
+    if (rc < 0)
+        return rc;
+    loaded->ops->describe(loaded->backend, &loaded->info);
+    if (!loaded->info.image)
+        weights_cache_close(&loaded->weights);
+    return 0;
 }
 
 /* Opens the draft model on the same device, with KV for as many positions as the model has; its
@@ -212,6 +219,7 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     if (!draft)
         return 0;
     draft->ops = loaded->ops;
+    draft->weights_dir = loaded->weights_dir;
     draft->limits = loaded->limits;
     draft->limits.shadow = false;
     draft->limits.window_pages = 0; /* it keeps whole pages (draft_kv.h) */
@@ -235,9 +243,11 @@ static int open_on_device(struct loaded_model *loaded, const struct config *conf
 
 static void close_instances(struct loaded_model *loaded)
 {
+    weights_cache_stop(&loaded->weights, NULL, 0); /* it may read the instance's weights */
     if (loaded->ops && loaded->backend)
         loaded->ops->close(loaded->backend);
     loaded->backend = NULL;
+    weights_cache_close(&loaded->weights);
     if (loaded->draft)
         close_instances(loaded->draft);
 }
@@ -250,6 +260,7 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
     int rc = choose_device(loaded, config, err, err_bytes);
     if (rc < 0)
         return rc;
+    loaded->weights_dir = config->weights_cache;
     limits->rows = (uint32_t)config->rows;
     limits->samples = limits->rows < 64 ? limits->rows : 64;
     limits->threads = choose_threads(config);
@@ -300,6 +311,33 @@ int loaded_model_open_backend(struct loaded_model *loaded, const struct config *
     if (loaded->draft)
         leave_file(loaded->draft);
     return rc;
+}
+
+int loaded_model_check_weights(struct loaded_model *loaded, char *err, size_t err_bytes)
+{
+    int rc = weights_cache_check(&loaded->weights, err, err_bytes);
+    return rc || !loaded->draft ? rc : loaded_model_check_weights(loaded->draft, err, err_bytes);
+}
+
+void loaded_model_watch_weights(struct loaded_model *loaded, void (*on_damage)(void))
+{
+    weights_cache_watch(&loaded->weights, on_damage);
+    if (loaded->draft)
+        loaded_model_watch_weights(loaded->draft, on_damage);
+}
+
+void loaded_model_keep_weights(struct loaded_model *loaded)
+{
+    if (loaded->weights_dir)
+        weights_cache_write(&loaded->weights, loaded->info.image, loaded->info.image_bytes);
+    if (loaded->draft)
+        loaded_model_keep_weights(loaded->draft);
+}
+
+int loaded_model_stop_weights(struct loaded_model *loaded, char *err, size_t err_bytes)
+{
+    int rc = weights_cache_stop(&loaded->weights, err, err_bytes);
+    return rc || !loaded->draft ? rc : loaded_model_stop_weights(loaded->draft, err, err_bytes);
 }
 
 void loaded_model_close(struct loaded_model *loaded)

@@ -7,6 +7,7 @@
 #define HEARTH_DAEMON_MODEL_LOADED_MODEL_H
 
 #include "daemon/config.h"
+#include "daemon/model/weights_cache.h"
 #include "daemon/policy/budget.h"
 #include "ipc/vocab.h"
 #include "kernels/backend.h"
@@ -36,7 +37,9 @@ struct loaded_model {
     struct backend *backend;
     struct backend_info info;
     struct backend_limits limits;
-    struct budget_facts facts; /* what context and KV pages were chosen by */
+    const char *weights_dir;      /* --weights-cache, or NULL */
+    struct weights_cache weights; /* if so */
+    struct budget_facts facts;    /* what context and KV pages were chosen by */
 
     struct loaded_model *draft; /* the draft model, with the same vocabulary; NULL: none */
 };
@@ -66,6 +69,17 @@ int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *dr
  * Afterwards vocabulary and fingerprint are complete, too. -ENODEV if the device does not exist. */
 int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,
                               size_t err_bytes);
+
+/* For --weights-cache, the draft model included. Reads what was mapped: at once, or on a thread that calls
+ * on_damage; -EBADMSG with a line when it is damaged. */
+int loaded_model_check_weights(struct loaded_model *loaded, char *err, size_t err_bytes);
+void loaded_model_watch_weights(struct loaded_model *loaded, void (*on_damage)(void));
+
+/* The first answer was given: keeps the weights, on a thread, if they are not kept. */
+void loaded_model_keep_weights(struct loaded_model *loaded);
+
+/* Ends the threads. Returns 0, or what loaded_model_watch_weights has found. */
+int loaded_model_stop_weights(struct loaded_model *loaded, char *err, size_t err_bytes);
 
 /* Also after a failed open. */
 void loaded_model_close(struct loaded_model *loaded);

@@ -45,6 +45,20 @@ static void log_memory(void)
     log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
 }
 
+/* As a line of the log; where `print` is set, to stdout. */
+static void report_weights(const struct loaded_model *loaded, bool print)
+{
+    char text[600];
+    if (!loaded || !loaded->weights_dir)
+        return;
+    weights_cache_describe(&loaded->weights, text, sizeof(text));
+    if (print)
+        puts(text);
+    else
+        log_info("%s", text);
+    report_weights(loaded->draft, print);
+}
+
 void report_ready(const struct config *config, const struct loaded_model *loaded, bool own_socket)
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -63,6 +77,7 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
     log_info("%s", text);
     if (loaded->info.note)
         log_info("%s", loaded->info.note);
+    report_weights(loaded, false);
     if (loaded->info.fast == BACKEND_FAST_SHADOW)
         log_info("shadow: %zu MiB beside %zu MiB of weights", loaded->info.shadow_bytes >> 20,
                  loaded->info.weight_bytes >> 20);
@@ -103,4 +118,5 @@ void report_check(const struct loaded_model *loaded)
         if (loaded->draft->info.note)
             printf("draft model: %s\n", loaded->draft->info.note);
     }
+    report_weights(loaded, true);
 }

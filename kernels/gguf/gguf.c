@@ -29,16 +29,16 @@ int gguf_open_memory(const void *data, size_t bytes, struct gguf **ret_gguf, cha
 }
 
 /* Maps a regular, non-empty file. */
-static int map_file(int fd, void **ret_data, size_t *ret_bytes, char *err, size_t err_bytes)
+static int map_file(int fd, struct stat *st, void **ret_data, size_t *ret_bytes, char *err,
+                    size_t err_bytes)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, st) < 0)
         return fail(err, err_bytes, -errno, "cannot read its size: %s", strerror(errno));
-    if (!S_ISREG(st.st_mode))
+    if (!S_ISREG(st->st_mode))
         return fail(err, err_bytes, -EINVAL, "not a regular file");
-    if (st.st_size == 0)
+    if (st->st_size == 0)
         return fail(err, err_bytes, -EBADMSG, "not a GGUF file: it is empty");
-    *ret_bytes = (size_t)st.st_size;
+    *ret_bytes = (size_t)st->st_size;
     *ret_data = mmap(NULL, *ret_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (*ret_data == MAP_FAILED)
         return fail(err, err_bytes, -errno, "cannot map %zu bytes: %s", *ret_bytes,
@@ -46,15 +46,21 @@ static int map_file(int fd, void **ret_data, size_t *ret_bytes, char *err, size_
     return 0;
 }
 
+static uint64_t time_ns(struct timespec time)
+{
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
 /* O_NONBLOCK: opening a pipe must not block. */
 int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_bytes)
 {
     void *data = NULL;
     size_t bytes = 0;
+    struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return fail(err, err_bytes, -errno, "cannot open: %s", strerror(errno));
-    int rc = map_file(fd, &data, &bytes, err, err_bytes);
+    int rc = map_file(fd, &st, &data, &bytes, err, err_bytes);
     if (rc)
         goto out_close_fd;
     rc = gguf_open_memory(data, bytes, ret_gguf, err, err_bytes);
@@ -62,6 +68,8 @@ int gguf_open(const char *path, struct gguf **ret_gguf, char *err, size_t err_by
         goto out_unmap;
     (*ret_gguf)->mapping = data;
     (*ret_gguf)->fd = fd;
+    (*ret_gguf)->changed_ns[0] = time_ns(st.st_mtim);
+    (*ret_gguf)->changed_ns[1] = time_ns(st.st_ctim);
     return 0;
 
 out_unmap:

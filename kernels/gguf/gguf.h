@@ -81,8 +81,10 @@ struct gguf_tensor {
 struct gguf {
     const uint8_t *data; /* [bytes] the whole file */
     uint64_t bytes;
-    void *mapping; /* the mapping, or NULL: data belongs to the caller */
-    int fd;        /* of the mapped file; -1: closed */
+    void *mapping;          /* the mapping, or NULL: data belongs to the caller */
+    int fd;                 /* of the mapped file; -1: closed */
+    uint64_t changed_ns[2]; /* when it was opened: last change of its data, and of any kind */
+    uint64_t header_bytes;  /* keys and list of tensors, from its first byte on */
     bool has_data;
     bool drops; /* what gguf_read has read does not stay in the page cache */
     uint32_t version;

@@ -236,6 +236,7 @@ static int place_tensors(struct gguf *g, struct cursor *c)
     uint64_t mask = g->alignment - 1;
     uint64_t data_at = (c->at + mask) & ~mask; /* at is a file size: no wrap */
     uint64_t data_bytes = data_at < g->bytes ? g->bytes - data_at : 0;
+    g->header_bytes = c->at;
     g->has_data = data_bytes > 0;
     uint32_t *order = sorted_indices(g->n_tensors, compare_offsets, g->tensors);
     if (!order)

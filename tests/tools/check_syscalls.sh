@@ -45,9 +45,11 @@ await() { # SOCKET
     exit 1
 }
 
+# The first run writes the weights' file, the second one uses it.
 for loop in auto epoll; do
     export HEARTH_SOCKET=$folder/$loop.sock
-    watch hearthd.service "hearthd.$loop" "$build/bin/hearthd" --model "$model" --event-loop $loop --threads 2
+    watch hearthd.service "hearthd.$loop" "$build/bin/hearthd" --model "$model" --event-loop $loop --threads 2 \
+        --weights-cache "$folder/weights"
     await "$HEARTH_SOCKET"
     watch hearth-http.service "gateway.$loop" "$build/bin/hearth-http" --listen "$folder/http.$loop"
     await "$folder/http.$loop"
@@ -58,8 +60,13 @@ for loop in auto epoll; do
     ask /metrics
     ask /completion -d '{"prompt": "x = ", "n_predict": 20, "json_schema": {"type": "integer"}}'
     ask /completion -d '{"prompt": "x = ", "n_predict": 20, "stream": true}'
+    for _ in $(seq 300); do
+        [ ! -f "$(echo "$folder"/weights/*.weights)" ] || break
+        sleep 0.1
+    done
     stop
 done
+[ -f "$(echo "$folder"/weights/*.weights)" ] || { echo "the weights were not kept"; exit 1; }
 if grep -v 'exited with\|killed by' "$folder"/hearthd.* "$folder"/gateway.*; then
     echo "a system call is not in the unit's SystemCallFilter: add it, or do not make it"
     exit 1
