@@ -1,6 +1,6 @@
 /* A client stopped or killed after any instruction of hearth_submit() and hearth_next(): others get
  * their answers meanwhile, and a client that is let go on gets its own. The point is drawn by a
- * seed, and reached by single steps. HEARTH_STEPS=N: N points instead of 100. */
+ * seed, and reached by single steps. HEARTH_STEPS=N: N points instead of 100; HEARTH_SEED=N: others. */
 #include "tests/hostile/balance.h"
 #include "tests/hostile/honest.h"
 #include "tests/random.h"
@@ -118,8 +118,8 @@ START_TEST(a_client_stopped_or_killed_at_any_instruction_holds_up_no_other)
 {
     static const char *const arguments[] = {"--threads", "1",          "--slots", "4", "--context",
                                             "512",       "--kv-bytes", "1M",      NULL};
-    const char *env = getenv("HEARTH_STEPS");
-    uint32_t points = env ? (uint32_t)atoi(env) : POINTS, state = 17;
+    const char *env = getenv("HEARTH_STEPS"), *seed = getenv("HEARTH_SEED");
+    uint32_t points = env ? (uint32_t)atoi(env) : POINTS, state = seed ? (uint32_t)atoi(seed) : 17;
     struct balance before = {0};
 
     if (!may_step()) {
