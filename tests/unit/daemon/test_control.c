@@ -33,7 +33,8 @@ static struct mailbox to_engine, to_control;
 static struct control_options options;
 static pthread_t control_thread, engine_thread;
 static int control_rc;
-static struct hello greeting; /* sent by late_fd */
+static struct hello greeting; /* sent by late_fd ... */
+static int leaving_fd = -1;   /* ... after this one has hung up */
 static _Atomic uint64_t clock_ns;
 static _Atomic int late_fd;
 static _Atomic uint32_t wild;    /* a random state: the clock is set back and forth; 0: it is not */
@@ -46,6 +47,8 @@ static uint64_t now_ns(void)
     int fd = atomic_exchange(&late_fd, -1);
 
     if (fd >= 0) {
+        if (leaving_fd >= 0)
+            close(leaving_fd);
         ck_assert_int_eq(hello_send(fd, &greeting, sizeof(greeting), NULL, 0), 0);
         atomic_fetch_add(&clock_ns, LATE_NS);
     }
@@ -206,6 +209,26 @@ START_TEST(a_late_hello_waits_for_a_slot_from_then_on)
 }
 END_TEST
 
+/* A client that left holds the only slot: the event of its hang-up comes after the HELLO. */
+START_TEST(a_slot_is_free_once_its_client_has_hung_up)
+{
+    struct hello mine;
+
+    start(_i ? LOOP_EPOLL : LOOP_AUTO);
+    ck_assert_int_eq(hello_prep_hello(&greeting, 1, 0, NULL), 0);
+    ck_assert_int_eq(hello_prep_hello(&mine, 1, 0, NULL), 0);
+    int late = open_socket(), asker = open_socket();
+    leaving_fd = open_socket();
+    ck_assert_int_eq(hello_send(leaving_fd, &mine, sizeof(mine), NULL, 0), 0);
+    ck_assert_msg(answer_of(leaving_fd) == 0, "%s", text);
+    ask_status(asker);
+    atomic_store(&late_fd, late);
+    open_socket(); /* so that the thread wakes, if it sleeps */
+    ck_assert_msg(answer_of(late) == 0, "%s", text);
+    stop();
+}
+END_TEST
+
 /* By up to an hour, at one look in four: each question and each HELLO has an answer, or is told to
  * try again. */
 START_TEST(whatever_the_clock_does_every_message_is_answered)
@@ -239,6 +262,7 @@ int main(void)
 
     tcase_add_loop_test(tcase, a_hello_that_has_come_is_read_after_its_time, 0, 2);
     tcase_add_loop_test(tcase, a_late_hello_waits_for_a_slot_from_then_on, 0, 2);
+    tcase_add_loop_test(tcase, a_slot_is_free_once_its_client_has_hung_up, 0, 2);
     tcase_add_loop_test(tcase, whatever_the_clock_does_every_message_is_answered, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
