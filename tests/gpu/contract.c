@@ -243,19 +243,17 @@ static const struct {
     uint32_t v_dim; /* 0: head_dim */
     bool sinks;
 } head_kinds[HEAD_KINDS] = {
-    {QUANT_F16, 4, 1, 64, 4096, false, 0, 0, false},
+    {QUANT_F16, 4, 1, 64, 4096, false, 0, 0, true},
     {QUANT_F16, 4, 2, 24, 512, true, 3, 0, false},
     {QUANT_F32, 6, 2, 130, 512, false, 0, 0, false},
     {QUANT_BF16, 40, 1, 2, 4096, false, 0, 0, false},
     {QUANT_F16, 2, 2, 256, 512, false, 250, 0, false},
-    {QUANT_F32, 7, 1, 130, 2048, true, 33, 0, false},
+    {QUANT_F32, 7, 1, 130, 2048, true, 33, 0, true},
     {QUANT_F16, 8, 1, 80, 512, true, 0, 0, false},
     {QUANT_F32, 1, 1, 256, 4096, true, 0, 0, false},
-    {QUANT_Q8_0, 4, 4, 24, 512, false, 40, 0, false},
+    {QUANT_Q8_0, 4, 4, 24, 512, false, 40, 0, true},
     {QUANT_F16, 4, 2, 64, 512, false, 40, 140, false},
-    {QUANT_F16, 6, 2, 192, 512, true, 0, 26, false},
-    {QUANT_F16, 16, 2, 64, 512, false, 128, 0, true},
-    {QUANT_F32, 6, 3, 24, 4096, false, 0, 10, true},
+    {QUANT_F16, 6, 2, 192, 512, true, 0, 26, true},
 };
 
 void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s)

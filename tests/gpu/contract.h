@@ -36,7 +36,7 @@ void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const c
 
 /* A subject with heads of kind `kind` of HEAD_KINDS; its tokens as two sequences in windows of all
  * sizes. */
-enum { HEAD_KINDS = 13 };
+enum { HEAD_KINDS = 11 };
 void subject_of_heads(uint32_t kind, uint32_t n, struct subject *s);
 void check_windows(struct subject *s, struct backend *b, uint32_t kind);
 
