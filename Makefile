@@ -49,6 +49,7 @@ IPC      = $(wildcard ipc/*.c)
 # Bodies in kernels/cpu/simd and kernels/cuda/device that are compiled several times: BODY.c with VARIANTS_BODY.c is an
 # object BODY_VARIANT.o for each. A variant is an instruction set, or the ROW_TILES of a kernel.
 VARIANTS_attend.c = avx2 avx512
+VARIANTS_delta.c = avx2 avx512
 VARIANTS_matmul.c = avx2 avxvnni avx512
 VARIANTS_ops.c = avx2 avx512
 VARIANTS_pack.c = any avx2 avx512
@@ -440,7 +441,7 @@ $(LINT)/format.ok: $(SOURCES) .clang-format
 $(LINT)/%_avx2.ok    $(LINT)/%_avx2.analyzed:    SIMD = $(SIMD_AVX2)
 $(LINT)/%_avxvnni.ok $(LINT)/%_avxvnni.analyzed: SIMD = $(SIMD_AVXVNNI)
 $(LINT)/%_avx512.ok  $(LINT)/%_avx512.analyzed:  SIMD = $(SIMD_AVX512)
-$(foreach b,attend matmul ops,$(LINT)/kernels/cpu/simd/$b.%): SIMD = $(SIMD_AVX2)
+$(foreach b,attend delta matmul ops,$(LINT)/kernels/cpu/simd/$b.%): SIMD = $(SIMD_AVX2)
 $(LINT)/kernels/cpu/simd/pack.%: SIMD = -DLANES_ROWS=4 -DPACK_GROUP=pack_group_any
 $(LINT)/kernels/cuda/% $(LINT)/tests/cudasim/%: SIMD = $(SIM_FLAGS)
 define tidy # OPTIONS

@@ -38,6 +38,7 @@ enum page_class { PAGES_FULL, PAGES_WINDOW, PAGE_CLASSES };
  * in as they run and those that are recorded first, states and results have the same bits. */
 enum {
     BACKEND_STATE_RECORDS = 13,
+    BACKEND_STATE_KEEPS = 2,
     BACKEND_STATE_ZERO = -1, /* pass_state.from: the state of the empty text, whose base is 0 */
 };
 
@@ -103,7 +104,7 @@ struct pass_state {
     struct {
         uint32_t position;
         int32_t id;
-    } keep[2];
+    } keep[BACKEND_STATE_KEEPS];
 };
 
 /* One sequence of a pass. Its rows have ascending consecutive positions (rows of other sequences

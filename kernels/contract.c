@@ -21,6 +21,13 @@ int contract_check_limits(const struct backend_limits *l, const struct model *m,
     if (l->window_pages > 0 && kv_window(m) == 0)
         return fail(err, err_bytes, -EINVAL,
                     "limits: window pages for a model whose layers have no windows");
+    if (m->n_recurrent > 0 && l->states == 0)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "%s models have recurrent layers, which need memories of states: this program "
+                    "has none yet",
+                    m->arch);
+    if (m->n_recurrent == 0 && l->states > 0)
+        return fail(err, err_bytes, -EINVAL, "limits: states for a model without recurrent layers");
     /* A backend's attention sees the whole context; the model's sees only its sliding window. */
     if (m->sliding_window != 0 && l->context > m->sliding_window)
         return fail(err, err_bytes, -ENOTSUP,
@@ -45,6 +52,11 @@ struct check {
 static int refuse(const struct check *c, const char *what, uint32_t row)
 {
     return fail(c->err, c->err_bytes, -EINVAL, "pass refused: row %u: %s", row, what);
+}
+
+static int refuse_sequence(const struct check *c, const char *what, uint32_t sequence)
+{
+    return fail(c->err, c->err_bytes, -EINVAL, "pass refused: sequence %u: %s", sequence, what);
 }
 
 /* Pages [begin, end) of a sequence, of one class. */
@@ -94,6 +106,74 @@ static int check_row(struct check *c, uint32_t r)
     return 0;
 }
 
+static bool state_exists(const struct check *c, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < c->limits->states;
+}
+
+/* Whether sequence s writes that state. */
+static bool writes_state(const struct pass_sequence *s, int32_t id)
+{
+    bool writes = s->state.own == id;
+    for (uint32_t i = 0; i < s->state.n_keep; i++)
+        writes |= s->state.keep[i].id == id;
+    return writes;
+}
+
+/* A state that one sequence writes, no other one reads or writes. */
+static int check_states_apart(const struct check *c)
+{
+    const struct pass_sequence *all = c->pass->sequences;
+    for (uint32_t i = 0; i < c->pass->n_sequences; i++)
+        for (uint32_t j = 0; j < c->pass->n_sequences && c->next[i] != UINT32_MAX; j++) {
+            const struct pass_state *s = &all[j].state;
+            bool shared = writes_state(&all[i], s->from) || writes_state(&all[i], s->own);
+            for (uint32_t k = 0; k < s->n_keep; k++)
+                shared |= writes_state(&all[i], s->keep[k].id);
+            if (i != j && c->next[j] != UINT32_MAX && shared)
+                return refuse_sequence(c, "a state of another one", j);
+        }
+    return 0;
+}
+
+static const char *state_fault(const struct check *c, const struct pass_state *s, uint32_t first,
+                               uint32_t n)
+{
+    const uint64_t before = (uint64_t)s->apply + s->replay;
+    if (!state_exists(c, s->own) || !(s->from == BACKEND_STATE_ZERO || state_exists(c, s->from)))
+        return "a state that does not exist";
+    if (before > BACKEND_STATE_RECORDS || before > first || s->commit > n)
+        return "more records or rows to fold in than there are";
+    if (s->from == BACKEND_STATE_ZERO && first != 0)
+        return "the state of the empty text, but not the first row";
+    if (s->replay > 0 && s->commit > 0)
+        return "records that stay, before rows that are folded in";
+    if (s->replay + n - s->commit > BACKEND_STATE_RECORDS)
+        return "more rows to record than a state has records";
+    const uint64_t base = first - before, end = base + s->apply + s->commit;
+    for (uint32_t i = 0; i < s->n_keep; i++)
+        if (i >= BACKEND_STATE_KEEPS || !state_exists(c, s->keep[i].id) ||
+            s->keep[i].id == s->own || s->keep[i].id == s->from ||
+            (i > 0 && s->keep[0].id == s->keep[i].id) || s->keep[i].position < base ||
+            s->keep[i].position > end)
+            return "a state to keep that it does not pass, or must not write";
+    return NULL;
+}
+
+static int check_states(const struct check *c)
+{
+    for (uint32_t s = 0; s < c->pass->n_sequences && c->limits->states > 0; s++) {
+        uint32_t n = 0;
+        for (uint32_t r = 0; r < c->pass->n_rows; r++)
+            n += c->pass->rows[r].sequence == s;
+        const char *fault =
+            n == 0 ? NULL : state_fault(c, &c->pass->sequences[s].state, c->next[s] - n, n);
+        if (fault)
+            return refuse_sequence(c, fault, s);
+    }
+    return c->limits->states > 0 ? check_states_apart(c) : 0;
+}
+
 int contract_check_pass(const struct pass *pass, const struct backend_limits *limits,
                         const struct model *model, uint32_t *next_position, char *err,
                         size_t err_bytes)
@@ -115,5 +195,5 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
     }
     if (c.n_wanted > limits->samples)
         return refuse(&c, "more rows that want a result than the limit", c.n_wanted);
-    return 0;
+    return check_states(&c);
 }

@@ -67,6 +67,11 @@ float num_sigmoid(float x)
     return 1.0f / (1.0f + num_exp(-x));
 }
 
+float num_softplus(float x)
+{
+    return x > 20.0f ? x : num_log(1.0f + num_exp(x));
+}
+
 float num_silu(float x)
 {
     return x / (1.0f + num_exp(-x));

@@ -43,6 +43,12 @@ float num_sigmoid(float x);
 /* x / (1 + exp(-x)), IEEE divide. NaN gives NaN; for x < -88 it is x / 1.65e38, not 0. */
 float num_silu(float x);
 
+/* 1 / (1 + exp(-x)), IEEE divide. NaN gives NaN; for x < -88 it is 1 / 1.65e38, not 0. */
+float num_sigmoid(float x);
+
+/* log(1 + exp(x)), x itself above 20. NaN gives NaN. */
+float num_softplus(float x);
+
 /* Constants of num_gelu: 2 sqrt(2 / pi), and 0.044715 times it. */
 #define NUM_GELU_A 0x1.988454p+0f
 #define NUM_GELU_B 0x1.2444f2p-4f

@@ -41,7 +41,7 @@ static bool find_item(struct backend *b, const struct layer_op *op, uint32_t ite
     for (uint32_t i = first; i < n && a->n < CPU_QUERIES; i++) {
         size_t r = row + i / share, h = head_kv * share + i % share;
         a->position[a->n] = b->pass->rows[r].position;
-        a->q[a->n] = q->f + r * q->stride + h * g->k_dim;
+        a->q[a->n] = q->f + r * q->stride + h * g->q_dim;
         a->sink[a->n] = sinks ? sinks[h] : 0.0f;
         a->out[a->n++] = out->f + r * out->stride + h * g->v_dim;
     }

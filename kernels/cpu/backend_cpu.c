@@ -116,6 +116,23 @@ static void experts_scratch(struct backend *b, bool *failed)
     x->scratch = scratch(b, (size_t)b->limits.threads * EXPERTS_SCRATCH, sizeof(float), failed);
 }
 
+static void states_scratch(struct backend *b, bool *failed)
+{
+    struct cpu_states *x = &b->states;
+    const size_t rows = b->limits.rows;
+    if (b->model->n_recurrent == 0)
+        return;
+    for (uint32_t i = 0; i < x->geometry.n_layer; i++)
+        x->block = x->geometry.layer[i].block > x->block ? x->geometry.layer[i].block : x->block;
+    x->first = scratch(b, rows, sizeof(uint32_t), failed);
+    x->last = scratch(b, rows, sizeof(uint32_t), failed);
+    x->rows = scratch(b, rows, sizeof(uint32_t), failed);
+    x->before = scratch(b, rows, sizeof(uint32_t), failed);
+    x->after = scratch(b, rows, sizeof(uint32_t), failed);
+    x->zero = scratch(b, b->model->ops.width[BUFFER_MIXED], sizeof(float), failed);
+    x->scratch = scratch(b, b->limits.threads * x->block, sizeof(float), failed);
+}
+
 static void row_scratch(struct backend *b, bool *failed)
 {
     struct cpu_buffers *u = &b->buffers;
@@ -137,6 +154,7 @@ static int open_scratch(struct backend *b)
     bool failed = false;
     row_scratch(b, &failed);
     experts_scratch(b, &failed);
+    states_scratch(b, &failed);
     u->bad = scratch(b, rows, 1, &failed);
     u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
     u->first_poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
@@ -157,20 +175,37 @@ static int open_scratch(struct backend *b)
     return 0;
 }
 
-/* KV is reserved in full and committed by the first write to a page; unused pages cost
- * nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
-static int reserve_pages(struct backend *b, enum page_class class, uint32_t pages)
+/* KV and states are reserved in full and committed by the first write to a page or a state; unused
+ * ones cost nothing. A read may run up to one vector past a V row of the last page: 64 bytes more. */
+static int reserve(uint32_t n, size_t bytes, uint8_t **ret, size_t *ret_reserved)
 {
-    const size_t page_bytes = b->kv.page_bytes[class];
-    if (page_bytes > (SIZE_MAX / 2) / pages)
+    if (bytes > (SIZE_MAX / 2) / n)
         return -ENOMEM;
-    b->kv_reserved[class] = pages * page_bytes + 64;
-    void *memory = mmap(NULL, b->kv_reserved[class], PROT_READ | PROT_WRITE,
+    *ret_reserved = n * bytes + 64;
+    void *memory = mmap(NULL, *ret_reserved, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return -ENOMEM;
-    b->kv_memory[class] = memory;
+    *ret = memory;
     return 0;
+}
+
+static int reserve_pages(struct backend *b, enum page_class class, uint32_t pages)
+{
+    return reserve(pages, b->kv.page_bytes[class], &b->kv_memory[class], &b->kv_reserved[class]);
+}
+
+static int open_states(struct backend *b)
+{
+    struct cpu_states *x = &b->states;
+    state_geometry_init(&x->geometry, b->model);
+    if (b->model->n_recurrent == 0)
+        return 0;
+    const int rc =
+        reserve(b->limits.states, x->geometry.state_bytes, &x->memory, &x->memory_reserved);
+    return rc ? rc
+              : reserve(b->limits.states, x->geometry.record_bytes, &x->records,
+                        &x->records_reserved);
 }
 
 static int open_kv(struct backend *b)
@@ -192,6 +227,10 @@ static void cpu_close(struct backend *b)
     for (int c = 0; c < PAGE_CLASSES; c++)
         if (b->kv_memory[c])
             munmap(b->kv_memory[c], b->kv_reserved[c]);
+    if (b->states.memory)
+        munmap(b->states.memory, b->states.memory_reserved);
+    if (b->states.records)
+        munmap(b->states.records, b->states.records_reserved);
     pool_close(b->pool);
     arena_close(b->arena);
     free(b);
@@ -209,6 +248,10 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         return fail(err, err_bytes, rc,
                     "no memory for %u KV pages of %zu bytes: lower kv-bytes, slots or context",
                     b->limits.pages, b->kv.page_bytes[PAGES_FULL]);
+    rc = open_states(b);
+    if (rc)
+        return fail(err, err_bytes, rc, "no memory for %u states of %zu bytes", b->limits.states,
+                    b->states.geometry.state_bytes);
     rc = weights_load(b);
     if (!rc)
         rc = load_rope(b);
@@ -270,16 +313,25 @@ static int cpu_finish(struct backend *b)
     return 0;
 }
 
-static void cpu_release_page(struct backend *b, enum page_class class, uint32_t page)
+/* The system's pages that are wholly part i of a memory go back. */
+static void release(uint8_t *memory, uint32_t i, size_t bytes)
 {
-    const uintptr_t unit = 4096;
-    const size_t page_bytes = b->kv.page_bytes[class];
-    uint8_t *memory = b->kv_memory[class];
-    uintptr_t begin = (uintptr_t)(memory + page * page_bytes);
+    const uintptr_t unit = 4096, begin = (uintptr_t)(memory + i * bytes);
     uintptr_t first = (begin + unit - 1) / unit * unit;
-    uintptr_t last = (begin + page_bytes) / unit * unit;
+    uintptr_t last = (begin + bytes) / unit * unit;
     if (first < last)
         madvise(memory + (first - (uintptr_t)memory), last - first, MADV_DONTNEED);
+}
+
+static void cpu_release_page(struct backend *b, enum page_class class, uint32_t page)
+{
+    release(b->kv_memory[class], page, b->kv.page_bytes[class]);
+}
+
+static void cpu_release_state(struct backend *b, uint32_t state)
+{
+    release(b->states.memory, state, b->states.geometry.state_bytes);
+    release(b->states.records, state, b->states.geometry.record_bytes);
 }
 
 static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
@@ -299,6 +351,8 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .page_bytes = b->kv.page_bytes[PAGES_FULL],
         .window_page_bytes = b->kv.page_bytes[PAGES_WINDOW],
         .kv_bytes = kv_bytes(&b->kv, &b->limits),
+        .state_bytes = b->states.geometry.state_bytes,
+        .record_bytes = b->states.geometry.record_bytes,
     };
 }
 
@@ -315,6 +369,7 @@ const struct backend_ops backend_cpu = {
     .start = cpu_start,
     .finish = cpu_finish,
     .release_page = cpu_release_page,
+    .release_state = cpu_release_state,
     .describe = cpu_describe,
     .error = cpu_error,
     .close = cpu_close,

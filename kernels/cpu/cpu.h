@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
+#include "kernels/state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,8 +29,8 @@ enum {
 };
 
 /* y = W x. `file` is the tensor as it lies in the file; `packed` the same numbers as groups of 16
- * output rows (repack.h), NULL in "ref". Those of experts are file.n_matrices of this kind, one after
- * the other; a matmul takes one of them (repack_part). */
+ * output rows (repack.h), NULL in "ref". Those of experts are file.n_matrices of this kind, one
+ * after the other; a matmul takes one of them (repack_part). */
 struct cpu_matrix {
     struct model_tensor file;
     uint32_t groups;    /* of 16 output rows, the last padded with zeros */
@@ -94,6 +95,20 @@ static inline size_t cpu_partial_floats(uint32_t v_dim)
 /* Every query, its scores of a split and two sums: enough for any instruction set. */
 enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 32) };
 
+/* A row's update of columns of a recurrent state (NUMERICS.md, "Gated delta rule"): S = from, n x
+ * 32, becomes fmaf(k, d, S * decay), written to `to` unless that is NULL; to may be from. */
+struct cpu_delta {
+    const float *from;
+    float *to;
+    uint32_t n;
+    float decay;
+    const float *k;      /* [n] */
+    const float *d;      /* [32] */
+    const float *q;      /* [n], or NULL: no o */
+    const float *next_k; /* [n], or NULL: no p */
+    float *o, *p;        /* [32] chains of the S after it: with q, with the next row's k */
+};
+
 struct cpu_isa {
     const char *name;
     bool packed; /* reads cpu_matrix.packed */
@@ -136,8 +151,20 @@ struct cpu_isa {
     void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *partials);
     void (*attend_combine)(const struct cpu_attend *attend, const float *partials);
 
-    /* m = silu(g) * u, gelu(g) * u or swiglu(g, u), by model_gate, [n]; m may be g */
+    /* m = silu(g) * u, gelu(g) * u, swiglu(g, u) or sigmoid(g) * u, by model_gate, [n]; m may be
+     * g or u */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
+
+    /* y = silu(chain of taps[j] * x[j]), [n]; x and taps MODEL_TAPS of [n] */
+    void (*convolve)(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y);
+
+    /* x = (x / its length) * factor, [n] */
+    void (*unit)(float *x, uint32_t n, float factor);
+
+    /* p [32] = chain of k over S [n][32]; and an update. Rows of S begin at multiples of 64
+     * bytes. */
+    void (*delta_read)(const float *state, const float *k, uint32_t n, float *p);
+    void (*delta_step)(const struct cpu_delta *delta);
 
     /* x = x + 0.0f, [n]; true when all of it is finite. */
     bool (*canonical_logits)(float *x, uint32_t n);
@@ -175,6 +202,20 @@ struct cpu_experts {
     uint64_t read_bytes; /* backend_info.expert_bytes */
 };
 
+/* Memories of recurrent layers, and how a pass's rows follow each other (delta.c). */
+struct cpu_states {
+    struct state_geometry geometry;
+    uint8_t *memory;  /* [states][geometry.state_bytes] committed on first touch */
+    uint8_t *records; /* [states][geometry.record_bytes] the same */
+    size_t memory_reserved, records_reserved;
+    uint32_t *first, *last, *rows; /* [rows] by sequence index: its first row, its last, how many */
+    uint32_t *before,
+        *after;     /* [rows] the row of the same sequence before and after it, or CPU_OK */
+    float *zero;    /* [channels] an input before the text */
+    float *scratch; /* [threads][block]: a piece of a state that is not kept */
+    size_t block;   /* floats of the largest */
+};
+
 /* Scratch of one pass, rows = limits.rows, every stride padded to 32. */
 struct cpu_buffers {
     struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it. EXPERTS:
@@ -199,6 +240,7 @@ struct backend {
     struct backend_limits limits;
     const struct cpu_isa *isa;
     struct thread_pool *pool;
+    struct cpu_states states;
     struct kv_geometry kv;
     uint8_t *kv_memory[PAGE_CLASSES]; /* [pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved[PAGE_CLASSES];

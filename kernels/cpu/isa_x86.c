@@ -53,7 +53,12 @@ static bool has_avx512(void)
         .attend_combine = simd_attend_combine_##rest,                                              \
         .gate_mul = {[MODEL_GATE_SILU] = simd_silu_mul_##rest,                                     \
                      [MODEL_GATE_GELU] = simd_gelu_mul_##rest,                                     \
-                     [MODEL_GATE_SWIGLU] = simd_swiglu_##rest},                                    \
+                     [MODEL_GATE_SWIGLU] = simd_swiglu_##rest,                                     \
+                     [MODEL_GATE_SIGMOID] = simd_sigmoid_mul_##rest},                              \
+        .convolve = simd_convolve_##rest,                                                          \
+        .unit = simd_unit_##rest,                                                                  \
+        .delta_read = simd_delta_read_##rest,                                                      \
+        .delta_step = simd_delta_step_##rest,                                                      \
         .canonical_logits = simd_canonical_logits_##rest,                                          \
     }
 

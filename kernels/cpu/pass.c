@@ -1,11 +1,12 @@
-/* One pass: walks the model's operations (kernels/model/layer_ops.h), and keeps account of which rows
- * are poisoned. NUMERICS.md, "One pass". */
+/* One pass: walks the model's operations (kernels/model/layer_ops.h), and keeps account of which
+ * rows are poisoned. NUMERICS.md, "One pass". */
 #include <errno.h>
 #include <string.h>
 
 #include "kernels/base/pool.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/delta.h"
 #include "kernels/cpu/experts.h"
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
@@ -133,6 +134,25 @@ static void gate_row(struct backend *b, const struct layer_op *op, uint32_t r, u
         quantize_row_of(b, op, r, worker);
 }
 
+/* to = from[0] * sigmoid(gate of its head in from[1]), or rmsnorm(from[0], weight) *
+ * silu(from[1]). */
+static void head_gate_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+{
+    const struct layer_geometry *g = op->geometry;
+    const float *norm = cpu_vector_of(b, op, op->tensor[0]), *gate = row_at(b, op->from[1], r);
+    const uint32_t dim = norm ? g->delta.v_dim : g->v_dim;
+    float *x = row_at(b, op->to[0], r);
+    for (uint32_t h = 0; norm && h < op->n / dim; h++)
+        b->isa->norm(x + h * dim, norm, dim, b->model->rms_eps, x + h * dim);
+    if (norm)
+        b->isa->gate_mul[MODEL_GATE_SILU](gate, x, op->n, x);
+    for (uint32_t h = 0; !norm && h < op->n / dim; h++)
+        b->isa->gate_mul[MODEL_GATE_SIGMOID](gate + h * g->q_dim + g->k_dim, x + h * dim, dim,
+                                             x + h * dim);
+    if (quantized_reader(b, op))
+        quantize_row_of(b, op, r, worker);
+}
+
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* The row's page of a class. */
@@ -142,32 +162,33 @@ static uint8_t *page_of(const struct backend *b, const struct row *row, enum pag
     return b->kv_memory[class] + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes[class];
 }
 
-/* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias; and for
- * Q and K norm per head and rope, for Q its factor. x [heads][dim]. Returns heads * dim. */
+/* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias; and
+ * for Q and K norm per head and rope, for Q its factor. x [heads][step], a head's values and, of Q,
+ * its gate. Returns heads * step. */
 static uint32_t finish_heads(const struct backend *b, const struct layer_op *op, uint32_t part,
                              uint32_t r, float *x)
 {
     const struct layer_geometry *g = op->geometry;
     const uint32_t heads = part == 0 ? g->n_head : g->n_head_kv,
-                   dim = part == 2 ? g->v_dim : g->k_dim;
+                   dim = part == 2 ? g->v_dim : g->k_dim, step = part == 0 ? g->q_dim : dim;
     const float *bias = cpu_vector_of(b, op, op->tensor[part]);
     if (bias)
-        b->isa->add(x, bias, heads * dim);
+        b->isa->add(x, bias, heads * step);
     if (part == 2)
         return heads * dim;
     const float *norm = cpu_vector_of(b, op, op->head_norm[part]);
     for (uint32_t h = 0; norm && h < heads; h++)
-        b->isa->norm(x + h * dim, norm, dim, b->model->rms_eps, x + h * dim);
+        b->isa->norm(x + h * step, norm, dim, b->model->rms_eps, x + h * step);
     if (g->rope != MODEL_NO_ROPE) {
         const uint32_t n_rot = b->model->rope_dim;
         const size_t at = (size_t)r * n_rot;
-        b->isa->rope[b->model->rope](x, heads, dim, n_rot, b->buffers.cs[g->rope] + at,
+        b->isa->rope[b->model->rope](x, heads, step, n_rot, b->buffers.cs[g->rope] + at,
                                      b->buffers.sn[g->rope] + at);
     }
     if (part == 0 && b->query_factors)
-        scale(x, heads * dim,
+        scale(x, heads * step,
               b->query_factors[b->pass->rows[r].position / b->model->temperature_period]);
-    return heads * dim;
+    return heads * step;
 }
 
 /* q, k, v in place; k and v go to the row's page, if all three may. */
@@ -224,8 +245,14 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
 
 /* Operations of rows. */
 static share_item *const row_operation[N_OP_KINDS] = {
-    [OP_EMBED] = embed_row, [OP_NORM] = norm_row, [OP_QKV_FINISH] = qkv_finish_row,
-    [OP_GATE] = gate_row,   [OP_ADD] = add_row,   [OP_ROUTE] = experts_route_row,
+    [OP_EMBED] = embed_row,
+    [OP_NORM] = norm_row,
+    [OP_QKV_FINISH] = qkv_finish_row,
+    [OP_GATE] = gate_row,
+    [OP_ADD] = add_row,
+    [OP_ROUTE] = experts_route_row,
+    [OP_HEAD_GATE] = head_gate_row,
+    [OP_CONVOLVE] = delta_convolve_row,
 };
 
 static void run(struct backend *b, const struct layer_op *op)
@@ -242,6 +269,9 @@ static void run(struct backend *b, const struct layer_op *op)
         attention(b, op);
         if (quantized_reader(b, op))
             share_items(b, quantize_row_of, op, rows_of(b, op), op->n);
+        break;
+    case OP_STATES:
+        delta_run(b, op);
         break;
     case OP_EXPERTS:
         if (op->kind == OP_EXPERT_GATE) {
@@ -288,6 +318,7 @@ static void begin_pass(struct backend *b)
 {
     const struct pass *pass = b->pass;
     struct cpu_buffers *u = &b->buffers;
+    delta_begin_pass(b);
     b->n_wanted = 0;
     for (uint32_t s = 0; s < pass->n_sequences; s++)
         u->first_poisoned[s] = CPU_OK;

@@ -26,6 +26,11 @@ void ref_attend_combine(const struct cpu_attend *a, const float *partials);
 void ref_silu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_gelu_mul(const float *g, const float *u, uint32_t n, float *m);
 void ref_swiglu(const float *g, const float *u, uint32_t n, float *m);
+void ref_sigmoid_mul(const float *g, const float *u, uint32_t n, float *m);
+void ref_convolve(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y);
+void ref_unit(float *x, uint32_t n, float factor);
+void ref_delta_read(const float *state, const float *k, uint32_t n, float *p);
+void ref_delta_step(const struct cpu_delta *delta);
 bool ref_canonical_logits(float *x, uint32_t n);
 
 /* x [cols] = row `row` of a matrix as stored in the file (NUMERICS.md, "Embedding"). */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
+static float sum_of_squares(const float *x, uint32_t n)
 {
     float s[128] = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -16,7 +16,12 @@ void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
         for (uint32_t j = 0; j < stride; j++)
             s[j] = s[j] + s[j + stride];
     }
-    float mean = s[0] / (float)n;
+    return s[0];
+}
+
+void ref_norm(const float *x, const float *w, uint32_t n, float eps, float *y)
+{
+    float mean = sum_of_squares(x, n) / (float)n;
     float r = 1.0f / sqrtf(mean + eps);
     for (uint32_t i = 0; i < n; i++)
         y[i] = (x[i] * r) * w[i];
@@ -184,6 +189,59 @@ void ref_swiglu(const float *g, const float *u, uint32_t n, float *m)
         m[i] = num_swiglu(g[i], u[i]);
 }
 
+void ref_sigmoid_mul(const float *g, const float *u, uint32_t n, float *m)
+{
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = num_sigmoid(g[i]) * u[i];
+}
+
+void ref_convolve(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y)
+{
+    for (uint32_t c = 0; c < n; c++) {
+        float acc = 0.0f;
+        for (uint32_t j = 0; j < MODEL_TAPS; j++)
+            acc = fmaf(taps[(size_t)j * n + c], x[j][c], acc);
+        y[c] = num_silu(acc);
+    }
+}
+
+void ref_unit(float *x, uint32_t n, float factor)
+{
+    float r = 1.0f / sqrtf(sum_of_squares(x, n) + 1e-6f);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (x[i] * r) * factor;
+}
+
+void ref_delta_read(const float *state, const float *k, uint32_t n, float *p)
+{
+    for (uint32_t j = 0; j < STATE_COLUMNS; j++) {
+        p[j] = 0.0f;
+        for (uint32_t i = 0; i < n; i++)
+            p[j] = fmaf(state[i * STATE_COLUMNS + j], k[i], p[j]);
+    }
+}
+
+void ref_delta_step(const struct cpu_delta *a)
+{
+    for (uint32_t j = 0; j < STATE_COLUMNS; j++) {
+        float o = 0.0f, p = 0.0f;
+        for (uint32_t i = 0; i < a->n; i++) {
+            const size_t at = (size_t)i * STATE_COLUMNS + j;
+            float s = fmaf(a->k[i], a->d[j], a->from[at] * a->decay);
+            if (a->to)
+                a->to[at] = s;
+            if (a->q)
+                o = fmaf(s, a->q[i], o);
+            if (a->next_k)
+                p = fmaf(s, a->next_k[i], p);
+        }
+        if (a->q)
+            a->o[j] = o;
+        if (a->next_k)
+            a->p[j] = p;
+    }
+}
+
 bool ref_canonical_logits(float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -213,6 +271,11 @@ const struct cpu_isa cpu_isa_ref = {
     .attend_combine = ref_attend_combine,
     .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul,
                  [MODEL_GATE_GELU] = ref_gelu_mul,
-                 [MODEL_GATE_SWIGLU] = ref_swiglu},
+                 [MODEL_GATE_SWIGLU] = ref_swiglu,
+                 [MODEL_GATE_SIGMOID] = ref_sigmoid_mul},
+    .convolve = ref_convolve,
+    .unit = ref_unit,
+    .delta_read = ref_delta_read,
+    .delta_step = ref_delta_step,
     .canonical_logits = ref_canonical_logits,
 };

@@ -30,14 +30,14 @@ static bool worth_it(const struct model_tensor *t)
     return t->cols % quant_find(QUANT_Q4_0)->block == 0 && q4_row_bytes(t->cols) < t->row_bytes;
 }
 
-/* A router stays as it is: it is small, and drafts by other experts than the model's fail. */
-static bool is_router(const struct backend *b, const struct cpu_weights *w,
-                      const struct cpu_matrix *m)
+/* A router stays as it is: it is small, and drafts by other experts than the model's fail. So do
+ * the gates of a recurrent layer, whose errors its state would keep. */
+static bool stays(const struct backend *b, const struct cpu_weights *w, const struct cpu_matrix *m)
 {
     for (uint32_t i = 0; i < b->model->n_layer; i++)
         for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             if (m == &w->layers[i].matrix[t])
-                return model_layer_router(t);
+                return model_layer_small(t);
     return false;
 }
 
@@ -121,8 +121,8 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     for (uint32_t i = 0; (m = weights_matrix(own, b->model->n_layer, i)) != NULL; i++) {
         const struct model_tensor *t = &m->file;
         all += t->bytes;
-        small += worth_it(t) && !is_router(b, own, m) ? q4_row_bytes(t->cols) * model_tensor_rows(t)
-                                                      : t->bytes;
+        small += worth_it(t) && !stays(b, own, m) ? q4_row_bytes(t->cols) * model_tensor_rows(t)
+                                                  : t->bytes;
     }
     if (all == 0 || (double)small <= SHADOW_SHARE * (double)all)
         return 0;
@@ -147,7 +147,7 @@ int shadow_load(struct backend *b, char *err, size_t err_bytes)
     memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, bytes);
     for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, n_layer, i)) != NULL; i++) {
         struct model_tensor from = m->file;
-        if (worth_it(&from) && !is_router(b, shadow, m))
+        if (worth_it(&from) && !stays(b, shadow, m))
             rc = load_shadow_matrix(b, &from, m);
     }
     if (rc == -ENOMEM)

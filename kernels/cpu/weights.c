@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 _Static_assert((int)MODEL_N_GLOBAL <= (int)MODEL_N_LAYER_TENSORS, "a cpu_layer for them");
 
-/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the head's. */
+/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the
+ * head's. */
 static bool is_matrix(uint32_t n_layer, uint32_t i, uint32_t t, const struct model_tensor *file)
 {
     return file->rows > 0 && (i < n_layer ? !model_layer_vector(t) : t == MODEL_OUTPUT);
@@ -30,8 +32,8 @@ struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint3
 /* ---- memory
  * ----------------------------------------------------------------------------------- */
 
-/* Bytes of tensor `file` in the image: 0 for what the model lacks, or what the isa reads in the file. A
- * matrix may have only one row, too. */
+/* Bytes of tensor `file` in the image: 0 for what the model lacks, or what the isa reads in the
+ * file. A matrix may have only one row, too. */
 static size_t vector_bytes(const struct model_tensor *file)
 {
     return file->data ? (file->bytes + 63) / 64 * 64 : 0;
@@ -115,7 +117,30 @@ static int place_all(struct backend *b, struct cpu_weights *w)
 /* ---- contents
  * --------------------------------------------------------------------------------- */
 
-/* Copies the vectors: in the file they may be unaligned. One that the model lacks is NULL. */
+/* x [rows][cols] becomes [cols][rows]. */
+static int transpose(float *x, uint32_t rows, uint32_t cols)
+{
+    const size_t n = (size_t)rows * cols;
+    float *copy = malloc(n * sizeof(*copy));
+    if (!copy)
+        return -ENOMEM;
+    memcpy(copy, x, n * sizeof(*copy));
+    for (size_t i = 0; i < n; i++)
+        x[i % cols * rows + i / cols] = copy[i];
+    free(copy);
+    return 0;
+}
+
+/* Copies a vector: in the file it may be unaligned. Of a convolution the taps of all channels
+ * together. */
+static int load_vector(struct backend *b, const struct model_tensor *file, const float *place)
+{
+    float *to = (float *)(void *)(b->image + ((const uint8_t *)place - b->image));
+    int rc = load_vector_data(b->model, file, to);
+    return rc || file->rows == 1 ? rc : transpose(to, file->rows, file->cols);
+}
+
+/* One that the model lacks is NULL. */
 static int fill_vectors(struct backend *b, struct cpu_weights *w)
 {
     const struct model_tensor *file;
@@ -123,9 +148,7 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
     for (uint32_t i = 0; i <= b->model->n_layer; i++)
         for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
             if (w->layers[i].vector[t])
-                rc = load_vector_data(b->model, &file[t],
-                                      b->image +
-                                          ((const uint8_t *)w->layers[i].vector[t] - b->image));
+                rc = load_vector(b, &file[t], w->layers[i].vector[t]);
     return rc;
 }
 

@@ -323,6 +323,11 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (rc)
         return rc;
+    if (model->n_recurrent > 0)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "the CUDA backend cannot run the recurrent layers of %s models yet: use "
+                    "--device cpu",
+                    model->arch);
     if (limits->isa)
         return fail(err, err_bytes, -ENOTSUP, "an instruction set (%s) is for --device cpu",
                     limits->isa);

@@ -6,7 +6,7 @@
 
 #include "kernels/model/model.h"
 
-enum { MOST_OF_LAYER = 16, BEFORE_AND_HEAD = 3 };
+enum { MOST_OF_LAYER = 20, BEFORE_AND_HEAD = 3 };
 
 /* ---- one operation each ---------------------------------------------------------------------- */
 
@@ -89,18 +89,62 @@ static void embedding(struct maker *k)
     op->factor = k->m->embd_scale;
 }
 
+/* ATTENTION, gated head by head. */
+static void head_gate(struct maker *k, enum op_buffer gate, uint32_t norm_of_head, uint32_t n)
+{
+    struct layer_op *op = add(k, OP_HEAD_GATE, OP_EACH_ROW, n);
+    op->from[0] = op->to[0] = BUFFER_ATTENTION;
+    op->from[1] = gate;
+    op->tensor[0] = norm_of_head;
+}
+
+/* H = X + gated delta rule(X) */
+static void delta_part(struct maker *k)
+{
+    const struct delta_geometry *g = &k->l->geometry.delta;
+    const uint32_t values = g->n_head_v * g->v_dim;
+    const struct op_memory memory = {MEMORY_STATE, k->l->geometry.memory};
+
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_BETA, BUFFER_BETA, g->n_head_v), MODEL_DELTA_ALPHA,
+             BUFFER_DECAY);
+    and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_QKV, BUFFER_MIXED, g->channels), MODEL_DELTA_Z,
+             BUFFER_Z);
+
+    struct layer_op *op = add(k, OP_CONVOLVE, OP_EACH_ROW, g->channels);
+    op->from[0] = BUFFER_MIXED;
+    op->to[0] = BUFFER_CONVOLVED;
+    op->to[1] = BUFFER_BETA;
+    op->to[2] = BUFFER_DECAY;
+    op->tensor[0] = MODEL_DELTA_CONV;
+    op->tensor[1] = MODEL_DELTA_A;
+    op->tensor[2] = MODEL_DELTA_DT;
+    op->read = memory;
+
+    op = add(k, OP_DELTA, OP_STATES, values);
+    op->from[0] = BUFFER_CONVOLVED;
+    op->from[1] = BUFFER_BETA;
+    op->from[2] = BUFFER_DECAY;
+    op->to[0] = BUFFER_ATTENTION;
+    op->append = op->read = memory;
+
+    head_gate(k, BUFFER_Z, MODEL_DELTA_NORM, values);
+    op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
+    add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
+}
+
 /* H = X + attention(X) */
 static void attention_part(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
-    const struct op_memory memory = {MEMORY_PAGES, k->layer};
+    const struct op_memory memory = {MEMORY_PAGES, g->memory};
 
     norm(k, BUFFER_X, MODEL_ATTN_NORM);
-    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->k_dim);
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
     and_part(op, MODEL_ATTN_K, BUFFER_K);
     and_part(op, MODEL_ATTN_V, BUFFER_V);
 
-    op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->k_dim);
+    op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->q_dim);
     for (uint32_t i = 0; i < 3; i++) {
         op->to[i] = BUFFER_Q + i;
         op->tensor[i] = MODEL_ATTN_Q_BIAS + i;
@@ -115,6 +159,8 @@ static void attention_part(struct maker *k)
     op->to[0] = BUFFER_ATTENTION;
     op->tensor[0] = MODEL_ATTN_SINKS;
     op->read = memory;
+    if (g->q_dim > g->k_dim)
+        head_gate(k, BUFFER_Q, MODEL_NO_TENSOR, g->n_head * g->v_dim);
 
     op = matmul(k, BUFFER_ATTENTION, MODEL_ATTN_OUTPUT, BUFFER_H, k->m->n_embd);
     add_to_residual(k, op, MODEL_ATTN_OUT_BIAS, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
@@ -184,10 +230,21 @@ static void head(struct maker *k)
 static uint32_t width_of(const struct layer_op *op, enum op_buffer buffer)
 {
     const struct layer_geometry *g = op->geometry;
-    return buffer == BUFFER_K             ? g->n_head_kv * g->k_dim
-           : buffer == BUFFER_V           ? g->n_head_kv * g->v_dim
-           : buffer == BUFFER_SHARED_GATE ? 1
-                                          : op->n;
+    switch (buffer) {
+    case BUFFER_K:
+        return g->n_head_kv * g->k_dim;
+    case BUFFER_V:
+        return g->n_head_kv * g->v_dim;
+    case BUFFER_Z:
+        return g->delta.n_head_v * g->delta.v_dim;
+    case BUFFER_BETA:
+    case BUFFER_DECAY:
+        return g->delta.n_head_v;
+    case BUFFER_SHARED_GATE:
+        return 1;
+    default:
+        return op->n;
+    }
 }
 
 static bool reads_matrix(const struct layer_op *op)
@@ -244,7 +301,10 @@ int layer_ops_make(const struct model *m, struct layer_ops *ret)
     for (uint32_t i = 0; i < m->n_layer; i++) {
         k.layer = i;
         k.l = &m->layers[i];
-        attention_part(&k);
+        if (k.l->geometry.delta.n_head_v > 0)
+            delta_part(&k);
+        else
+            attention_part(&k);
         feed_forward_part(&k);
     }
     k.layer = m->n_layer;

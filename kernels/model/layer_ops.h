@@ -28,7 +28,7 @@ enum op_buffer {
     BUFFER_H,           /* [n_embd] the residual between attention and the feed-forward part */
     BUFFER_ADDED,       /* [n_embd] what a part adds to the residual, where OP_ADD does that */
     BUFFER_NORM,        /* [n_embd] the output of a norm */
-    BUFFER_Q,           /* [n_head][k_dim] */
+    BUFFER_Q,           /* [n_head][q_dim]: a head's k_dim values of Q, then its gate if any */
     BUFFER_K,           /* [n_head_kv][k_dim] */
     BUFFER_V,           /* [n_head_kv][v_dim] */
     BUFFER_ATTENTION,   /* [n_head][v_dim] the output of attention */
@@ -38,6 +38,11 @@ enum op_buffer {
     BUFFER_ROUTER,      /* [n_expert] the scores of a layer's experts */
     BUFFER_SHARED,      /* [n_embd] the output of the shared expert */
     BUFFER_SHARED_GATE, /* [1] the score of the shared expert */
+    BUFFER_MIXED,       /* [channels] of a recurrent layer: heads of q, k, v (delta_geometry) */
+    BUFFER_CONVOLVED,   /* [channels] the same after the convolution */
+    BUFFER_Z,           /* [n_head_v][v_dim] gates of the output */
+    BUFFER_BETA,        /* [n_head_v] how much of a value is written */
+    BUFFER_DECAY,       /* [n_head_v] how much of the state is kept */
     BUFFER_LOGITS,      /* [n_vocab] */
     N_BUFFERS
 };
@@ -50,7 +55,12 @@ enum layer_op_kind {
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees;
                   tensor: the sinks of its heads */
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
-    OP_ROUTE,  /* chooses each row's experts, and their weights, by from, model.router and the bias
+    OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
+                     rmsnorm(head of from[0], tensor) * silu(from[1]) */
+    OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from over the row and the three
+                    before it, heads of q and k scaled to a length; to[1], to[2] in place */
+    OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */
+    OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router and the bias
                   that tensor is, if there is one; a backend keeps both */
     OP_EXPERT_GATE, /* to[e] = f(tensor[0][e] from) * (tensor[1][e] from), e the row's experts */
     OP_EXPERT_SUM, /* to = sum of weight[e] * (tensor[0][e] from[0][e]), e ascending, + from[1], the
@@ -64,6 +74,7 @@ enum op_domain {
     OP_EACH_ROW,      /* rows */
     OP_OUTPUT_GROUPS, /* groups of a matrix's output rows, times rows */
     OP_QUERIES,       /* (sequence, KV head, rows of the sequence) */
+    OP_STATES,        /* (sequence, V head, columns of its state); rows of a sequence in order */
     OP_EXPERTS,       /* (expert, the rows that use it); of a sum: groups of its output rows */
 };
 
@@ -71,6 +82,7 @@ enum op_domain {
 enum memory_class {
     MEMORY_NONE,
     MEMORY_PAGES, /* KV pages: kv.h, whose `layer` is the index, and says of which class */
+    MEMORY_STATE, /* a recurrent state: state.h, whose `layer` is the index */
 };
 struct op_memory {
     enum memory_class class;

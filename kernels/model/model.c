@@ -26,7 +26,12 @@ enum size {
     EXPERTS,
     GATE,
     SHARED_FF,
-    VOCAB
+    VOCAB,
+    CHANNELS,
+    TAPS,
+    DELTA_HEADS,
+    DELTA_DIM,
+    DELTA_VALUES
 };
 
 struct shape {
@@ -73,6 +78,15 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_UP_EXPS] = {"ffn_up_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", EMBD, FF, .experts = true},
+    [MODEL_DELTA_QKV] = {"attn_qkv.weight", CHANNELS, EMBD, false},
+    [MODEL_DELTA_Z] = {"attn_gate.weight", DELTA_VALUES, EMBD, false},
+    [MODEL_DELTA_BETA] = {"ssm_beta.weight", DELTA_HEADS, EMBD, false},
+    [MODEL_DELTA_ALPHA] = {"ssm_alpha.weight", DELTA_HEADS, EMBD, false},
+    [MODEL_DELTA_CONV] = {"ssm_conv1d.weight", CHANNELS, TAPS, false},
+    [MODEL_DELTA_A] = {"ssm_a", ONE, DELTA_HEADS, false},
+    [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
+    [MODEL_DELTA_NORM] = {"ssm_norm.weight", ONE, DELTA_DIM, false},
+    [MODEL_DELTA_OUT] = {"ssm_out.weight", EMBD, DELTA_VALUES, false},
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -88,7 +102,7 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     case EMBD:
         return m->n_embd;
     case Q_ROWS:
-        return g->n_head * g->k_dim;
+        return g->n_head * g->q_dim;
     case K_ROWS:
         return g->n_head_kv * g->k_dim;
     case V_ROWS:
@@ -109,6 +123,16 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return g->n_ff_shared;
     case VOCAB:
         return m->n_vocab;
+    case CHANNELS:
+        return m->delta.channels;
+    case TAPS:
+        return MODEL_TAPS;
+    case DELTA_HEADS:
+        return m->delta.n_head_v;
+    case DELTA_DIM:
+        return m->delta.v_dim;
+    case DELTA_VALUES:
+        return m->delta.n_head_v * m->delta.v_dim;
     }
     return 0;
 }
@@ -118,12 +142,19 @@ static bool is_router(const struct shape *shape)
     return shape->rows == EXPERTS || shape->rows == GATE;
 }
 
+/* Tensors that are F32 in every file, and that no matmul reads. */
+static bool is_vector(const struct shape *shape)
+{
+    return shape->rows == ONE || shape->cols == TAPS;
+}
+
 static bool matrix_type_valid(uint32_t type)
 {
     return type == QUANT_F32 || type == QUANT_F16 || type == QUANT_BF16 || quant_readable(type);
 }
 
-/* Finds the tensor `name`, rows x cols, and makes a view of it. An absent optional one gives data NULL. */
+/* Finds the tensor `name`, rows x cols, and makes a view of it. An absent optional one gives data
+ * NULL. */
 static int view_tensor(struct model_loader *l, const char *name, const struct shape *shape,
                        uint32_t rows, struct model_tensor *ret)
 {
@@ -141,9 +172,9 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                     (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], cols, rows,
                     n_matrices);
     const struct quant_info *info = quant_find(t->type);
-    if ((shape->rows == ONE || is_router(shape)) && t->type != QUANT_F32)
+    if ((is_vector(shape) || is_router(shape)) && t->type != QUANT_F32)
         return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; %s must be F32", name, info->name,
-                    shape->rows == ONE ? "vectors" : "routers");
+                    is_vector(shape) ? "vectors" : "routers");
     if (!matrix_type_valid(t->type))
         return FAIL(l, -ENOTSUP,
                     "tensor %s is %s: not supported yet; supported: F32, F16, BF16, Q8_0, Q6_K, "
@@ -184,8 +215,17 @@ static int read_vocab_size(struct model_loader *l)
     return 0;
 }
 
-/* Layers of a model differ in which rope and which sliding window they have, in KV heads, and in
- * experts. */
+/* Layers that have the same kind of memory, of those before one. */
+static uint32_t memory_of(const struct model_loader *l, uint32_t layer)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < layer; i++)
+        n += l->recurrent[i] == l->recurrent[layer];
+    return n;
+}
+
+/* Layers of a model differ in which rope and which sliding window they have, in KV heads, in experts,
+ * and in whether they are recurrent. */
 static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
     const struct model *m = l->model;
@@ -193,6 +233,9 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
     const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0,
                dense = layer < l->n_dense;
     return (struct layer_geometry){
+        .delta = l->recurrent[layer] ? m->delta : (struct delta_geometry){0},
+        .memory = memory_of(l, layer),
+        .q_dim = m->head_dim + (l->arch->head_gate ? m->v_dim : 0),
         .n_head = m->n_head,
         .n_head_kv = l->n_head_kv[layer],
         .k_dim = m->head_dim,
@@ -245,7 +288,8 @@ static int view_fused(struct model_loader *l, const struct fused *f, uint32_t la
 static bool layer_has(const struct model_loader *l, enum model_layer_tensor tensor)
 {
     const struct layer_geometry *g = l->geometry;
-    if (!(l->arch->tensors >> tensor & 1))
+    const uint64_t tensors = g->delta.n_head_v > 0 ? l->arch->recurrent_tensors : l->arch->tensors;
+    if (!(tensors >> tensor & 1))
         return false;
     switch (tensor) {
     case MODEL_FFN_GATE:
@@ -427,7 +471,7 @@ void model_close(struct model *model)
 
 bool model_layer_vector(enum model_layer_tensor tensor)
 {
-    return LAYER_SHAPES[tensor].rows == ONE;
+    return is_vector(&LAYER_SHAPES[tensor]);
 }
 
 bool model_global_vector(enum model_global tensor)
@@ -435,9 +479,10 @@ bool model_global_vector(enum model_global tensor)
     return GLOBAL_SHAPES[tensor].rows == ONE;
 }
 
-bool model_layer_router(enum model_layer_tensor tensor)
+bool model_layer_small(enum model_layer_tensor tensor)
 {
-    return is_router(&LAYER_SHAPES[tensor]);
+    return is_router(&LAYER_SHAPES[tensor]) || tensor == MODEL_DELTA_BETA ||
+           tensor == MODEL_DELTA_ALPHA;
 }
 
 bool model_portable(const struct model *model)
@@ -445,8 +490,8 @@ bool model_portable(const struct model *model)
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++) {
             const struct model_tensor *t = &model->layers[layer].tensor[i];
-            if (t->data && !model_layer_vector(i) && !model_layer_router(i) &&
-                !quant_find(t->type)->quantized)
+            if (t->data && !model_layer_vector(i) &&
+                !(model_layer_small(i) && t->type == QUANT_F32) && !quant_find(t->type)->quantized)
                 return false;
         }
     return true;

@@ -30,6 +30,7 @@ enum {
     MODEL_MAX_HEADS = 1024,
     MODEL_MAX_HEAD_DIM = 256,
     MODEL_MAX_ROPES = 2,
+    MODEL_TAPS = 4, /* of the convolution of recurrent layers */
     MODEL_MAX_CONTEXT = 1 << 24,
     MODEL_MAX_VOCAB = 1 << 20,
     MODEL_FINGERPRINT_BYTES = 16,
@@ -50,9 +51,10 @@ enum model_rope {
 
 /* How a feed-forward part joins gate and up (num.h). */
 enum model_gate {
-    MODEL_GATE_SILU,   /* silu(gate) * up */
-    MODEL_GATE_GELU,   /* gelu(gate) * up: gemma3 */
-    MODEL_GATE_SWIGLU, /* swiglu(gate, up), clamped: gpt-oss */
+    MODEL_GATE_SILU,    /* silu(gate) * up */
+    MODEL_GATE_GELU,    /* gelu(gate) * up: gemma3 */
+    MODEL_GATE_SWIGLU,  /* swiglu(gate, up), clamped: gpt-oss */
+    MODEL_GATE_SIGMOID, /* sigmoid(gate) * head: qwen35 */
     MODEL_N_GATE
 };
 
@@ -83,7 +85,7 @@ enum model_global {
 enum model_layer_tensor {
     MODEL_NO_TENSOR,       /* of an operation that has none here; data is NULL in every layer */
     MODEL_ATTN_NORM,       /* [n_embd] F32 */
-    MODEL_ATTN_Q,          /* [n_head * head_dim][n_embd] */
+    MODEL_ATTN_Q,          /* [n_head * q_dim][n_embd] */
     MODEL_ATTN_K,          /* [n_head_kv * head_dim][n_embd], its KV heads the layer's */
     MODEL_ATTN_V,          /* [n_head_kv * v_dim][n_embd] */
     MODEL_ATTN_OUTPUT,     /* [n_embd][n_head * v_dim] */
@@ -109,6 +111,15 @@ enum model_layer_tensor {
     MODEL_FFN_GATE_EXPS,     /* n_expert matrices [n_ff][n_embd] */
     MODEL_FFN_UP_EXPS,       /* n_expert matrices [n_ff][n_embd] */
     MODEL_FFN_DOWN_EXPS,     /* n_expert matrices [n_embd][n_ff] */
+    MODEL_DELTA_QKV,         /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
+    MODEL_DELTA_Z,           /* [n_head_v * v_dim][n_embd] the gate of the output */
+    MODEL_DELTA_BETA,        /* [n_head_v][n_embd] */
+    MODEL_DELTA_ALPHA,       /* [n_head_v][n_embd] */
+    MODEL_DELTA_CONV,        /* [channels][MODEL_TAPS] F32, the oldest position first */
+    MODEL_DELTA_A,           /* [n_head_v] F32, below 0 */
+    MODEL_DELTA_DT,          /* [n_head_v] F32 */
+    MODEL_DELTA_NORM,        /* [v_dim] F32 */
+    MODEL_DELTA_OUT,         /* [n_embd][n_head_v * v_dim] */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -151,11 +162,21 @@ struct model_rope_table {
 #define MODEL_NO_ROPE UINT32_MAX
 #define MODEL_NO_WINDOW UINT32_MAX
 
+/* The sizes of a recurrent layer's gated delta rule. V head h goes with K head h mod n_head_k. */
+struct delta_geometry {
+    uint32_t n_head_k, n_head_v; /* n_head_v a multiple of n_head_k; 0: the layer has attention */
+    uint32_t k_dim, v_dim;       /* values of a head of Q and K, of V */
+    uint32_t channels;           /* of the convolution: all heads of Q, of K, of V */
+};
+
 /* The sizes of a layer. */
 struct layer_geometry {
-    uint32_t n_head, n_head_kv;       /* n_head a multiple of n_head_kv */
-    uint32_t k_dim, v_dim;            /* values of a head of Q and K, of V */
-    uint32_t n_ff;                    /* with experts that of one of them */
+    uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
+    uint32_t k_dim, v_dim;      /* values of a head of Q and K, of V */
+    uint32_t q_dim;             /* k_dim, or with v_dim more that gate a head's output */
+    struct delta_geometry delta;
+    uint32_t memory; /* which of the layers that have KV, or of those with a state */
+    uint32_t n_ff;   /* with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: one feed-forward part for all rows */
     uint32_t n_ff_shared;             /* of the shared expert; 0: none */
     uint32_t rope;                    /* its table in model.ropes, or MODEL_NO_ROPE */
@@ -172,7 +193,8 @@ struct model {
     const char *arch;        /* "llama", static */
     struct gguf_string name; /* general.name, 0 bytes when absent */
 
-    uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS, those of a pass */
+    uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS; without layers that only draft */
+    uint32_t n_recurrent;             /* of them have a state in place of KV */
     uint32_t n_embd;                  /* width of the residual */
     uint32_t n_ff;                    /* with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: no experts; else a row uses some of them, at least 1 */
@@ -194,6 +216,7 @@ struct model {
     struct model_rope_table ropes[MODEL_MAX_ROPES]; /* [n_ropes]; the second: of local layers */
     uint32_t n_ropes;
 
+    struct delta_geometry delta;   /* of recurrent layers */
     uint32_t local_period;         /* 0: no layer is local; else all are but every n-th */
     uint32_t local_sliding_window; /* the sliding window of local layers */
     float embd_scale;              /* factor of the embedding, not of the head; 1 without */
@@ -238,13 +261,14 @@ void model_close(struct model *model); /* NULL is fine */
 bool model_layer_vector(enum model_layer_tensor tensor);
 bool model_global_vector(enum model_global tensor);
 
-/* Is it a router, or the gate of a shared expert? These are F32 in every file, and small. */
-bool model_layer_router(enum model_layer_tensor tensor);
+/* A router, the gate of a shared expert, or alpha and beta of a recurrent layer: small, and F32 in
+ * files that are quantized else (the last two may be quantized, too). */
+bool model_layer_small(enum model_layer_tensor tensor);
 
 /*
  * True when every matrix of every layer is quantized, so that canonical results are the same bits
- * on every backend (NUMERICS.md). Embedding and head may be of any type; of routers backends keep
- * the order of their sums.
+ * on every backend (NUMERICS.md). Embedding and head may be of any type; of small matrices in F32
+ * backends keep the order of their sums.
  */
 bool model_portable(const struct model *model);
 
@@ -309,6 +333,8 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   yarn_log_multiplier BITS
  *   temperature_scale BITS    these two only where q grows with its position: mistral3
  *   temperature_period N
+ *   layer_recurrent B B ..    these two only where layers are recurrent: 0 or 1 for each; the sizes
+ *   delta HK HV DK DV         of the delta rule: heads of K, of V, values of a head of K, of V
  *   local_period N            these three only where layers are local
  *   local_window N
  *   local_rope_base BITS

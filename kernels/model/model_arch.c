@@ -4,13 +4,17 @@
 #define ATTENTION_TENSORS                                                                          \
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_ATTN_Q) | HAS(MODEL_ATTN_K) | HAS(MODEL_ATTN_V) |            \
      HAS(MODEL_ATTN_OUTPUT) | HAS(MODEL_FFN_NORM))
-#define LLAMA_TENSORS                                                                              \
-    (ATTENTION_TENSORS | HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) | HAS(MODEL_FFN_DOWN))
+#define FFN (HAS(MODEL_FFN_GATE) | HAS(MODEL_FFN_UP) | HAS(MODEL_FFN_DOWN))
+#define LLAMA_TENSORS (ATTENTION_TENSORS | FFN)
 #define EXPERTS                                                                                    \
     (HAS(MODEL_FFN_ROUTER) | HAS(MODEL_FFN_GATE_EXPS) | HAS(MODEL_FFN_UP_EXPS) |                   \
      HAS(MODEL_FFN_DOWN_EXPS))
 
 #define SHARED (HAS(MODEL_FFN_GATE_SHARED) | HAS(MODEL_FFN_UP_SHARED) | HAS(MODEL_FFN_DOWN_SHARED))
+#define DELTA                                                                                      \
+    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_BETA) |    \
+     HAS(MODEL_DELTA_ALPHA) | HAS(MODEL_DELTA_CONV) | HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) |   \
+     HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) | HAS(MODEL_FFN_NORM))
 
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
@@ -48,9 +52,25 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .tensors = LLAMA_TENSORS | QKV_BIAS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
      .optional = QKV_BIAS | QK_NORM},
+    {.name = "qwen35",
+     .rope = MODEL_ROPE_HALVES,
+     .head_gate = true,
+     .ffn_norm = "post_attention_norm.weight",
+     .recurrent_period = 4,
+     .tensors = LLAMA_TENSORS | QK_NORM,
+     .recurrent_tensors = DELTA | FFN},
+    {.name = "qwen35moe",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .ffn_norm = "post_attention_norm.weight",
+     .head_gate = true,
+     .recurrent_period = 4,
+     .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
+     .recurrent_tensors = DELTA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER)},
 };
 #define ARCH_NAMES                                                                                 \
-    "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, glm4moe"
+    "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
+    "glm4moe, qwen35, qwen35moe"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

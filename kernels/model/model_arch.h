@@ -28,6 +28,10 @@ struct model_arch {
     uint64_t tensors;  /* bits 1 << model_layer_tensor: what a layer holds, and nothing else; those
                           of experts where it has them, else those of a dense part */
     uint64_t optional; /* of these, what a layer may lack */
+    bool head_gate;    /* a head's rows of attn_q.weight are followed by those of its gate */
+    uint32_t
+        recurrent_period; /* 0, or: layers are recurrent but every n-th, where no key says it */
+    uint64_t recurrent_tensors; /* as `tensors`, of recurrent layers */
 };
 
 /* The architecture of that name, or NULL. */

@@ -73,6 +73,17 @@ static void write_experts(FILE *out, const struct model *m)
         write_float(out, "router_scale", m->router.scale);
 }
 
+static void write_recurrent(FILE *out, const struct model *m)
+{
+    const struct delta_geometry *d = &m->delta;
+    if (m->n_recurrent == 0)
+        return;
+    fputs("layer_recurrent", out);
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        fprintf(out, " %d", m->layers[i].geometry.delta.n_head_v > 0);
+    fprintf(out, "\ndelta %u %u %u %u\n", d->n_head_k, d->n_head_v, d->k_dim, d->v_dim);
+}
+
 static void write_hyperparameters(FILE *out, const struct model *m)
 {
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
@@ -91,6 +102,7 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         write_float(out, "temperature_scale", m->temperature_scale);
         fprintf(out, "temperature_period %u\n", m->temperature_period);
     }
+    write_recurrent(out, m);
     if (m->local_period > 0) {
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
                 m->local_sliding_window);

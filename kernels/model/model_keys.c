@@ -271,6 +271,77 @@ static int read_heads(struct model_loader *l)
     return 0;
 }
 
+/* ---- recurrent layers ------------------------------------------------------------------------ */
+
+/* Which layers are recurrent: as an array says, or all but every n-th. */
+static int read_recurrent(struct model_loader *l)
+{
+    struct model *m = l->model;
+    const struct arch_key key = key_of(l, "attention.recurrent_layers");
+    struct gguf_array array = {0};
+    uint32_t period = l->arch->recurrent_period;
+    int rc = gguf_array(l->gguf, key.name, &array);
+    const bool by_layer = rc != -ENOENT;
+    if (by_layer && (rc || array.type != GGUF_BOOL || array.count != l->n_block))
+        return FAIL(l, -EBADMSG, "malformed: %s must be %u booleans", key.name, l->n_block);
+    rc = by_layer ? 0 : read_count(l, "full_attention_interval", MODEL_MAX_LAYERS, &period);
+    for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
+        l->recurrent[i] = by_layer ? gguf_array_i64(&array, i) != 0 : (i + 1) % period != 0;
+        m->n_recurrent += l->recurrent[i];
+    }
+    return rc;
+}
+
+/* The sizes of the gated delta rule, named after another recurrence's. */
+static int read_delta(struct model_loader *l)
+{
+    struct delta_geometry *d = &l->model->delta;
+    uint32_t taps = 0, inner = 0;
+    int rc = read_count(l, "ssm.conv_kernel", UINT32_MAX, &taps);
+    if (!rc)
+        rc = read_count(l, "ssm.state_size", MODEL_MAX_HEAD_DIM, &d->k_dim);
+    if (!rc)
+        rc = read_count(l, "ssm.group_count", MODEL_MAX_HEADS, &d->n_head_k);
+    if (!rc)
+        rc = read_count(l, "ssm.time_step_rank", MODEL_MAX_HEADS, &d->n_head_v);
+    if (!rc)
+        rc = read_count(l, "ssm.inner_size", UINT32_MAX, &inner);
+    if (rc)
+        return rc;
+    if (taps != MODEL_TAPS)
+        return FAIL(l, -ENOTSUP, "a convolution of %u positions (%s): hearth takes %d", taps,
+                    key_of(l, "ssm.conv_kernel").name, MODEL_TAPS);
+    d->v_dim = inner / d->n_head_v;
+    if (d->n_head_v % d->n_head_k != 0 || inner % d->n_head_v != 0 || d->v_dim == 0 ||
+        d->v_dim > MODEL_MAX_HEAD_DIM)
+        return FAIL(l, -EBADMSG,
+                    "malformed: %u values of %u heads over %u (ssm.inner_size, "
+                    "ssm.time_step_rank, ssm.group_count)",
+                    inner, d->n_head_v, d->n_head_k);
+    d->channels = 2 * d->n_head_k * d->k_dim + inner;
+    return read_recurrent(l);
+}
+
+/* In text all sections of rope have the same position, so that it is plain rope if every pair
+ * belongs to one: pair i to section i mod 3, as far as that goes. */
+static int check_sections(struct model_loader *l)
+{
+    const struct arch_key key = key_of(l, "rope.dimension_sections");
+    struct gguf_array array = {0};
+    int rc = gguf_array(l->gguf, key.name, &array);
+    if (rc == -ENOENT)
+        return 0;
+    bool covered = !rc && array.count == 4 && array.type <= GGUF_I32;
+    for (uint32_t i = 0; covered && i < l->model->rope_dim / 2; i++)
+        covered = i / 3 < gguf_array_i64(&array, i % 3);
+    if (!covered || gguf_array_i64(&array, 3) != 0)
+        return FAIL(l, -ENOTSUP, "sections of rope (%s) that do not hold all of its %u pairs",
+                    key.name, l->model->rope_dim / 2);
+    return 0;
+}
+
+/* ---- rope ------------------------------------------------------------------------------------ */
+
 /* A base of rope's frequencies; *ret holds what counts where the file does not say. */
 static int read_rope_base(struct model_loader *l, const char *name, float *ret)
 {
@@ -537,8 +608,12 @@ int model_read_keys(struct model_loader *l)
     int rc = read_sizes(l);
     if (!rc)
         rc = read_heads(l);
+    if (!rc && l->arch->recurrent_period > 0)
+        rc = read_delta(l);
     if (!rc)
         rc = refuse_features(l);
+    if (!rc)
+        rc = check_sections(l);
     if (!rc)
         rc = read_rope(l);
     if (!rc)

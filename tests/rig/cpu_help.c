@@ -163,6 +163,7 @@ struct backend *help_backend(const struct help_model *m, const char *isa, uint32
     struct backend_limits limits = {.rows = rows,
                                     .samples = rows,
                                     .pages = pages,
+                                    .states = m->model->n_recurrent > 0 ? HELP_STATES : 0,
                                     .context = m->model->n_context,
                                     .threads = threads,
                                     .kv_q8_0 = m->kv_q8_0,
@@ -205,6 +206,8 @@ void help_logits(struct backend *b, const struct model *m, const uint32_t *token
     chunk = chunk ? chunk : n;
     for (uint32_t i = 0; i < n; i += chunk) {
         uint32_t size = n - i < chunk ? n - i : chunk;
+        sequence.state =
+            (struct pass_state){.from = i == 0 ? BACKEND_STATE_ZERO : 0, .commit = size};
         struct pass pass = {PASS_CANONICAL, size, rows + i, &sequence, results + i, 1};
         help_pass(b, &pass);
         for (uint32_t r = i; r < i + size; r++)

@@ -73,6 +73,8 @@ void help_model_tiny(struct help_model *m, const struct tiny_model *shape);
 void help_model_file(struct help_model *m, const char *path);
 void help_model_close(struct help_model *m);
 
+/* With HELP_STATES states, where the model has recurrent layers. */
+enum { HELP_STATES = 8 };
 struct backend *help_backend(const struct help_model *m, const char *isa, uint32_t threads,
                              uint32_t rows, uint32_t pages);
 
@@ -83,7 +85,7 @@ const char *help_testdata(const char *name);
 void help_pass(struct backend *b, const struct pass *pass);
 
 /* Logits [n][n_vocab] of a sequence of n tokens, computed in chunks of `chunk` rows (0: all) over
- * pages[]. */
+ * pages[]; in state 0. */
 void help_logits(struct backend *b, const struct model *m, const uint32_t *tokens, uint32_t n,
                  uint32_t chunk, const uint32_t *pages, float *logits);
 

@@ -16,7 +16,9 @@ struct double_model {
     const struct model *m;
     uint32_t position;
     struct weights (*layers)[MODEL_N_LAYER_TENSORS]; /* [n_layer + 1] the last: enum model_global */
-    double *kv[2];                                   /* K, V: [layer][context][kv_width] */
+    double **state,
+        **inputs;  /* [layer]: S [n_head_v][k_dim][v_dim], the last three inputs [3][channels] */
+    double *kv[2]; /* K, V: [layer][context][kv_width] */
     size_t kv_width;
     uint32_t context;
     bool kv_f16;
@@ -70,6 +72,15 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     d->kv_width = width[BUFFER_K] > width[BUFFER_V] ? width[BUFFER_K] : width[BUFFER_V];
     for (int i = 0; i < 2; i++)
         d->kv[i] = numbers(m->n_layer * context * d->kv_width);
+    d->state = calloc(m->n_layer, sizeof(*d->state));
+    d->inputs = calloc(m->n_layer, sizeof(*d->inputs));
+    if (!d->state || !d->inputs)
+        abort();
+    for (uint32_t l = 0; l < m->n_layer; l++) {
+        const struct delta_geometry *g = &m->layers[l].geometry.delta;
+        d->state[l] = numbers((size_t)g->n_head_v * g->k_dim * g->v_dim + 1);
+        d->inputs[l] = numbers((size_t)MODEL_TAPS * g->channels + 1);
+    }
     for (int i = 0; i < N_BUFFERS; i++)
         d->buffer[i] = numbers((size_t)width[i] * layer_ops_rows(&m->ops, i, 1) + 1);
     d->chosen = calloc(m->ops.n_expert_used + 1, sizeof(*d->chosen));
@@ -83,6 +94,12 @@ void double_model_close(struct double_model *d)
         for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             free(d->layers[l][t].w);
     }
+    for (uint32_t l = 0; l < d->m->n_layer; l++) {
+        free(d->state[l]);
+        free(d->inputs[l]);
+    }
+    free(d->state);
+    free(d->inputs);
     for (int i = 0; i < N_BUFFERS; i++)
         free(d->buffer[i]);
     free(d->kv[0]);
@@ -147,7 +164,7 @@ static double magnitude(const struct model_rope_table *t)
            (0.1 * (double)t->yarn.log_multiplier * ln_scale + 1);
 }
 
-/* Rotates heads of `dim` values by the table at the position. */
+/* Rotates the beginnings of heads of `dim` values by the table at the position. */
 static void rope(const struct double_model *d, const struct model_rope_table *table, double *x,
                  uint32_t heads, uint32_t dim)
 {
@@ -171,7 +188,7 @@ static void finish_heads(const struct double_model *d, const struct layer_op *op
     const struct weights *w = d->layers[op->layer], *bias = &w[op->tensor[part]];
     const struct layer_geometry *g = op->geometry;
     const uint32_t heads = part == 0 ? g->n_head : g->n_head_kv,
-                   dim = part == 2 ? g->v_dim : g->k_dim;
+                   dim = part == 2 ? g->v_dim : g->k_dim, step = part == 0 ? g->q_dim : dim;
     double *x = d->buffer[op->to[part]];
     if (bias->w)
         add(x, bias->w, heads * dim);
@@ -179,9 +196,9 @@ static void finish_heads(const struct double_model *d, const struct layer_op *op
         return;
     const struct weights *norm = &w[op->head_norm[part]];
     for (uint32_t h = 0; norm->w && h < heads; h++)
-        rmsnorm(d, norm, x + (size_t)h * dim, x + (size_t)h * dim);
+        rmsnorm(d, norm, x + (size_t)h * step, x + (size_t)h * step);
     if (g->rope != MODEL_NO_ROPE)
-        rope(d, &d->m->ropes[g->rope], x, heads, dim);
+        rope(d, &d->m->ropes[g->rope], x, heads, step);
     if (part != 0 || d->m->temperature_scale == 0)
         return;
     const double periods = floor((double)d->position / d->m->temperature_period);
@@ -216,7 +233,7 @@ static void attend_head(const struct double_model *d, const struct layer_op *op,
     const struct layer_geometry *g = op->geometry;
     const double *sinks = d->layers[op->layer][op->tensor[0]].w;
     const size_t head_kv = h / (g->n_head / g->n_head_kv);
-    const double *q = d->buffer[op->from[0]] + (size_t)h * g->k_dim;
+    const double *q = d->buffer[op->from[0]] + (size_t)h * g->q_dim;
     double max = -INFINITY, sum = 0, *out = d->buffer[op->to[0]] + (size_t)h * g->v_dim;
     for (uint32_t t = from; t <= d->position; t++) {
         const double *k = kv_at(d, 0, op->read.index, t) + head_kv * g->k_dim;
@@ -248,17 +265,84 @@ static void attend(const struct double_model *d, const struct layer_op *op)
     free(e);
 }
 
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Heads of attention by their gates, heads of a recurrent layer normed and by theirs. */
+static void head_gate(const struct double_model *d, const struct layer_op *op)
+{
+    const struct layer_geometry *g = op->geometry;
+    const struct weights *norm = &d->layers[op->layer][op->tensor[0]];
+    const uint32_t dim = norm->w ? g->delta.v_dim : g->v_dim;
+    for (uint32_t h = 0; h < op->n / dim; h++) {
+        double *x = d->buffer[op->to[0]] + (size_t)h * dim;
+        const double *z = d->buffer[op->from[1]] + (norm->w ? h * dim : h * g->q_dim + g->k_dim);
+        if (norm->w)
+            rmsnorm(d, norm, x, x);
+        for (uint32_t i = 0; i < dim; i++)
+            x[i] *= norm->w ? z[i] * sigmoid(z[i]) : sigmoid(z[i]);
+    }
+}
+
+/* The convolution over the last inputs, q and k of length 1 / sqrt(k_dim) and 1, beta and decay. */
+static void convolve(const struct double_model *d, const struct layer_op *op)
+{
+    const struct delta_geometry *g = &op->geometry->delta;
+    const struct weights *w = d->layers[op->layer];
+    double *x = d->inputs[op->layer], *y = d->buffer[op->to[0]];
+    memmove(x, x + g->channels, 3 * (size_t)g->channels * sizeof(*x));
+    memcpy(x + 3 * (size_t)g->channels, d->buffer[op->from[0]], g->channels * sizeof(*x));
+    for (uint32_t c = 0; c < g->channels; c++) {
+        y[c] = 0;
+        for (uint32_t j = 0; j < 4; j++)
+            y[c] += w[op->tensor[0]].w[4 * (size_t)c + j] * x[(size_t)j * g->channels + c];
+        y[c] *= sigmoid(y[c]);
+    }
+    for (uint32_t h = 0; h < 2 * g->n_head_k; h++, y += g->k_dim) {
+        double sum = 1e-6;
+        for (uint32_t i = 0; i < g->k_dim; i++)
+            sum += y[i] * y[i];
+        for (uint32_t i = 0; i < g->k_dim; i++)
+            y[i] /= sqrt(h < g->n_head_k ? sum * g->k_dim : sum);
+    }
+    for (uint32_t h = 0; h < g->n_head_v; h++) {
+        double *beta = d->buffer[op->to[1]] + h, *decay = d->buffer[op->to[2]] + h;
+        *beta = sigmoid(*beta);
+        *decay = exp(w[op->tensor[1]].w[h] * log1p(exp(*decay + w[op->tensor[2]].w[h])));
+    }
+}
+
+/* S = decay S + k beta (v - decay S^T k)^T; out = S^T q */
+static void delta(const struct double_model *d, const struct layer_op *op)
+{
+    const struct delta_geometry *g = &op->geometry->delta;
+    const double *q = d->buffer[op->from[0]];
+    for (uint32_t h = 0; h < g->n_head_v; h++)
+        for (uint32_t j = 0; j < g->v_dim; j++) {
+            const double *qh = q + (size_t)(h % g->n_head_k) * g->k_dim,
+                         *k = qh + (size_t)g->n_head_k * g->k_dim;
+            const size_t at = (size_t)h * g->v_dim + j;
+            double *s = d->state[op->layer] + (size_t)h * g->k_dim * g->v_dim + j;
+            double p = 0, *o = d->buffer[op->to[0]] + at;
+            for (uint32_t i = 0; i < g->k_dim; i++)
+                s[(size_t)i * g->v_dim] *= d->buffer[op->from[2]][h];
+            for (uint32_t i = 0; i < g->k_dim; i++)
+                p += s[(size_t)i * g->v_dim] * k[i];
+            *o = 0;
+            p = d->buffer[op->from[1]][h] * (q[2 * (size_t)g->n_head_k * g->k_dim + at] - p);
+            for (uint32_t i = 0; i < g->k_dim; i++)
+                *o += (s[(size_t)i * g->v_dim] += k[i] * p) * qh[i];
+        }
+}
+
 static double gated(const struct model *m, double g, double u)
 {
     const double t = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g), a = fmin(g, 7);
     return m->gate == MODEL_GATE_GELU     ? 0.5 * g * (1 + tanh(t)) * u
            : m->gate == MODEL_GATE_SWIGLU ? a / (1 + exp(-1.702 * a)) * (fmin(fmax(u, -7), 7) + 1)
                                           : g / (1 + exp(-g)) * u;
-}
-
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
 }
 
 /* p [n]: what an expert's score is among those of all. */
@@ -383,6 +467,15 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
     case OP_GATE:
         for (uint32_t i = 0; i < op->n; i++)
             buffer[op->to[0]][i] = gated(d->m, buffer[op->from[0]][i], buffer[op->from[1]][i]);
+        break;
+    case OP_HEAD_GATE:
+        head_gate(d, op);
+        break;
+    case OP_CONVOLVE:
+        convolve(d, op);
+        break;
+    case OP_DELTA:
+        delta(d, op);
         break;
     case OP_ROUTE:
         route(d, op);

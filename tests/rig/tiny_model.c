@@ -139,11 +139,22 @@ static uint32_t v_dim(const struct tiny_model *s)
     return s->v_dim ? s->v_dim : k_dim(s);
 }
 
-/* Values of a head that rope turns: in phi3 all but two, in glm4moe half of them. */
+/* Heads with gates, and recurrent layers between those with attention. */
+static bool is_hybrid(const struct tiny_model *s)
+{
+    return is_arch(s, "qwen35") || is_arch(s, "qwen35moe");
+}
+
+static bool has_late_norm(const struct tiny_model *s) /* its name says after which part */
+{
+    return is_arch(s, "glm4moe") || is_hybrid(s);
+}
+
+/* Values of a head that rope turns: in phi3 all but two, in some half of them. */
 static uint32_t rope_dim(const struct tiny_model *s)
 {
     const uint32_t dim = k_dim(s);
-    return is_arch(s, "phi3") ? dim - 2 : is_arch(s, "glm4moe") ? dim / 4 * 2 : dim;
+    return is_arch(s, "phi3") ? dim - 2 : has_late_norm(s) ? dim / 4 * 2 : dim;
 }
 
 static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
@@ -154,7 +165,7 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 static bool has_head_norms(const struct tiny_model *s)
 {
     return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
-           is_arch(s, "glm4moe");
+           is_arch(s, "glm4moe") || is_hybrid(s);
 }
 
 static bool has_qkv_bias(const struct tiny_model *s)
@@ -164,12 +175,50 @@ static bool has_qkv_bias(const struct tiny_model *s)
 
 static bool has_shared_expert(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen2moe") || is_arch(s, "glm4moe");
+    return is_arch(s, "qwen2moe") || is_arch(s, "glm4moe") || is_arch(s, "qwen35moe");
 }
 
 static uint32_t n_ff_shared(const struct tiny_model *s)
 {
     return s->n_ff * 2;
+}
+
+/* ---- recurrent layers ------------------------------------------------------------------------ */
+
+enum { DELTA_K_HEADS = 2, DELTA_V_HEADS = 4, TAPS = 4 };
+
+static bool is_recurrent(const struct tiny_model *s, uint32_t layer)
+{
+    return is_hybrid(s) && layer % 2 == 0;
+}
+
+static uint32_t delta_k(const struct tiny_model *s)
+{
+    return s->delta_k ? s->delta_k : 12;
+}
+
+static uint32_t delta_values(const struct tiny_model *s)
+{
+    return DELTA_V_HEADS * (s->delta_v ? s->delta_v : 40);
+}
+
+static void delta(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    const uint32_t values = delta_values(s), channels = 2 * DELTA_K_HEADS * delta_k(s) + values;
+    const float in = 1.0f / sqrtf((float)s->n_embd);
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part, index), name)
+    matrix(b, NAME("attn_qkv.weight"), s->n_embd, channels, in);
+    matrix(b, NAME("attn_gate.weight"), s->n_embd, values, in);
+    matrix(b, NAME("ssm_beta.weight"), s->n_embd, DELTA_V_HEADS, in);
+    matrix(b, NAME("ssm_alpha.weight"), s->n_embd, DELTA_V_HEADS, in);
+    tensor(b, NAME("ssm_conv1d.weight"), QUANT_F32, TAPS, channels, 0, 1);
+    tensor(b, NAME("ssm_a"), QUANT_F32, DELTA_V_HEADS, 0, -0.5f, 0.1f);
+    tensor(b, NAME("ssm_dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
+    tensor(b, NAME("ssm_norm.weight"), QUANT_F32, values / DELTA_V_HEADS, 0, 1, 0.3f);
+    matrix(b, NAME("ssm_out.weight"), values, s->n_embd, 1.0f / sqrtf((float)values));
+#undef NAME
 }
 
 /* The tensors that an architecture has beyond llama's. */
@@ -184,7 +233,7 @@ static void extras(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, n[i], 0, 0, 1);
     }
-    for (int i = 0; i < 2 && has_head_norms(s); i++) {
+    for (int i = 0; i < 2 && has_head_norms(s) && !is_recurrent(s, index); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
         tensor(b, name, QUANT_F32, k_dim(s), 0, 1, 0.3f);
     }
@@ -231,7 +280,7 @@ static void feed_forward(struct builder *b, uint32_t index)
     ffn(b, index, experts ? "_exps" : "", s->n_ff, experts);
     if (experts && has_shared_expert(s))
         ffn(b, index, "_shexp", n_ff_shared(s), 0);
-    if (is_arch(s, "qwen2moe")) {
+    if (is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe")) {
         snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp_shexp.weight", index);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 0, in * s->scale);
     }
@@ -250,15 +299,18 @@ static void layer(struct builder *b, uint32_t index)
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
     vector(b, NAME("attn_norm"), s->n_embd);
-    if (is_arch(s, "phi3")) {
+    if (is_recurrent(s, index)) {
+        delta(b, index);
+    } else if (is_arch(s, "phi3")) {
         matrix(b, NAME("attn_qkv"), s->n_embd, q + k + v, in * 2);
     } else {
-        matrix(b, NAME("attn_q"), s->n_embd, q, in * 2);
+        matrix(b, NAME("attn_q"), s->n_embd, is_hybrid(s) ? q + out : q, in * 2);
         matrix(b, NAME("attn_k"), s->n_embd, k, in * 2);
         matrix(b, NAME("attn_v"), s->n_embd, v, in);
     }
-    matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
-    vector(b, is_arch(s, "glm4moe") ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
+    if (!is_recurrent(s, index))
+        matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
+    vector(b, has_late_norm(s) ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
 #undef NAME
     feed_forward(b, index);
     extras(b, index);
@@ -371,7 +423,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
         arch_key(w, s, "expert_feed_forward_length", s->n_ff);
     }
-    if (is_arch(s, "qwen2moe"))
+    if (has_shared_expert(s) && !is_arch(s, "glm4moe"))
         arch_key(w, s, "expert_shared_feed_forward_length", n_ff_shared(s));
     if (is_arch(s, "glm4moe")) {
         arch_key(w, s, "expert_shared_count", n_ff_shared(s) / s->n_ff);
@@ -395,6 +447,14 @@ static void keys(struct gw *w, const struct tiny_model *s)
     }
     if (s->head_dim || rope_dim(s) != k_dim(s))
         arch_key(w, s, "rope.dimension_count", rope_dim(s));
+    if (is_hybrid(s)) {
+        arch_key(w, s, "full_attention_interval", 2);
+        arch_key(w, s, "ssm.conv_kernel", TAPS);
+        arch_key(w, s, "ssm.state_size", delta_k(s));
+        arch_key(w, s, "ssm.group_count", DELTA_K_HEADS);
+        arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
+        arch_key(w, s, "ssm.inner_size", delta_values(s));
+    }
     if (s->v_dim)
         arch_key(w, s, "attention.value_length", s->v_dim);
     if (s->head_dim) {

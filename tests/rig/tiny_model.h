@@ -23,7 +23,9 @@ struct tiny_model {
                          tensors and a rope that is narrower than the head, mistral3 YaRN and a
                          query that grows, qwen3moe experts, qwen2moe these, biases and a shared
                          expert with a gate, glm4moe all of experts but that gate, and a first
-                         layer without them */
+                         layer without them, qwen35 heads with
+                         gates and, in every second layer from the first on, a recurrence,
+                         qwen35moe that and what qwen2moe has */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim;    /* 0: n_embd / n_head */
     uint32_t v_dim;       /* of V; 0: as of Q and K */
@@ -33,6 +35,7 @@ struct tiny_model {
     uint32_t window;                  /* of local layers, gemma3; 0: 20 */
     uint32_t n_draft;                 /* layers after n_layer that only draft (MTP) */
     uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
+    uint32_t delta_k, delta_v;        /* qwen35: values of a head of K, of V; 0: 12, 40 */
     uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
     bool untied;                      /* with output.weight */
     bool freqs;                       /* with rope_freqs.weight: divisors from 1 to 8 */

@@ -12,6 +12,7 @@ The numbers come from transformers in float64, the ids of texts from tokenizers.
 tried until no sample is close. The same library versions give the same files; `made_with` says which were used.
 """
 
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -95,9 +96,24 @@ MODELS = {
                     n_shared_experts=2, first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
                     routed_scaling_factor=1.5, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False,
                     pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}),
+    # Three V heads for a K head, of other sizes; the fourth layer has attention, with rope over half of a head.
+    "qwen35": dict(kind="qwen3_5_text", hidden_size=32, intermediate_size=36, num_hidden_layers=4, num_attention_heads=4,
+                   num_key_value_heads=2, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=12,
+                   linear_value_head_dim=10, tie_word_embeddings=False, pad_token_id=0,
+                   rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                                    "mrope_section": [2, 1, 1]}),
 }
 
-BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2"}  # pre-tokenizer; SPM for the others
+BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
+       "qwen35": "qwen35"}  # pre-tokenizer; SPM for the others
+
+
+def recur_in_double(module):
+    """The delta rule of a module of transformers, which is float32 and for prompts in chunks: as the recurrence, in float64."""
+    text = inspect.getsource(inspect.unwrap(module.torch_recurrent_gated_delta_rule))
+    space = {}
+    exec(text[text.index("def "):].replace("torch.float32", "torch.float64"), module.__dict__, space)
+    module.torch_chunk_gated_delta_rule = lambda *a, cu_seqlens=None, **k: space["torch_recurrent_gated_delta_rule"](*a, **k)
 
 
 def make_model(spec, seed):
@@ -109,20 +125,25 @@ def make_model(spec, seed):
     model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
     gemma = config.model_type == "gemma3_text"
+    qwen35 = config.model_type == "qwen3_5_text"
+    if qwen35:
+        recur_in_double(sys.modules[type(model).__module__])
     with torch.no_grad():
         for name, p in model.named_parameters():
             x = torch.randn(p.shape, generator=random, dtype=torch.float64)
             if gemma and name.endswith("norm.weight"):  # the model adds 1
                 x = 0.25 * x + (5 if "post_" in name else 0)  # else it answers with its last token for ever, too
             elif name.endswith("norm.weight"):
-                x = 1 + 0.25 * x
+                x = 0.25 * x + (0 if qwen35 and "linear_attn" not in name else 1)  # qwen35 adds 1 to the others
+            elif name.endswith("A_log"):
+                x = 0.5 * x - 1
             elif name.endswith(("q_proj.weight", "k_proj.weight", "qkv_proj.weight")):
                 x = 1.5 * x / p.shape[1] ** 0.5
             elif p.dim() >= 2 and "embed_tokens" not in name:
                 x = x / p.shape[-1] ** 0.5
             if "lm_head" in name:
                 x = x * p.shape[1] ** 0.5
-            if name.endswith(("o_proj.weight", "down_proj.weight", "down_proj")):
+            if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj")):
                 x = 3 * x  # else a tied model answers with its last token for ever
             p.copy_(x.to(torch.float16))
         for name, b in model.named_buffers():
@@ -181,7 +202,8 @@ MERGES = ["Ġ t", "h e", "i n", "r e", "Ġ a", "Ġt he", "1 2", "12 3", "123 4",
           "' t", "e r", "o n", "Ġ s", "a t", "i s", "( a", "_ a", "l l", "in g", "T H"]
 # How the pre-tokenizers cut text before any merge.
 WORDS = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
-PRE = {"llama-bpe": WORDS % r"\p{N}{1,3}", "qwen2": WORDS % r"\p{N}"}
+PRE = {"llama-bpe": WORDS % r"\p{N}{1,3}", "qwen2": WORDS % r"\p{N}",
+       "qwen35": (WORDS % r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")}
 TEXTS = ["the thing is 1234 12345", "we'll    see\n\nhe'LL can't  12\t34", "THE (a_a) over! \n\n  in a\n", "été 中文 is 3.14\r\n"]
 
 
@@ -257,6 +279,12 @@ for shared in ("mlp.shared_expert.", "mlp.shared_experts."):
     for part in ("gate", "up", "down"):
         PARTS[f"{shared}{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
 PARTS |= {"mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
+# qwen35 has another name for the norm before the feed-forward part.
+QWEN35_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
+                "linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight",
+                "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
+                "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
+                "linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight"}
 # Other names for norms.
 GEMMA_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
                "pre_feedforward_layernorm.weight": "ffn_norm.weight", "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
@@ -265,11 +293,34 @@ GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight"
            "lm_head.weight": "output.weight"}
 
 
+def tiled(value, c, width):
+    """Rows of V heads from the order in which a K head's follow each other to that in which V head h has K head h mod the number of these."""
+    shared = c.linear_num_value_heads // c.linear_num_key_heads
+    return value.reshape(c.linear_num_key_heads, shared, width, -1).swapaxes(0, 1).reshape(value.shape)
+
+
+def recurrent_part(part, value, c):
+    """A tensor of a recurrent layer as files hold it."""
+    width = c.linear_value_head_dim
+    keys = 2 * c.linear_num_key_heads * c.linear_key_head_dim
+    if part.endswith("A_log"):
+        value = -np.exp(value)
+    if part.endswith("conv1d.weight"):
+        value = value[:, 0]
+    if part.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        return np.concatenate([value[:keys], tiled(value[keys:], c, width)])
+    if part.endswith(("in_proj_z.weight")):
+        return tiled(value, c, width)
+    if part.endswith("out_proj.weight"):
+        return tiled(value.T, c, width).T
+    return value if part.endswith("linear_attn.norm.weight") else tiled(value, c, 1)
+
+
 def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
-            "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe"}.get(c.model_type, c.model_type)
+            "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
@@ -321,7 +372,15 @@ def write(model, name, path):
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         out.add_expert_weights_scale(c.routed_scaling_factor)
         out.add_expert_weights_norm(c.norm_topk_prob)
-    if arch in ("phi3", "glm4moe"):
+    if arch == "qwen35":
+        out.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
+        out.add_ssm_state_size(c.linear_key_head_dim)
+        out.add_ssm_group_count(c.linear_num_key_heads)
+        out.add_ssm_time_step_rank(c.linear_num_value_heads)
+        out.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
+        out.add_full_attention_interval(c.layer_types.index("full_attention") + 1)
+        out.add_rope_dimension_sections(rope["mrope_section"] + [0])
+    if "partial_rotary_factor" in rope:
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
         out.add_sliding_window(c.sliding_window)
@@ -341,8 +400,10 @@ def write(model, name, path):
         if key == "lm_head.weight" and c.tie_word_embeddings:
             continue
         value = value.numpy()
-        if gemma and key.endswith("norm.weight"):
+        if key.endswith("norm.weight") and (gemma or arch == "qwen35" and "linear_attn" not in key):
             value = value + 1  # files hold the sum
+        if "linear_attn" in key:
+            value = recurrent_part(key, value, c)
         if permuted and key.endswith("q_proj.weight"):
             value = pairs(value, c.num_attention_heads)
         if permuted and key.endswith("k_proj.weight"):
@@ -354,10 +415,11 @@ def write(model, name, path):
             if part == "mlp.experts.gate_up_proj":
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
             else:
-                parts = {(GEMMA_PARTS if gemma else GLM_PARTS if arch == "glm4moe" else PARTS)[part]: value}
+                names = {"glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS}.get(arch, GEMMA_PARTS if gemma else PARTS)
+                parts = {names[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
-            whole = v.ndim == 1 or "ffn_gate_inp" in tensor  # F32 in every file
+            whole = v.ndim == 1 or "ffn_gate_inp" in tensor or "conv1d" in tensor  # F32 in every file
             out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()

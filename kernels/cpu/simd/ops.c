@@ -43,6 +43,16 @@ static float sum_of_squares(const float *x, uint32_t n)
 #endif
 }
 
+void SIMD(simd_unit)(float *x, uint32_t n, float factor)
+{
+    vf r = v_set1(1.0f / sqrtf(sum_of_squares(x, n) + 1e-6f)), f = v_set1(factor);
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(x + i, v_mul(v_mul(v_load(x + i), r), f));
+    if (i < n)
+        v_store_part(x + i, v_mul(v_mul(v_load_part(x + i, n - i), r), f), n - i);
+}
+
 void SIMD(simd_norm)(const float *x, const float *w, uint32_t n, float eps, float *y)
 {
     float mean = sum_of_squares(x, n) / (float)n;
@@ -260,8 +270,8 @@ void SIMD(simd_append)(const struct kv_layer *kv, uint8_t *page, uint32_t in_pag
     }
 }
 
-/* g / (1 + exp(-v)) * u: v is g for silu. Of two operands with a NaN v_min and v_max give the
- * second. */
+/* g / (1 + exp(-v)) * u: v is g for silu; for sigmoid the first g is 1. Of two operands with a NaN
+ * v_min and v_max give the second. */
 ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
 {
     vf v = g;
@@ -273,7 +283,8 @@ ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
         u = v_add(v_max(v_neg(limit), v_min(limit, u)), v_set1(1.0f));
         v = v_mul(v_set1(NUM_SWIGLU_A), g);
     }
-    return v_mul(v_div(g, v_add(v_set1(1.0f), v_exp(v_neg(v)))), u);
+    const vf one = v_set1(1.0f);
+    return v_mul(v_div(gate == MODEL_GATE_SIGMOID ? one : g, v_add(one, v_exp(v_neg(v)))), u);
 }
 
 ALWAYS_INLINE void gate_mul_row(const float *g, const float *u, uint32_t n, float *m,
@@ -301,6 +312,11 @@ void SIMD(simd_gelu_mul)(const float *g, const float *u, uint32_t n, float *m)
 void SIMD(simd_swiglu)(const float *g, const float *u, uint32_t n, float *m)
 {
     gate_mul_row(g, u, n, m, MODEL_GATE_SWIGLU);
+}
+
+void SIMD(simd_sigmoid_mul)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_SIGMOID);
 }
 
 bool SIMD(simd_canonical_logits)(float *x, uint32_t n)

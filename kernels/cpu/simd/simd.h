@@ -1,6 +1,6 @@
 /* simd.h: the operations of each instruction set, declared once: SIMD_MATMULS(avx2), avxvnni and
  * avx512, SIMD_OPERATIONS(avx2) and avx512; AVX-VNNI has its own integer matmuls and uses AVX2's
- * other operations. Bodies are in ops.c, matmul.c and attend.c, written once over vec.h; integer
+ * other operations. Bodies are in ops.c, matmul.c, attend.c and delta.c, written once over vec.h; integer
  * matmuls differ by instruction set and are in blocks_*.c. */
 #ifndef HEARTH_KERNELS_CPU_SIMD_SIMD_H
 #define HEARTH_KERNELS_CPU_SIMD_SIMD_H
@@ -26,6 +26,12 @@
     void simd_silu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_gelu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_swiglu_##isa(const float *g, const float *u, uint32_t n, float *m);                  \
+    void simd_sigmoid_mul_##isa(const float *g, const float *u, uint32_t n, float *m);             \
+    void simd_convolve_##isa(const float *const x[MODEL_TAPS], const float *taps, uint32_t n,      \
+                             float *y);                                                            \
+    void simd_unit_##isa(float *x, uint32_t n, float factor);                                      \
+    void simd_delta_read_##isa(const float *state, const float *k, uint32_t n, float *p);          \
+    void simd_delta_step_##isa(const struct cpu_delta *a);                                         \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
     extern const struct tile_set tiles_f32_##isa, tiles_f16_##isa, tiles_bf16_##isa
 

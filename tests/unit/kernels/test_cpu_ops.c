@@ -356,6 +356,84 @@ START_TEST(gates_equal_reference)
 }
 END_TEST
 
+START_TEST(convolutions_equal_reference)
+{
+    uint64_t seed = 5;
+    float x[MODEL_TAPS][MOST], taps[MODEL_TAPS * MOST];
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < HELP_KINDS; kind++) {
+            for (int s = 0; s < N_SIZES; s++) {
+                const uint32_t n = sizes[s];
+                const float *in[MODEL_TAPS];
+                float *a = help_exact(NULL, n), *b = help_exact(NULL, n);
+                for (uint32_t j = 0; j < MODEL_TAPS; j++) {
+                    help_fill(&seed, (enum help_kind)kind, x[j], n);
+                    in[j] = x[j];
+                }
+                help_fill(&seed, HELP_NORMAL, taps, (size_t)MODEL_TAPS * n);
+                cpu_isa_ref.convolve(in, taps, n, a);
+                isa->convolve(in, taps, n, b);
+                ASSERT_SAME(a, b, n, isa, kind);
+                memcpy(a, x[0], n * sizeof(float));
+                memcpy(b, x[0], n * sizeof(float));
+                cpu_isa_ref.unit(a, n, 0.3f);
+                isa->unit(b, n, 0.3f);
+                ASSERT_SAME(a, b, n, isa, kind);
+                free(a), free(b);
+            }
+        }
+    }
+}
+END_TEST
+
+/* An update with and without what it may leave out; heads of one value to the most. */
+START_TEST(updates_of_a_state_equal_reference)
+{
+    enum { MOST_STATE = CPU_MAX_HEAD * STATE_COLUMNS };
+    const uint32_t heads[] = {1, 2, 12, 128, CPU_MAX_HEAD};
+    float *state = help_memory(MOST_STATE * sizeof(float)),
+          *to[2] = {help_memory(MOST_STATE * sizeof(float)),
+                    help_memory(MOST_STATE * sizeof(float))};
+    float x[3][CPU_MAX_HEAD], d[STATE_COLUMNS], out[2][2][STATE_COLUMNS];
+    uint64_t seed = 6;
+    FOR_ISAS(isa)
+    {
+        for (int kind = 0; kind < 5 * HELP_KINDS; kind++) {
+            const uint32_t n = heads[kind % 5];
+            help_fill(&seed, (enum help_kind)(kind / 5), state, MOST_STATE);
+            for (int i = 0; i < 3; i++)
+                help_fill(&seed, HELP_NORMAL, x[i], n);
+            help_fill(&seed, (enum help_kind)(kind / 5), d, STATE_COLUMNS);
+            cpu_isa_ref.delta_read(state, x[0], n, out[0][0]);
+            isa->delta_read(state, x[0], n, out[1][0]);
+            ASSERT_SAME(out[0][0], out[1][0], STATE_COLUMNS, isa, kind);
+            for (uint32_t wanted = 0; wanted < 8; wanted++) {
+                for (int i = 0; i < 2; i++) {
+                    memset(out[i], 0, sizeof(out[i]));
+                    memset(to[i], 0, MOST_STATE * sizeof(float));
+                    (i ? isa : &cpu_isa_ref)
+                        ->delta_step(&(struct cpu_delta){.from = state,
+                                                         .to = wanted & 1 ? to[i] : NULL,
+                                                         .n = n,
+                                                         .decay = 0.9f,
+                                                         .k = x[0],
+                                                         .d = d,
+                                                         .q = wanted & 2 ? x[1] : NULL,
+                                                         .next_k = wanted & 4 ? x[2] : NULL,
+                                                         .o = out[i][0],
+                                                         .p = out[i][1]});
+                }
+                ASSERT_SAME(to[0], to[1], MOST_STATE, isa, kind);
+                ASSERT_SAME(out[0][0], out[1][0], STATE_COLUMNS, isa, kind);
+                ASSERT_SAME(out[0][1], out[1][1], STATE_COLUMNS, isa, kind);
+            }
+        }
+    }
+    free(state), free(to[0]), free(to[1]);
+}
+END_TEST
+
 #if defined(__x86_64__)
 /* Whether a line of /proc/cpuinfo's flags has all of these, " flag " each. */
 static bool has_flags(const char *line, const char *const *flags)
@@ -412,6 +490,8 @@ int main(void)
     tcase_add_test(rows, values_beyond_the_limit_are_found_in_every_lane);
     tcase_add_test(rows, canonical_logits_have_no_negative_zero);
     tcase_add_loop_test(rows, gates_equal_reference, 0, MODEL_N_GATE);
+    tcase_add_test(rows, convolutions_equal_reference);
+    tcase_add_test(rows, updates_of_a_state_equal_reference);
 #if defined(__x86_64__)
     tcase_add_test(rows, every_instruction_set_of_the_processor_is_used);
 #endif

@@ -94,7 +94,8 @@ START_TEST(logits_are_close_to_double_precision)
         {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
         {"unequal", QUANT_F32, 1e-4, 1},   {"qwen3moe", QUANT_F32, 1e-4, 1},
         {"qwen2moe", QUANT_F32, 1e-4, 1},  {"glm4moe", QUANT_F32, 1e-4, 1},
-        {"sinks", QUANT_F32, 1e-4, 1},
+        {"sinks", QUANT_F32, 1e-4, 1},     {"qwen35", QUANT_F32, 1e-4, 1},
+        {"qwen35", QUANT_Q8_0, 2, 2},      {"qwen35moe", QUANT_F32, 1e-4, 1},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
                sinks = strcmp(cases[_i].arch, "sinks") == 0;
@@ -404,7 +405,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 23);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 26);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);

@@ -113,7 +113,7 @@ static struct model q4_model(const struct model *m)
     memcpy(q4.layers, m->layers, m->n_layer * sizeof(*q4.layers));
     for (uint32_t l = 0; l < m->n_layer; l++)
         for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++)
-            if (q4.layers[l].tensor[i].data && !model_layer_vector(i) && !model_layer_router(i))
+            if (q4.layers[l].tensor[i].data && !model_layer_vector(i) && !model_layer_small(i))
                 to_q4(&q4.layers[l].tensor[i]);
     to_q4(&q4.global[MODEL_OUTPUT]);
     q4.tied = false; /* the embedding keeps its type */

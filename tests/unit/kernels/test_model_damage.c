@@ -82,7 +82,7 @@ END_TEST
  * divisors themselves. */
 START_TEST(damaged_models_of_other_architectures_are_survived)
 {
-    static const char *const NAMES[] = {"qwen2", "qwen3", "llama3", "gemma3"};
+    static const char *const NAMES[] = {"qwen2", "qwen3", "llama3", "gemma3", "qwen35"};
     char path[128];
     struct gguf *g;
     uint8_t *file;
@@ -136,7 +136,7 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, every_bit_flip_and_truncation_is_survived);
-    tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 4);
+    tcase_add_loop_test(core, damaged_models_of_other_architectures_are_survived, 0, 5);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);
     if (data)

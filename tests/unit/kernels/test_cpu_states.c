@@ -1,0 +1,525 @@
+/* States of recurrent layers on the CPU (backend.h, struct pass_state): however a text's rows are
+ * divided into passes, into rows that are folded in and rows that are recorded first, whatever
+ * drafts were rejected between them, logits and states have the bits of one pass over the whole
+ * text. */
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/run_suite.h"
+#include "tests/rig/expected.h"
+
+static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
+enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
+
+enum { TOKENS = 90, TEXTS = 2, IDS = HELP_STATES / TEXTS, PAGES_OF_TEXT = 3, DRAFTS = 13 };
+
+static struct tiny_model hybrid(uint32_t type)
+{
+    struct tiny_model shape = tiny_model_default(type);
+    shape.arch = "qwen35";
+    shape.n_layer = 4;
+    return shape;
+}
+
+/* ---- a random walk --------------------------------------------------------------------------- */
+
+/* A text on its way: the states that hold some of it. Ids of different texts are apart. */
+struct text {
+    uint32_t tokens[TOKENS];
+    float *logits;                    /* [TOKENS][n_vocab] of one pass */
+    float *state[TOKENS + 1];         /* what a state of so many tokens holds; NULL: not known */
+    uint32_t base[IDS], records[IDS]; /* of each id; records of the text's own tokens */
+    bool holds[IDS];
+    uint32_t at; /* the id that goes on */
+};
+
+struct walk {
+    struct expected e[TEXTS];
+    struct text text[TEXTS];
+    uint64_t random;
+    uint32_t n_vocab;
+};
+
+static uint32_t below(struct walk *w, uint32_t n)
+{
+    return (uint32_t)(help_random(&w->random) % n);
+}
+
+static size_t state_floats(const struct backend *b)
+{
+    return b->states.geometry.state_bytes / sizeof(float);
+}
+
+static const float *state_at(const struct backend *b, int32_t id)
+{
+    return (const float *)(const void *)b->states.memory + (size_t)id * state_floats(b);
+}
+
+/* The same position's state is the same whenever it is met. */
+static void check_state(struct backend *b, struct text *t, int32_t id, uint32_t position)
+{
+    const size_t n = state_floats(b);
+    if (!t->state[position])
+        t->state[position] = help_exact(state_at(b, id), n);
+    ck_assert_uint_eq(help_differs(t->state[position], state_at(b, id), n), n);
+}
+
+/* What one pass does with a text. */
+struct plan {
+    struct pass_state state;
+    uint32_t from, own; /* of the text's ids; from IDS: the empty text */
+    uint32_t first, good, drafts;
+};
+
+/* Where it starts: mostly where it is, else at another state or from the beginning; and where it
+ * goes on. */
+static void choose_states(struct walk *w, struct text *t, struct plan *p)
+{
+    const uint32_t other = below(w, IDS);
+    p->from = below(w, 8) > 0 ? t->at : t->holds[other] ? other : IDS;
+    p->from = p->from == IDS || !t->holds[p->from] ? IDS : p->from;
+    p->own = p->from < IDS && below(w, 4) > 0 ? p->from : below(w, IDS);
+}
+
+static struct plan choose(struct walk *w, uint32_t index)
+{
+    struct text *t = &w->text[index];
+    struct plan p = {.own = 0};
+    const int32_t id0 = (int32_t)(index * IDS);
+    choose_states(w, t, &p);
+    const uint32_t base = p.from < IDS ? t->base[p.from] : 0,
+                   records = p.from < IDS ? t->records[p.from] : 0, seen = below(w, records + 1);
+    p.state.apply = below(w, 3) > 0 ? seen : below(w, seen + 1);
+    p.state.replay = seen - p.state.apply;
+    p.first = base + seen;
+    p.good = below(w, 4) > 0 ? below(w, 14) : below(w, 40);
+    p.good = p.good > TOKENS - p.first ? TOKENS - p.first : p.good;
+    p.drafts = p.first + p.good == TOKENS || (p.good > 0 && below(w, 2)) ? 0 : 1 + below(w, 6);
+    p.drafts = p.drafts > TOKENS - p.first - p.good ? TOKENS - p.first - p.good : p.drafts;
+    const uint32_t room = BACKEND_STATE_RECORDS - p.state.replay;
+    p.drafts = p.drafts > room ? room : p.drafts;
+    if (p.state.replay > 0)
+        p.good = p.good + p.drafts > room ? room - p.drafts : p.good;
+    else
+        p.state.commit = p.good > room - p.drafts ? p.good - below(w, room - p.drafts + 1)
+                                                  : below(w, p.good + 1);
+    p.state.from = p.from < IDS ? id0 + (int32_t)p.from : BACKEND_STATE_ZERO;
+    p.state.own = id0 + (int32_t)p.own;
+    for (uint32_t id = 0; id < IDS && p.state.n_keep < BACKEND_STATE_KEEPS; id++)
+        if (id != p.own && id != p.from && below(w, 3) == 0) {
+            const uint32_t moved = p.state.apply + p.state.commit;
+            p.state.keep[p.state.n_keep].position = base + below(w, moved + 1);
+            p.state.keep[p.state.n_keep++].id = id0 + (int32_t)id;
+        }
+    return p;
+}
+
+/* Drafts have written over the KV of later positions, or a page was begun anew. */
+static void forget_after(struct text *t, uint32_t end)
+{
+    for (uint32_t id = 0; id < IDS; id++) {
+        t->holds[id] &= t->base[id] <= end;
+        if (t->holds[id] && t->base[id] + t->records[id] > end)
+            t->records[id] = end - t->base[id];
+    }
+}
+
+static void check_plan(struct walk *w, struct backend *b, uint32_t index, const struct plan *p)
+{
+    struct text *t = &w->text[index];
+    const uint32_t moved = p->first - p->state.replay + p->state.commit;
+    for (uint32_t i = 0; i < p->state.n_keep; i++) {
+        const uint32_t id = (uint32_t)p->state.keep[i].id - index * IDS;
+        t->base[id] = p->state.keep[i].position;
+        t->records[id] = 0;
+        t->holds[id] = true;
+        check_state(b, t, p->state.keep[i].id, t->base[id]);
+    }
+    t->base[p->own] = moved;
+    t->records[p->own] = p->first + p->good - moved;
+    t->holds[p->own] = true;
+    t->at = p->own;
+    check_state(b, t, p->state.own, moved);
+    forget_after(t, p->first + p->good);
+}
+
+/* A pass of some rows of each text, in turns; its own tokens must have the expected logits. */
+static void walk_step(struct walk *w, struct backend *b, const uint32_t *pages, float *logits)
+{
+    struct expected_rows x = {.n = 0};
+    struct plan plan[TEXTS];
+    uint32_t tokens[TEXTS][TOKENS], done[TEXTS] = {0}, left = 0;
+    for (uint32_t s = 0; s < TEXTS; s++) {
+        plan[s] = choose(w, s);
+        memcpy(tokens[s], w->text[s].tokens, sizeof(tokens[s]));
+        for (uint32_t i = 0; i < plan[s].drafts; i++)
+            tokens[s][plan[s].first + plan[s].good + i] = below(w, w->n_vocab);
+        x.sequences[s] =
+            (struct pass_sequence){.pages = pages + s * PAGES_OF_TEXT, .state = plan[s].state};
+        left += plan[s].good + plan[s].drafts;
+    }
+    if (left == 0)
+        return;
+    while (left > 0) {
+        const uint32_t s = below(w, TEXTS), n = plan[s].good + plan[s].drafts;
+        if (done[s] == n)
+            continue;
+        x.results[x.n].logits = logits + (size_t)x.n * w->n_vocab;
+        expected_add(&x, s, tokens[s], plan[s].first + done[s]++, 1, ROW_LOGITS);
+        left--;
+    }
+    expected_run(b, below(w, 4) > 0 ? PASS_CANONICAL : PASS_FAST, &x, TEXTS);
+    for (uint32_t r = 0; r < x.n; r++) {
+        const uint32_t s = x.rows[r].sequence, position = x.rows[r].position;
+        ck_assert_int_eq(x.results[r].status, 0);
+        if (position < plan[s].first + plan[s].good)
+            ck_assert_uint_eq(help_differs(w->text[s].logits + (size_t)position * w->n_vocab,
+                                           x.results[r].logits, w->n_vocab),
+                              w->n_vocab);
+    }
+    for (uint32_t s = 0; s < TEXTS; s++)
+        if (done[s] > 0)
+            check_plan(w, b, s, &plan[s]);
+}
+
+static void random_walk(const struct tiny_model *shape, const char *isa, uint32_t threads,
+                        uint64_t seed, uint32_t steps)
+{
+    struct walk w = {.random = seed, .n_vocab = shape->n_vocab};
+    uint32_t pages[EXPECTED_PAGES];
+    float *logits = help_memory((size_t)TEXTS * (TOKENS + DRAFTS) * w.n_vocab * sizeof(float));
+    expected_page_ids(seed, pages);
+    struct backend *b = NULL;
+    for (uint32_t s = 0; s < TEXTS; s++) {
+        struct tiny_model same = *shape;
+        expected_open(&w.e[s], &same, "ref", TOKENS);
+        expected_random_tokens(seed + s, w.e[s].m.model, w.text[s].tokens, TOKENS);
+        w.text[s].logits = help_memory((size_t)TOKENS * w.n_vocab * sizeof(float));
+        struct backend *one = help_backend(&w.e[s].m, "ref", 1, TOKENS, EXPECTED_PAGES);
+        help_logits(one, w.e[s].m.model, w.text[s].tokens, TOKENS, 0, pages, w.text[s].logits);
+        w.text[s].state[TOKENS] = help_exact(state_at(one, 0), state_floats(one));
+        backend_cpu.close(one);
+    }
+    b = help_backend(&w.e[0].m, isa, threads, TEXTS * (TOKENS + DRAFTS), EXPECTED_PAGES);
+    for (uint32_t i = 0; i < steps; i++)
+        walk_step(&w, b, pages, logits);
+    for (uint32_t s = 0; s < TEXTS; s++) {
+        for (uint32_t i = 0; i <= TOKENS; i++)
+            free(w.text[s].state[i]);
+        free(w.text[s].logits);
+        expected_close(&w.e[s]);
+    }
+    backend_cpu.close(b);
+    free(logits);
+}
+
+START_TEST(every_division_of_a_text_gives_the_same_bits)
+{
+    const uint32_t types[] = {QUANT_F32, QUANT_Q8_0, QUANT_BF16};
+    struct tiny_model shape = hybrid(types[_i % 3]);
+    shape.delta_k = _i % 2 ? 16 : 0;
+    shape.delta_v = _i % 2 ? 32 : 0;
+    for (int i = 0; i < N_ISAS; i++)
+        if (help_has_isa(isas[i]))
+            random_walk(&shape, isas[i], 1 + (uint32_t)(_i + i) % 3, 700 + (uint64_t)(10 * _i + i),
+                        400);
+}
+END_TEST
+
+/* ---- what a state does ----------------------------------------------------------------------- */
+
+/* A model with rows of one sequence, whose logits are kept. */
+struct one {
+    struct help_model m;
+    struct backend *b;
+    struct expected_rows x;
+    uint32_t pages[EXPECTED_PAGES];
+    float *logits; /* [rows][n_vocab] */
+};
+
+static void one_open(struct one *o, const struct tiny_model *shape)
+{
+    help_model_tiny(&o->m, shape);
+    o->b = help_backend(&o->m, NULL, 2, 64, EXPECTED_PAGES);
+    o->logits = help_memory((size_t)64 * shape->n_vocab * sizeof(float));
+    expected_page_ids(0, o->pages);
+}
+
+static void one_close(struct one *o)
+{
+    backend_cpu.close(o->b);
+    help_model_close(&o->m);
+    free(o->logits);
+}
+
+/* Rows [position, position + n) of tokens. */
+static void one_prepare(struct one *o, const uint32_t *tokens, uint32_t position, uint32_t n,
+                        struct pass_state state)
+{
+    o->x = (struct expected_rows){.n = 0};
+    o->x.sequences[0] = (struct pass_sequence){.pages = o->pages, .state = state};
+    for (uint32_t i = 0; i < n; i++)
+        o->x.results[i].logits = o->logits + (size_t)i * o->m.model->n_vocab;
+    expected_add(&o->x, 0, tokens, position, n, ROW_LOGITS);
+}
+
+static void one_run(struct one *o, const uint32_t *tokens, uint32_t position, uint32_t n,
+                    struct pass_state state)
+{
+    one_prepare(o, tokens, position, n, state);
+    expected_run(o->b, PASS_CANONICAL, &o->x, 1);
+}
+
+/* The walk above would notice: a rejected draft's record that is folded in changes what follows. */
+START_TEST(a_record_that_was_rejected_changes_what_follows)
+{
+    struct tiny_model shape = hybrid(QUANT_F32);
+    const uint32_t tokens[] = {9, 8, 7, 6}, drafts[] = {9, 8, 5, 6};
+    float good[320];
+    struct one o;
+    one_open(&o, &shape);
+    for (uint32_t wrong = 0; wrong < 2; wrong++) {
+        one_run(&o, tokens, 0, 2, (struct pass_state){.from = BACKEND_STATE_ZERO, .commit = 2});
+        one_run(&o, wrong ? drafts : tokens, 2, 1, (struct pass_state){.from = 0});
+        one_run(&o, tokens, 2, 1, (struct pass_state){.from = 0, .own = 1}); /* the KV is right */
+        one_run(&o, tokens, 3, 1, (struct pass_state){.from = 0, .apply = 1});
+        if (!wrong)
+            memcpy(good, o.logits, sizeof(good));
+    }
+    ck_assert_uint_lt(help_differs(good, o.logits, 320), 320);
+    one_close(&o);
+}
+END_TEST
+
+START_TEST(a_released_state_is_written_anew)
+{
+    struct tiny_model shape = hybrid(QUANT_F32);
+    const uint32_t tokens[] = {9, 8, 7, 6};
+    struct backend_info info;
+    float first[4 * 320];
+    struct one o;
+    one_open(&o, &shape);
+    backend_cpu.describe(o.b, &info);
+    /* two recurrent layers: 4 heads of 12 x 64 (two blocks), and three inputs of 208 channels;
+     * records of these 208, k and d of 24 and 160, and decays, each part padded to 16 */
+    ck_assert_uint_eq(info.state_bytes, 2 * (4 * 12 * 64 + 3 * 208) * sizeof(float));
+    ck_assert_uint_eq(info.record_bytes,
+                      BACKEND_STATE_RECORDS * 2 * (208 + 32 + 160 + 16) * sizeof(float));
+    for (uint32_t i = 0; i < 2; i++) {
+        one_run(&o, tokens, 0, 4,
+                (struct pass_state){.from = BACKEND_STATE_ZERO, .own = 2, .commit = 3});
+        if (i == 0)
+            memcpy(first, o.logits, sizeof(first));
+        backend_cpu.release_state(o.b, 2);
+    }
+    ck_assert_uint_eq(help_differs(first, o.logits, 4 * 320), 4 * 320);
+    one_close(&o);
+}
+END_TEST
+
+/* ---- poison ---------------------------------------------------------------------------------- */
+
+/* Replaces the embedding of token 5: with ordinary numbers but one, which is not. */
+static void poison_token(struct one *o)
+{
+    const struct model_tensor *t = &o->m.model->global[MODEL_TOKEN_EMBD];
+    const float bad = INFINITY;
+    memcpy(o->m.file + (t->data - o->m.file) + 5 * t->row_bytes, &bad, sizeof(bad));
+    backend_cpu.close(o->b);
+    o->b = help_backend(&o->m, NULL, 2, 64, EXPECTED_PAGES);
+}
+
+/* The second of three recorded rows is poisoned: the state and the first record are those of a text
+ * without it. */
+START_TEST(a_poisoned_row_that_is_recorded_leaves_the_state_alone)
+{
+    struct tiny_model shape = hybrid(QUANT_F32);
+    const uint32_t tokens[] = {9, 8, 7, 5, 6}, clean[] = {9, 8, 7, 4, 6};
+    float good[2 * 320];
+    struct one o;
+    shape.untied = true;
+    one_open(&o, &shape);
+    poison_token(&o);
+    one_run(&o, clean, 0, 5,
+            (struct pass_state){.from = BACKEND_STATE_ZERO, .own = 1, .commit = 5});
+    memcpy(good, o.logits + 3 * (size_t)320, sizeof(good));
+    one_run(&o, tokens, 0, 5, (struct pass_state){.from = BACKEND_STATE_ZERO, .commit = 2});
+    for (uint32_t i = 0; i < 5; i++)
+        ck_assert_int_eq(o.x.results[i].status, i < 3 ? 0 : -EDOM);
+    one_run(&o, clean, 3, 2, (struct pass_state){.from = 0, .apply = 1, .commit = 2});
+    ck_assert_uint_eq(help_differs(good, o.logits, 2 * 320), 2 * 320);
+    one_close(&o);
+}
+END_TEST
+
+/* The second of three rows that are folded in is poisoned: states from before it, `from` and one
+ * that is kept, are good, and a text in another memory is not affected. */
+START_TEST(a_poisoned_row_that_is_folded_in_spoils_its_own_state_alone)
+{
+    struct tiny_model shape = hybrid(QUANT_F32);
+    const uint32_t tokens[] = {9, 8, 7, 5, 6}, clean[] = {9, 8, 7, 4, 6};
+    float good[2 * 320];
+    struct one o;
+    shape.untied = true;
+    one_open(&o, &shape);
+    poison_token(&o);
+    one_run(&o, clean, 0, 5,
+            (struct pass_state){.from = BACKEND_STATE_ZERO, .own = 1, .commit = 5});
+    memcpy(good, o.logits + 3 * (size_t)320, sizeof(good));
+    one_run(&o, tokens, 0, 2,
+            (struct pass_state){.from = BACKEND_STATE_ZERO, .own = 2, .commit = 2});
+    one_run(&o, tokens, 2, 3,
+            (struct pass_state){.from = 2, .own = 3, .commit = 3, .n_keep = 1, .keep = {{3, 4}}});
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(o.x.results[i].status, i < 1 ? 0 : -EDOM);
+    one_run(&o, clean, 3, 2, (struct pass_state){.from = 4, .commit = 1});
+    ck_assert_uint_eq(help_differs(good, o.logits, 2 * 320), 2 * 320);
+    one_run(&o, clean, 2, 3, (struct pass_state){.from = 2, .own = 2, .commit = 1});
+    ck_assert_uint_eq(help_differs(good, o.logits + 320, 2 * 320), 2 * 320);
+    one_close(&o);
+}
+END_TEST
+
+/* A number of a recurrent layer's own tensors that is not finite poisons the rows at that layer. */
+START_TEST(nonfinite_numbers_of_a_recurrent_layer_poison_it)
+{
+    static const enum model_layer_tensor tensors[] = {
+        MODEL_DELTA_QKV, MODEL_DELTA_Z,  MODEL_DELTA_BETA, MODEL_DELTA_ALPHA, MODEL_DELTA_CONV,
+        MODEL_DELTA_A,   MODEL_DELTA_DT, MODEL_DELTA_NORM, MODEL_DELTA_OUT};
+    const uint32_t tokens[] = {9, 8, 7};
+    const float bad = NAN;
+    struct tiny_model shape = hybrid(QUANT_F32);
+    struct one o;
+    one_open(&o, &shape);
+    const struct model_tensor *t = &o.m.model->layers[2].tensor[tensors[_i]];
+    memcpy(o.m.file + (t->data - o.m.file), &bad, sizeof(bad));
+    for (int i = 0; i < N_ISAS; i++) {
+        if (!help_has_isa(isas[i]))
+            continue;
+        backend_cpu.close(o.b);
+        o.b = help_backend(&o.m, isas[i], 1, 64, EXPECTED_PAGES);
+        one_run(&o, tokens, 0, 3, (struct pass_state){.from = BACKEND_STATE_ZERO, .commit = 1});
+        for (uint32_t r = 0; r < 3; r++) {
+            ck_assert_int_eq(o.x.results[r].status, -EDOM);
+            ck_assert_uint_eq(o.x.results[r].layer, 2);
+        }
+    }
+    one_close(&o);
+}
+END_TEST
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+START_TEST(a_state_that_cannot_be_is_refused)
+{
+    const struct {
+        struct pass_state state;
+        uint32_t position, n;
+        const char *part;
+    } bad[] = {
+        {{.from = 8}, 1, 1, "does not exist"},
+        {{.from = -2}, 0, 1, "does not exist"},
+        {{.from = 0, .own = -1}, 1, 1, "does not exist"},
+        {{.from = BACKEND_STATE_ZERO}, 1, 1, "not the first row"},
+        {{.from = 0, .apply = 14}, 20, 1, "more records or rows"},
+        {{.from = 0, .apply = 8, .replay = 6}, 20, 1, "more records or rows"},
+        {{.from = 0, .apply = 3}, 2, 1, "more records or rows"},
+        {{.from = 0, .commit = 3}, 2, 2, "more records or rows"},
+        {{.from = BACKEND_STATE_ZERO, .apply = 1}, 0, 1, "more records or rows"},
+        {{.from = 0, .replay = 1, .commit = 1}, 2, 2, "records that stay"},
+        {{.from = 0, .commit = 1}, 2, 15, "more rows to record"},
+        {{.from = 0, .replay = 12}, 12, 2, "more rows to record"},
+        {{.from = 0, .commit = 2, .n_keep = 1, .keep = {{1, 3}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .commit = 2, .n_keep = 1, .keep = {{5, 3}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .commit = 2, .n_keep = 1, .keep = {{3, 8}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .own = 1, .n_keep = 1, .keep = {{2, 0}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .own = 1, .n_keep = 1, .keep = {{2, 1}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .n_keep = 2, .keep = {{2, 3}, {2, 3}}}, 2, 2, "a state to keep"},
+        {{.from = 0, .n_keep = 3, .keep = {{2, 3}, {2, 4}}}, 2, 2, "a state to keep"},
+    };
+    uint32_t tokens[64] = {0};
+    struct tiny_model shape = hybrid(QUANT_F32);
+    struct one o;
+    one_open(&o, &shape);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        one_prepare(&o, tokens, bad[i].position, bad[i].n, bad[i].state);
+        const struct pass pass = {PASS_CANONICAL, o.x.n, o.x.rows, o.x.sequences, o.x.results, 1};
+        ck_assert_int_eq(backend_cpu.start(o.b, &pass), -EINVAL);
+        ck_assert_msg(strstr(backend_cpu.error(o.b), bad[i].part) != NULL, "%zu: %s", i,
+                      backend_cpu.error(o.b));
+    }
+    one_close(&o);
+}
+END_TEST
+
+/* Two sequences may read the same state, but none may read or write what another one writes. */
+START_TEST(a_state_of_another_sequence_is_refused)
+{
+    const struct {
+        struct pass_state state[2];
+        bool good;
+    } cases[] = {
+        {{{.from = 0, .own = 1}, {.from = 0, .own = 2}}, true},
+        {{{.from = 0, .own = 0}, {.from = 0, .own = 2}}, false},
+        {{{.from = 0, .own = 1}, {.from = 2, .own = 1}}, false},
+        {{{.from = 0, .own = 1, .n_keep = 1, .keep = {{1, 3}}}, {.from = 3, .own = 2}}, false},
+        {{{.from = 0, .own = 1, .n_keep = 1, .keep = {{1, 3}}}, {.from = 0, .own = 3}}, false},
+    };
+    const uint32_t tokens[] = {1, 2};
+    struct tiny_model shape = hybrid(QUANT_F32);
+    struct one o;
+    one_open(&o, &shape);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct expected_rows x = {.n = 0};
+        for (uint32_t s = 0; s < 2; s++) {
+            x.sequences[s] = (struct pass_sequence){.pages = o.pages + 2 * (size_t)s,
+                                                    .state = cases[i].state[s]};
+            expected_add(&x, s, tokens, 1, 1, 0);
+        }
+        const struct pass pass = {PASS_CANONICAL, x.n, x.rows, x.sequences, x.results, 2};
+        ck_assert_int_eq(backend_cpu.start(o.b, &pass), cases[i].good ? 0 : -EINVAL);
+    }
+    one_close(&o);
+}
+END_TEST
+
+START_TEST(states_are_for_recurrent_layers)
+{
+    struct backend *b;
+    char err[256];
+    for (uint32_t recurrent = 0; recurrent < 2; recurrent++) {
+        struct tiny_model shape = hybrid(QUANT_F32);
+        struct help_model m;
+        shape.arch = recurrent ? "qwen35" : "llama";
+        help_model_tiny(&m, &shape);
+        struct backend_limits limits = {
+            .rows = 4, .samples = 2, .pages = 4, .context = 64, .threads = 1, .states = !recurrent};
+        ck_assert_int_eq(backend_cpu.open(m.model, &limits, &b, err, sizeof(err)),
+                         recurrent ? -ENOTSUP : -EINVAL);
+        ck_assert_ptr_nonnull(strstr(err, "recurrent layers"));
+        help_model_close(&m);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cpu_states");
+    TCase *tcase = tcase_create("states");
+    tcase_add_loop_test(tcase, every_division_of_a_text_gives_the_same_bits, 0, 6);
+    tcase_add_test(tcase, a_record_that_was_rejected_changes_what_follows);
+    tcase_add_test(tcase, a_released_state_is_written_anew);
+    tcase_add_test(tcase, a_poisoned_row_that_is_recorded_leaves_the_state_alone);
+    tcase_add_test(tcase, a_poisoned_row_that_is_folded_in_spoils_its_own_state_alone);
+    tcase_add_loop_test(tcase, nonfinite_numbers_of_a_recurrent_layer_poison_it, 0, 9);
+    tcase_add_test(tcase, a_state_that_cannot_be_is_refused);
+    tcase_add_test(tcase, a_state_of_another_sequence_is_refused);
+    tcase_add_test(tcase, states_are_for_recurrent_layers);
+    tcase_set_timeout(tcase, 120);
+    suite_add_tcase(suite, tcase);
+    help_say_missing_isas();
+    return run_suite(suite);
+}

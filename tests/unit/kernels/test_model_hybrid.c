@@ -1,0 +1,245 @@
+/* Models with recurrent layers: which layers are recurrent, their sizes, sections of rope, layers
+ * that only draft. */
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tests/run_suite.h"
+#include "tests/rig/model_opened.h"
+#include "tests/rig/tiny_model.h"
+
+/* What a copy of the tiny model has of its own: a key in place of another, or added; a
+ * tensor, too. */
+struct change {
+    const char *key;
+    uint32_t type; /* of the value, or of each of `count` values; GGUF_ARRAY: the key is left out */
+    uint32_t count;     /* 0: no array */
+    const void *values; /* of four bytes, but for GGUF_BOOL */
+    const char *tensor;
+    uint32_t tensor_type, cols, rows;
+};
+
+#define KEY(name, its_type, n, its_values)                                                         \
+    .key = "qwen35." name, .type = its_type, .count = n, .values = its_values
+
+static void copy_key(struct gw *w, const struct gguf_key *key)
+{
+    char name[GGUF_MAX_KEY + 1];
+    snprintf(name, sizeof(name), "%.*s", GGUF_SHOW(key->name));
+    gw_key(w, name, key->type, key->raw, key->raw_bytes);
+}
+
+static void copy_tensor(struct gw *w, const struct gguf_tensor *t)
+{
+    char name[GGUF_MAX_NAME + 1];
+    snprintf(name, sizeof(name), "%.*s", GGUF_SHOW(t->name));
+    gw_tensor_info(w, name, t->type, t->n_dims, t->ne, w->data.bytes);
+    gw_put(&w->data, t->data, t->bytes);
+    gw_pad(&w->data, w->alignment);
+}
+
+/* The tiny model of four layers with the changes. */
+static void write_changed(struct gw *w, const struct change *change, uint32_t n)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct opened o;
+    size_t bytes;
+    shape.arch = "qwen35";
+    shape.n_layer = 4;
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    ck_assert_int_eq(open_file(file, bytes, &o), 0);
+    gw_init(w);
+    for (uint64_t i = 0; i < o.gguf->n_keys; i++) {
+        bool kept = true;
+        for (uint32_t c = 0; c < n; c++)
+            kept &= !change[c].key || !gguf_string_equal(o.gguf->keys[i].name, change[c].key);
+        if (kept)
+            copy_key(w, &o.gguf->keys[i]);
+    }
+    for (uint64_t i = 0; i < gguf_n_tensors(o.gguf); i++) {
+        bool kept = true;
+        for (uint32_t c = 0; c < n; c++)
+            kept &= !change[c].tensor ||
+                    !gguf_string_equal(gguf_tensor_at(o.gguf, i)->name, change[c].tensor);
+        if (kept)
+            copy_tensor(w, gguf_tensor_at(o.gguf, i));
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        const size_t value_bytes = change[c].type == GGUF_BOOL ? 1 : 4;
+        if (change[c].key && change[c].count > 0)
+            gw_key_array(w, change[c].key, change[c].type, change[c].count, change[c].values,
+                         change[c].count * value_bytes);
+        else if (change[c].key && change[c].type != GGUF_ARRAY)
+            gw_key(w, change[c].key, change[c].type, change[c].values, value_bytes);
+        if (change[c].tensor)
+            gw_tensor(w, change[c].tensor, change[c].tensor_type, change[c].cols, change[c].rows);
+    }
+    close_opened(&o);
+}
+
+static void open_changed(struct opened *o, const struct change *change, uint32_t n)
+{
+    struct gw w;
+    size_t bytes;
+    write_changed(&w, change, n);
+    uint8_t *file = gw_finish(&w, &bytes, NULL);
+    ck_assert_msg(open_file(file, bytes, o) == 0, "%s", err);
+}
+
+START_TEST(bad_keys_are_refused)
+{
+    static const uint32_t none = 0, one = 1, three = 3, large = 257, odd = 161;
+    static const uint8_t flags[5] = {1, 1, 0, 1, 0};
+    static const int32_t few[] = {1, 1, 1, 0}, fourth[] = {2, 1, 1, 1}, negative[] = {2, -1, 1, 0};
+    const struct {
+        struct change change;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{KEY("ssm.conv_kernel", GGUF_U32, 0, &three)}, -ENOTSUP, "a convolution of 3 positions"},
+        {{KEY("ssm.conv_kernel", GGUF_ARRAY, 0, NULL)}, -EBADMSG, "conv_kernel is missing"},
+        {{KEY("ssm.state_size", GGUF_ARRAY, 0, NULL)}, -EBADMSG, "state_size is missing"},
+        {{KEY("ssm.state_size", GGUF_U32, 0, &large)}, -EBADMSG, "state_size must be 1 to 256"},
+        {{KEY("ssm.state_size", GGUF_U32, 0, &three)}, -EBADMSG, "blk.0.attn_qkv.weight is"},
+        {{KEY("ssm.group_count", GGUF_U32, 0, &three)}, -EBADMSG, "160 values of 4 heads over 3"},
+        {{KEY("ssm.group_count", GGUF_U32, 0, &none)}, -EBADMSG, "group_count must be"},
+        {{KEY("ssm.time_step_rank", GGUF_ARRAY, 0, NULL)}, -EBADMSG, "time_step_rank is missing"},
+        {{KEY("ssm.inner_size", GGUF_U32, 0, &odd)}, -EBADMSG, "161 values of 4 heads"},
+        {{KEY("ssm.inner_size", GGUF_U32, 0, &one)}, -EBADMSG, "1 values of 4 heads"},
+        {{KEY("full_attention_interval", GGUF_U32, 0, &none)}, -EBADMSG, "interval must be"},
+        {{KEY("full_attention_interval", GGUF_U32, 0, &three)}, -EBADMSG, "blk.1.attn_qkv"},
+        {{KEY("attention.recurrent_layers", GGUF_BOOL, 5, flags)}, -EBADMSG, "4 booleans"},
+        {{KEY("attention.recurrent_layers", GGUF_U32, 0, &one)}, -EBADMSG, "4 booleans"},
+        {{KEY("attention.recurrent_layers", GGUF_I32, 4, few)}, -EBADMSG, "4 booleans"},
+        {{KEY("rope.dimension_sections", GGUF_I32, 4, few)}, -ENOTSUP, "all of its 4 pairs"},
+        {{KEY("rope.dimension_sections", GGUF_I32, 4, fourth)}, -ENOTSUP, "all of its 4 pairs"},
+        {{KEY("rope.dimension_sections", GGUF_I32, 4, negative)}, -ENOTSUP, "all of its 4"},
+        {{KEY("rope.dimension_sections", GGUF_I32, 3, fourth)}, -ENOTSUP, "all of its 4 pairs"},
+        {{.tensor = "blk.0.ssm_conv1d.weight", .tensor_type = QUANT_F16, .cols = 4, .rows = 208},
+         -ENOTSUP,
+         "vectors must be F32"},
+        {{.tensor = "blk.1.ssm_a", .tensor_type = QUANT_F32, .cols = 4},
+         -ENOTSUP,
+         "no such tensor"},
+        {{.tensor = "blk.0.ffn_norm.weight", .tensor_type = QUANT_F32, .cols = 64},
+         -ENOTSUP,
+         "no such tensor"},
+        {{.tensor = "blk.4.nextn.enorm.weight", .tensor_type = QUANT_F32, .cols = 64},
+         -ENOTSUP,
+         "no such tensor"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gw w;
+        write_changed(&w, &cases[i].change, 1);
+        check_refused(&w, cases[i].code, cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(sizes_are_read)
+{
+    static const int32_t sections[] = {2, 1, 1, 0};
+    const struct change change = {KEY("rope.dimension_sections", GGUF_I32, 4, sections)};
+    struct opened o;
+    open_changed(&o, &change, 1);
+    const struct layer_geometry *first = &o.model->layers[0].geometry,
+                                *last = &o.model->layers[3].geometry;
+    const struct delta_geometry *d = &first->delta;
+    ck_assert(o.model->n_recurrent == 2 && o.model->rope_dim == 8);
+    ck_assert(d->n_head_k == 2 && d->n_head_v == 4 && d->k_dim == 12 && d->v_dim == 40);
+    ck_assert_uint_eq(d->channels, 2 * 2 * 12 + 4 * 40);
+    ck_assert(last->delta.n_head_v == 0 && last->k_dim == 16 && last->q_dim == 32);
+    ck_assert(first->memory == 0 && o.model->layers[2].geometry.memory == 1 && last->memory == 1);
+    ck_assert_ptr_nonnull(o.model->layers[0].tensor[MODEL_FFN_NORM].data);
+    ck_assert_ptr_null(o.model->layers[0].tensor[MODEL_ATTN_POST_NORM].data);
+    close_opened(&o);
+}
+END_TEST
+
+/* An array says which layers are recurrent, whatever the interval; the model is the same if they
+ * are. */
+START_TEST(an_array_of_layers_goes_before_the_interval)
+{
+    static const uint8_t flags[4] = {1, 0, 1, 0};
+    static const uint32_t four = 4;
+    const struct change change[] = {
+        {KEY("attention.recurrent_layers", GGUF_BOOL, 4, flags)},
+        {KEY("full_attention_interval", GGUF_U32, 0, &four)},
+    };
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct opened o;
+        open_changed(&o, change, i == 0 ? 0 : 2);
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        close_opened(&o);
+    }
+    ck_assert_mem_eq(seen[0], seen[1], sizeof(seen[0]));
+}
+END_TEST
+
+/* Four heads of six values fill the same tensors as two of twelve. */
+START_TEST(a_fingerprint_depends_on_the_heads)
+{
+    static const uint32_t six = 6, four = 4;
+    const struct change change[] = {{KEY("ssm.state_size", GGUF_U32, 0, &six)},
+                                    {KEY("ssm.group_count", GGUF_U32, 0, &four)}};
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct opened o;
+        open_changed(&o, change, i == 0 ? 0 : 2);
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        close_opened(&o);
+    }
+    ck_assert_mem_ne(seen[0], seen[1], sizeof(seen[0]));
+}
+END_TEST
+
+START_TEST(layers_that_only_draft_are_left_out)
+{
+    static const uint32_t five = 5, one = 1;
+    static const uint8_t flags[5] = {1, 0, 1, 0, 0};
+    static const uint32_t heads[5] = {2, 2, 2, 2, 2};
+    const struct change change[] = {
+        {KEY("block_count", GGUF_U32, 0, &five)},
+        {KEY("nextn_predict_layers", GGUF_U32, 0, &one)},
+        {KEY("attention.recurrent_layers", GGUF_BOOL, 5, flags)},
+        {KEY("attention.head_count_kv", GGUF_U32, 5, heads)},
+        {.tensor = "blk.4.attn_norm.weight", .tensor_type = QUANT_F32, .cols = 64},
+        {.tensor = "blk.4.nextn.eh_proj.weight", .tensor_type = QUANT_F16, .cols = 128, .rows = 64},
+    };
+    struct opened o;
+    open_changed(&o, change, 6);
+    ck_assert(o.model->n_layer == 4 && o.model->n_recurrent == 2);
+    close_opened(&o);
+}
+END_TEST
+
+/* Files may hold alpha and beta in F32, whose sums all backends keep in order, but not in F16. */
+START_TEST(small_matrices_in_f32_are_portable)
+{
+    const uint32_t types[] = {QUANT_F32, QUANT_F16};
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct change change[] = {
+            {.tensor = "blk.0.ssm_beta.weight", .tensor_type = types[i], .cols = 64, .rows = 4},
+            {.tensor = "blk.2.ssm_alpha.weight", .tensor_type = types[i], .cols = 64, .rows = 4}};
+        struct opened o;
+        open_changed(&o, change, 2);
+        ck_assert_int_eq(model_portable(o.model), types[i] == QUANT_F32);
+        close_opened(&o);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model_hybrid");
+    TCase *tcase = tcase_create("hybrid");
+    tcase_add_test(tcase, bad_keys_are_refused);
+    tcase_add_test(tcase, sizes_are_read);
+    tcase_add_test(tcase, an_array_of_layers_goes_before_the_interval);
+    tcase_add_test(tcase, a_fingerprint_depends_on_the_heads);
+    tcase_add_test(tcase, layers_that_only_draft_are_left_out);
+    tcase_add_test(tcase, small_matrices_in_f32_are_portable);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
