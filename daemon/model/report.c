@@ -19,13 +19,16 @@ static void log_draft(const struct loaded_model *draft)
 
 static void describe_device(const struct loaded_model *loaded, char *text, size_t text_bytes)
 {
-    char windows[64] = "";
+    char windows[64] = "", states[64] = "";
+    if (loaded->limits.states > 0)
+        snprintf(states, sizeof(states), ", %u states of %zu KiB", loaded->limits.states,
+                 (loaded->info.state_bytes + loaded->info.record_bytes) / 1024);
     if (loaded->limits.window_pages > 0)
         snprintf(windows, sizeof(windows), ", %u window pages of %zu KiB",
                  loaded->limits.window_pages, loaded->info.window_page_bytes / 1024);
-    snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB%s",
+    snprintf(text, text_bytes, "on %s (%s, %u threads), context %u, %u KV pages of %zu KiB%s%s",
              loaded->info.name, loaded->info.isa, loaded->info.threads, loaded->limits.context,
-             loaded->limits.pages, loaded->info.page_bytes / 1024, windows);
+             loaded->limits.pages, loaded->info.page_bytes / 1024, windows, states);
 }
 
 /* Logs resident memory and how much of it is in huge pages: weights outside of huge pages are read
@@ -64,7 +67,7 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     size_t needed = loaded->info.weight_bytes + loaded->info.shadow_bytes + loaded->info.kv_bytes;
     const struct budget chosen = {loaded->limits.context, loaded->limits.pages,
-                                  loaded->limits.window_pages};
+                                  loaded->limits.window_pages, loaded->limits.states};
     char text[256];
     model_describe(loaded->model, text, sizeof(text));
     log_info("%s: %s", loaded->name, text);

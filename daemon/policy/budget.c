@@ -20,23 +20,36 @@ static bool has_windows(const struct budget_facts *f, uint64_t pages)
     return f->window > 0 && f->pass < pages;
 }
 
+/* Bytes of the states of one text. */
+static uint64_t text_states(const struct budget_facts *f)
+{
+    return BUDGET_STATES * f->state;
+}
+
 /* Bytes of KV. */
 static uint64_t bytes_of(const struct budget_facts *f, uint64_t pages, uint64_t windows)
 {
     return windows ? pages * (f->page - f->window) + windows * f->window : pages * f->page;
 }
 
-/* The least for one context. */
-static uint64_t least(const struct budget_facts *f, uint64_t one)
+/* The least for one context: its pages, and all that it needs. */
+static uint64_t least_pages(const struct budget_facts *f, uint64_t one)
 {
     return bytes_of(f, one, has_windows(f, one) ? f->pass : 0);
+}
+
+static uint64_t least(const struct budget_facts *f, uint64_t one)
+{
+    return least_pages(f, one) + text_states(f);
 }
 
 /* The model's own context, or as much of it as `bytes` of KV hold. */
 static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
 {
     const uint64_t pass = f->pass * f->window;
-    uint64_t fits = bytes / f->page;
+    uint64_t fits;
+    bytes -= bytes < text_states(f) ? bytes : text_states(f);
+    fits = bytes / f->page;
     if (has_windows(f, fits))
         fits = (bytes - pass) / (f->page - f->window);
     fits *= f->positions;
@@ -48,6 +61,16 @@ static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
     return fits < f->model_context ? (uint32_t)fits : f->model_context;
 }
 
+/* States that `bytes`, which hold `one` context and its states, are to have. */
+static uint64_t choose_states(const struct budget_facts *f, uint64_t bytes, uint64_t one)
+{
+    if (f->state == 0)
+        return 0;
+    const uint64_t most = BUDGET_STATES * f->slots;
+    uint64_t states = BUDGET_STATES + (bytes - least(f, one)) / 2 / f->state;
+    return states < most ? states : most;
+}
+
 /* What `bytes`, which hold `one` context, are divided into. */
 static void divide(const struct budget_facts *f, uint64_t bytes, uint64_t one, uint64_t *ret_pages,
                    uint64_t *ret_windows)
@@ -55,7 +78,7 @@ static void divide(const struct budget_facts *f, uint64_t bytes, uint64_t one, u
     uint64_t windows = 0;
     if (has_windows(f, one)) {
         const uint64_t most = BUDGET_WINDOWS * f->slots * f->pass;
-        windows = f->pass + (bytes - least(f, one)) / 2 / f->window;
+        windows = f->pass + (bytes - least_pages(f, one)) / 2 / f->window;
         windows = windows < most ? windows : most;
     }
     *ret_pages = windows ? (bytes - windows * f->window) / (f->page - f->window) : bytes / f->page;
@@ -65,13 +88,17 @@ static void divide(const struct budget_facts *f, uint64_t bytes, uint64_t one, u
 static int refuse_few(const struct budget_facts *f, uint32_t context, char *err, size_t err_bytes)
 {
     const unsigned long long one = pages_of(f, context), bytes = f->kv_bytes;
-    char windows[64] = "";
+    char windows[64] = "", states[64] = "";
     if (has_windows(f, one))
         snprintf(windows, sizeof(windows), " and %llu window pages", (unsigned long long)f->pass);
-    snprintf(err, err_bytes,
-             "kv-bytes %llu holds %llu pages, but a context of %u needs %llu%s: give at least %llu",
-             bytes, bytes / (unsigned long long)f->page, context, one, windows,
-             (unsigned long long)least(f, one));
+    if (f->state > 0)
+        snprintf(states, sizeof(states), " and %d states of %llu bytes", BUDGET_STATES,
+                 (unsigned long long)f->state);
+    snprintf(
+        err, err_bytes,
+        "kv-bytes %llu holds %llu pages, but a context of %u needs %llu%s%s: give at least %llu",
+        bytes, bytes / (unsigned long long)f->page, context, one, windows, states,
+        (unsigned long long)least(f, one));
     return -EINVAL;
 }
 
@@ -95,16 +122,19 @@ int budget_choose(const struct budget_facts *f, struct budget *ret, char *err, s
         return refuse_few(f, context, err, err_bytes);
     if (!f->kv_bytes) {
         const uint64_t all =
-            f->slots * bytes_of(f, one, has_windows(f, one) ? BUDGET_WINDOWS * f->pass : 0);
+            f->slots *
+            (bytes_of(f, one, has_windows(f, one) ? BUDGET_WINDOWS * f->pass : 0) + text_states(f));
         bytes = bytes < least(f, one) ? least(f, one) : bytes;
         bytes = bytes > all ? all : bytes;
     }
-    divide(f, bytes, one, &pages, &windows);
+    const uint64_t states = choose_states(f, bytes, one);
+    divide(f, bytes - states * f->state, one, &pages, &windows);
     if (f->kv_bytes && pages > most)
         return refuse_many(f, pages, most, err, err_bytes);
     *ret = (struct budget){.context = context,
                            .pages = (uint32_t)(pages < most ? pages : most),
-                           .window_pages = (uint32_t)(windows < most ? windows : most)};
+                           .window_pages = (uint32_t)(windows < most ? windows : most),
+                           .states = (uint32_t)states};
     return 0;
 }
 
@@ -112,11 +142,13 @@ void budget_describe(const struct budget_facts *f, const struct budget *chosen, 
                      size_t text_bytes)
 {
     const double gib = 1 << 30;
-    snprintf(text, text_bytes,
-             "context %u of the model's %u, %.1f GiB for KV: weights and scratch take %.1f of "
-             "%.1f GiB available%s%s",
-             chosen->context, f->model_context,
-             (double)bytes_of(f, chosen->pages, chosen->window_pages) / gib,
-             (double)f->loaded / gib, (double)f->available / gib,
-             f->context ? "; context as asked for" : "", f->kv_bytes ? "; KV as asked for" : "");
+    snprintf(
+        text, text_bytes,
+        "context %u of the model's %u, %.1f GiB for KV: weights and scratch take %.1f of "
+        "%.1f GiB available%s%s",
+        chosen->context, f->model_context,
+        (double)(bytes_of(f, chosen->pages, chosen->window_pages) + chosen->states * f->state) /
+            gib,
+        (double)f->loaded / gib, (double)f->available / gib,
+        f->context ? "; context as asked for" : "", f->kv_bytes ? "; KV as asked for" : "");
 }

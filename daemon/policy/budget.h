@@ -14,6 +14,7 @@ struct budget_facts {
     uint64_t page;      /* bytes of a KV page, of the draft model's, too */
     uint64_t window;    /* those of them that layers with a window take, less than all; 0: none */
     uint64_t pass;      /* window pages that one sequence needs in a pass */
+    uint64_t state;     /* bytes of a recurrent state and its records; 0: there is none */
     uint32_t positions; /* of a page */
     uint32_t model_context; /* the longest context that the model is for */
     uint32_t context;       /* --context; 0: not given */
@@ -25,6 +26,7 @@ struct budget {
     uint32_t context;      /* positions */
     uint32_t pages;        /* at least a context's, at most what all slots can fill */
     uint32_t window_pages; /* 0: pages hold all layers */
+    uint32_t states;       /* 0: the model is not recurrent */
 };
 
 /* Without options KV gets three quarters of what is left, and the context is the model's, or what
@@ -39,6 +41,10 @@ enum { BUDGET_LEAST_CONTEXT = 4096, BUDGET_CONTEXT_STEP = 1024 };
  * first; of what they leave window pages get half, up to so many passes' a slot: more than one, so
  * that texts stay warm. */
 enum { BUDGET_WINDOWS = 4 };
+
+/* So many states come with a context: its slot's own, and the restart points of its text. Of what is
+ * left states get half, up to as many a slot. */
+enum { BUDGET_STATES = 5 };
 
 /* One line about the choice, for a log: "context 38912 of 262144 and 3.6 GiB for KV: ...". */
 void budget_describe(const struct budget_facts *facts, const struct budget *chosen, char *text,

@@ -197,6 +197,61 @@ START_TEST(a_context_no_longer_than_a_pass_has_one_class_of_pages)
 }
 END_TEST
 
+/* Qwen3.5-9B's shape: a page of 32 positions is 1 MiB, a state with its records 68. */
+static struct budget_facts recurrent(void)
+{
+    struct budget_facts f = large();
+    f.page = MIB;
+    f.state = 68 * MIB;
+    return f;
+}
+
+START_TEST(a_context_comes_with_the_states_of_its_text)
+{
+    struct budget_facts f = recurrent();
+    struct budget b = choose(&f); /* 3 GiB */
+    ck_assert_uint_eq(b.context, (3072 - 5 * 68) / 32 * 1024);
+    ck_assert_uint_eq(b.states, 5);
+    ck_assert_uint_eq(b.pages, 3072 - 5 * 68);
+    f.available = f.loaded; /* nothing is left: the least all the same */
+    b = choose(&f);
+    ck_assert_uint_eq(b.context, BUDGET_LEAST_CONTEXT);
+    ck_assert_uint_eq(b.states, 5);
+    f.slots = 2; /* all that slots can fill */
+    f.available = 100 * GIB;
+    b = choose(&f);
+    ck_assert_uint_eq(b.states, 10);
+    ck_assert_uint_eq(b.pages, 2 * 262144 / 32);
+    char text[256];
+    budget_describe(&f, &b, text, sizeof(text)); /* 16384 + 680 MiB */
+    ck_assert_ptr_nonnull(strstr(text, "16.7 GiB for KV"));
+}
+END_TEST
+
+START_TEST(half_of_the_rest_goes_to_states_up_to_a_text_s_for_each_slot)
+{
+    struct budget_facts f = recurrent();
+    struct budget b;
+    f.context = 8192;
+    f.kv_bytes = (256 + 5 * 68) * MIB - 1;
+    ck_assert_int_eq(budget_choose(&f, &b, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(strstr(err, "needs 256 and 5 states of 71303168 bytes: give at least 624951296"),
+                  "%s", err);
+    f.kv_bytes++;
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 256);
+    ck_assert_uint_eq(b.states, 5);
+    f.kv_bytes += 680 * MIB;
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 256 + 340);
+    ck_assert_uint_eq(b.states, 10);
+    f.slots = 1;
+    b = choose(&f);
+    ck_assert_uint_eq(b.pages, 256 + 680);
+    ck_assert_uint_eq(b.states, 5);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("budget");
@@ -210,6 +265,8 @@ int main(void)
     tcase_add_test(t, the_choice_is_one_line);
     tcase_add_test(t, windows_leave_room_for_context);
     tcase_add_test(t, half_of_the_rest_goes_to_window_pages_up_to_four_passes_a_slot);
+    tcase_add_test(t, a_context_comes_with_the_states_of_its_text);
+    tcase_add_test(t, half_of_the_rest_goes_to_states_up_to_a_text_s_for_each_slot);
     tcase_add_test(t, a_context_no_longer_than_a_pass_has_one_class_of_pages);
     suite_add_tcase(suite, t);
     return run_suite(suite);
