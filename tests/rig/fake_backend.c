@@ -149,37 +149,60 @@ static void check_written(struct fake *fake, int32_t id, uint64_t use)
     state->written = use;
 }
 
-/* What the caller says of a sequence's state, whose rows are [first, end). */
-static void check_state(struct fake *fake, uint32_t sequence, uint32_t first, uint32_t end)
+/* The state that a sequence goes on from. Returns its base; *ret_records: after it. */
+static uint32_t check_from(struct fake *fake, int32_t id, uint64_t use, uint32_t *ret_records)
 {
-    const struct pass_state *s = &fake->pass->sequences[sequence].state;
-    const bool fast = fake->pass->kind == PASS_FAST;
-    const uint64_t use = (uint64_t)fake->stamp << 32 | sequence;
-    uint32_t base = 0, n_records = 0;
+    *ret_records = 0;
+    if (id == BACKEND_STATE_ZERO)
+        return 0;
+    FAKE_CHECK(id >= 0 && (uint32_t)id < fake->limits.states);
+    struct fake_state *from = &fake->states[id];
 
-    if (s->from != BACKEND_STATE_ZERO) {
-        FAKE_CHECK(s->from >= 0 && (uint32_t)s->from < fake->limits.states);
-        struct fake_state *from = &fake->states[s->from];
-        FAKE_CHECK(from->valid);
-        FAKE_CHECK(from->written >> 32 != fake->stamp);
-        /* by several sequences: then by none that writes it */
-        from->read =
-            from->read >> 32 == fake->stamp ? (uint64_t)fake->stamp << 32 | FAKE_READERS : use;
-        base = from->base;
-        n_records = from->n_records;
-    }
-    check_written(fake, s->own, use);
-    FAKE_CHECK(base + s->apply + s->replay == first);
-    FAKE_CHECK(s->apply + s->replay <= n_records);
-    FAKE_CHECK(fast ? s->apply + s->commit == 0 : s->replay == 0);
-    FAKE_CHECK(s->commit <= end - first);
-    FAKE_CHECK(s->replay + end - first - s->commit <= BACKEND_STATE_RECORDS);
-    FAKE_CHECK(s->n_keep <= 2 && (s->n_keep == 0 || !fast));
+    FAKE_CHECK(from->valid);
+    FAKE_CHECK(from->written >> 32 != fake->stamp);
+    /* by several sequences: then by none that writes it */
+    from->read = from->read >> 32 == fake->stamp ? (uint64_t)fake->stamp << 32 | FAKE_READERS : use;
+    *ret_records = from->n_records;
+    return from->base;
+}
+
+static void check_keeps(struct fake *fake, const struct pass_state *s, uint32_t base, uint32_t end,
+                        uint64_t use)
+{
+    FAKE_CHECK(s->n_keep <= 2 && (s->n_keep == 0 || fake->pass->kind == PASS_CANONICAL));
     for (uint32_t i = 0; i < s->n_keep; i++) {
-        FAKE_CHECK(s->keep[i].position >= base && s->keep[i].position <= first + s->commit);
+        FAKE_CHECK(s->keep[i].position >= base && s->keep[i].position <= end);
         FAKE_CHECK(s->keep[i].id != s->from && s->keep[i].id != s->own);
         check_written(fake, s->keep[i].id, use);
     }
+}
+
+/* What the caller says of the state of a sequence, whose `n` rows begin with `row`. */
+static void check_state(struct fake *fake, const struct row *row, uint32_t n)
+{
+    const struct pass_state *s = &fake->pass->sequences[row->sequence].state;
+    const uint64_t use = (uint64_t)fake->stamp << 32 | row->sequence;
+    uint32_t n_records, base = check_from(fake, s->from, use, &n_records);
+
+    check_written(fake, s->own, use);
+    FAKE_CHECK(base + s->apply + s->replay == row->position);
+    FAKE_CHECK(s->apply + s->replay <= n_records);
+    if (fake->pass->kind == PASS_FAST)
+        FAKE_CHECK(s->apply + s->commit == 0);
+    else
+        FAKE_CHECK(s->replay == 0);
+    FAKE_CHECK(s->commit <= n && s->replay + n - s->commit <= BACKEND_STATE_RECORDS);
+    for (uint32_t i = 0; i < s->commit; i++) /* what is accepted, and samples nothing */
+        FAKE_CHECK(row[i].wants == 0);
+    check_keeps(fake, s, base, row->position + s->commit, use);
+}
+
+/* A sequence, whose rows are the `n` up to `last`. */
+static void check_sequence(struct fake *fake, const struct row *last, uint32_t n)
+{
+    check_pages(fake, last->sequence, fake->first, last->position);
+    if (fake->limits.states > 0)
+        check_state(fake, last + 1 - n, n);
 }
 
 static void check_row(struct fake *fake, uint32_t i)
@@ -198,14 +221,8 @@ static void check_row(struct fake *fake, uint32_t i)
         FAKE_CHECK(row->sequence == (i > 0 ? row[-1].sequence + 1 : 0));
     if (i == 0 || row->sequence != row[-1].sequence)
         fake->first = row->position;
-    if (i + 1 == pass->n_rows || row[1].sequence != row->sequence) {
-        check_pages(fake, row->sequence, fake->first, row->position);
-        if (fake->limits.states > 0)
-            check_state(fake, row->sequence, fake->first, row->position + 1);
-    }
-    /* only what is accepted is committed, and that samples nothing */
-    if (fake->limits.states > 0 && row->position - fake->first < sequence->state.commit)
-        FAKE_CHECK(row->wants == 0);
+    if (i + 1 == pass->n_rows || row[1].sequence != row->sequence)
+        check_sequence(fake, row, row->position + 1 - fake->first);
     if (row->wants & ROW_SAMPLE) {
         fake->samples++;
         FAKE_CHECK(sequence->tokens[row->position] == row->token);
