@@ -88,6 +88,8 @@ add_check() {
         t=unit/daemon/test_$t
         [ ! -x "$folder/$t" ] || add "$t (windows)" "$folder/$t" env HEARTH_RIG_WINDOW=45 "$folder/$t"
     done
+    t=e2e/test_determinism
+    [ ! -x "$folder/$t" ] || add "$t (qwen35)" "$folder/$t" env HEARTH_DETERMINISM_ARCH=qwen35 "$folder/$t"
     for p in none shadow; do # and of a recurrent model, with few states
         for t in engine_hostile engine_soak engine_thread; do
             t=unit/daemon/test_$t

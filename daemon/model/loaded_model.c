@@ -7,6 +7,7 @@
 
 #include "ipc/layout.h"
 #include "kernels/kv.h"
+#include "kernels/state.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -102,6 +103,10 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
                  loaded->draft->model->n_vocab, loaded->model->n_vocab);
         rc = -ENOTSUP;
     }
+    if (rc == 0 && loaded->draft->model->n_recurrent > 0) {
+        snprintf(line, sizeof(line), "a draft model may not have recurrent layers: take another");
+        rc = -ENOTSUP;
+    }
     if (rc < 0)
         snprintf(err, err_bytes, "%s: %s", config->draft, line);
     loaded_model_close_vocab(loaded->draft); /* only needed for the comparison */
@@ -137,6 +142,14 @@ static void find_pages(const struct loaded_model *loaded, struct budget_facts *f
     facts->page += kv.page_bytes[PAGES_FULL];
 }
 
+/* What a sequence's recurrent state takes, with its records. */
+static uint64_t find_state(const struct model *model)
+{
+    struct state_geometry state;
+    state_geometry_init(&state, model);
+    return state.state_bytes + state.record_bytes;
+}
+
 /* Bytes of the file's tensors, and the draft's. */
 static uint64_t tensor_bytes(const struct loaded_model *loaded)
 {
@@ -165,6 +178,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
         .context = (uint32_t)config->context,
         .kv_bytes = config->kv_bytes,
         .slots = config->slots,
+        .state = find_state(loaded->model),
     };
     find_pages(loaded, facts);
     if (loaded->draft)
@@ -177,6 +191,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     loaded->limits.context = chosen.context;
     loaded->limits.pages = chosen.pages;
     loaded->limits.window_pages = chosen.window_pages;
+    loaded->limits.states = chosen.states;
     return 0;
 }
 
@@ -223,6 +238,7 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     draft->limits = loaded->limits;
     draft->limits.shadow = false;
     draft->limits.window_pages = 0; /* it keeps whole pages (draft_kv.h) */
+    draft->limits.states = 0;
     draft->limits.drafts = true;
     if (draft->limits.context > draft->model->n_context)
         draft->limits.context = draft->model->n_context;

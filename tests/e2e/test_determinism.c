@@ -18,7 +18,9 @@
  */
 #include "ipc/bell.h"
 #include "kernels/kv.h"
+#include "kernels/model/model.h"
 #include "kernels/quant/quant_types.h"
+#include "kernels/state.h"
 #include "tests/e2e/harness.h"
 #include "tests/e2e/traffic.h"
 #include "tests/random.h"
@@ -81,7 +83,7 @@ static struct harness daemon_;
 static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
 static uint64_t evictions; /* evicted pages of all daemons that were stopped, not killed */
 static char best_isa[16];
-static const char *model;
+static const char *model, *draft;
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
@@ -175,7 +177,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     arguments[n++] = "--kv-type";
     arguments[n++] = kv_type();
     arguments[n++] = "--draft";
-    arguments[n++] = model;
+    arguments[n++] = draft;
     arguments[n++] = "--shadow";
     arguments[n++] = traffic.n_proposers == TRAFFIC_PROPOSERS ? "yes" : "no";
     for (uint32_t i = 0; i < 4 && c->more[i]; i++)
@@ -263,6 +265,39 @@ static const char *wanted_arch(void)
     return getenv("HEARTH_DETERMINISM_ARCH");
 }
 
+/* Bytes of a whole context of the model in a file: the pages, with window pages or without, those of a
+ * window of 20 in a pass of 40 rows, and the states of a text. */
+static size_t context_bytes(const char *path, bool window_pages, bool *ret_recurrent)
+{
+    struct gguf *gguf;
+    struct model *opened;
+    struct kv_geometry kv;
+    struct state_geometry state;
+    char err[300];
+
+    ck_assert_msg(gguf_open(path, &gguf, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_msg(model_open(gguf, &opened, err, sizeof(err)) == 0, "%s", err);
+    kv_geometry_init(&kv, opened, !strcmp(kv_type(), "q8_0"), window_pages);
+    state_geometry_init(&state, opened);
+    *ret_recurrent = opened->n_recurrent > 0;
+    model_close(opened);
+    gguf_close(gguf);
+    return kv_pages(TRAFFIC_CONTEXT) * kv.page_bytes[PAGES_FULL] + 3 * kv.page_bytes[PAGES_WINDOW] +
+           5 * (state.state_bytes + state.record_bytes);
+}
+
+/* A model drafts for itself, unless it is recurrent. */
+static void choose_models(void)
+{
+    bool recurrent;
+
+    model = strdup(harness_tiny_model_of(wanted_arch(), wanted_type()));
+    size_t bytes = context_bytes(model, true, &recurrent);
+    draft = recurrent ? harness_tiny_model_of(NULL, wanted_type()) : model;
+    bytes += context_bytes(draft, false, &recurrent);
+    snprintf(few_pages, sizeof(few_pages), "%zu", 2 * bytes);
+}
+
 static void prepare(void)
 {
     static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
@@ -273,19 +308,7 @@ static void prepare(void)
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(traffic.shared, MAP_FAILED);
     traffic.every = wanted_every();
-    model = harness_tiny_model_of(wanted_arch(), wanted_type());
-    struct tiny_model shape = tiny_model_default(wanted_type());
-    struct kv_geometry kv = {.type = !strcmp(kv_type(), "q8_0") ? KV_Q8_0
-                                     : shape.type == QUANT_F32  ? KV_F32
-                                                                : KV_F16};
-    for (uint32_t i = 0; i < shape.n_layer; i++)
-        kv_geometry_add(&kv, PAGES_FULL, shape.n_head_kv, shape.n_embd / shape.n_head,
-                        shape.n_embd / shape.n_head);
-    /* One of two layers has a window of 20: window pages for two passes of 40 rows. */
-    const size_t page = kv.page_bytes[PAGES_FULL],
-                 window = !strcmp(wanted_arch() ? wanted_arch() : "", "gemma3") ? page / 2 : 0;
-    snprintf(few_pages, sizeof(few_pages), "%zu",
-             2 * (kv_pages(TRAFFIC_CONTEXT) * (2 * page - window) + 3 * window));
+    choose_models();
     traffic.n_proposers = strcmp(device(), "cuda") && accepts("--shadow", "yes")
                               ? TRAFFIC_PROPOSERS
                               : TRAFFIC_PROPOSERS - 1;

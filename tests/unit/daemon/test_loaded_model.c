@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TOKENS = 6 };
 
@@ -128,14 +129,17 @@ START_TEST(an_unknown_vocabulary_is_refused_before_the_weights)
 }
 END_TEST
 
+static const char *const archs[] = {"llama", "gemma3", "qwen35"};
+
 /* Opens a tiny model with this --kv-bytes. Returns the result. */
-static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
+static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, size_t err_bytes)
 {
-    const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct loaded_model loaded = {0};
     struct config config = {0};
     static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
     size_t n;
+    shape.arch = arch;
     uint8_t *file = tiny_model_file(&shape, &n);
 
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
@@ -145,6 +149,7 @@ static int open_with_kv_bytes(uint64_t kv_bytes, char *err, size_t err_bytes)
     ck_assert_msg(rc == 0, "%s", err);
     err[0] = 0;
     rc = loaded_model_open_backend(&loaded, &config, err, err_bytes);
+    ck_assert((loaded.limits.states >= BUDGET_STATES) == (rc == 0 && !strcmp(arch, "qwen35")));
     loaded_model_close(&loaded);
     config_fini(&config);
     free(file);
@@ -156,16 +161,45 @@ START_TEST(kv_bytes_out_of_range_name_the_bound)
     char err[600];
     unsigned long long end;
 
-    ck_assert_int_eq(open_with_kv_bytes(1, err, sizeof(err)), -EINVAL);
+    ck_assert_int_eq(open_with_kv_bytes(archs[_i], 1, err, sizeof(err)), -EINVAL);
     const char *said = strstr(err, "give at least ");
     ck_assert_msg(said && sscanf(said, "give at least %llu", &end) == 1, "%s", err);
-    ck_assert_int_eq(open_with_kv_bytes(end - 1, err, sizeof(err)), -EINVAL);
-    ck_assert_msg(open_with_kv_bytes(end, err, sizeof(err)) == 0, "%s", err);
-    ck_assert_int_eq(open_with_kv_bytes(60ull << 40, err, sizeof(err)), -EINVAL);
+    ck_assert_int_eq(open_with_kv_bytes(archs[_i], end - 1, err, sizeof(err)), -EINVAL);
+    ck_assert_msg(open_with_kv_bytes(archs[_i], end, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(open_with_kv_bytes(archs[_i], 60ull << 40, err, sizeof(err)), -EINVAL);
     said = strstr(err, "give at most ");
     ck_assert_msg(said && sscanf(said, "give at most %llu", &end) == 1, "%s", err);
     ck_assert_ptr_null(strstr(err, "at least"));
     ck_assert_uint_lt(end, 60ull << 40);
+}
+END_TEST
+
+/* It would need a state that follows drafts. */
+START_TEST(a_recurrent_draft_model_is_refused)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct loaded_model loaded = {0};
+    static char path[] = "/tmp/hearth-draft-XXXXXX";
+    const struct config config = {.draft = path};
+    char err[600], line[600];
+    size_t n;
+    uint8_t *file = tiny_model_file(&shape, &n);
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    shape.arch = "qwen35";
+    ck_assert_int_eq(tiny_model_write(&shape, path), 0);
+    ck_assert_int_eq(gguf_open_memory(file, n, &loaded.gguf, err, sizeof(err)), 0);
+    ck_assert_int_eq(loaded_model_open_model(&loaded, "a.gguf", NULL, err, sizeof(err)), 0);
+    int rc = loaded_model_open_draft(&loaded, &config, err, sizeof(err));
+    unlink(path);
+    snprintf(line, sizeof(line), "%s: a draft model may not have recurrent layers: take another",
+             path);
+    ck_assert_int_eq(rc, -ENOTSUP);
+    ck_assert_str_eq(err, line);
+    loaded_model_close(&loaded);
+    free(file);
 }
 END_TEST
 
@@ -178,7 +212,8 @@ int main(void)
     tcase_add_test(t, the_first_difference_is_named);
     tcase_add_test(t, another_number_of_tokens_is_named);
     tcase_add_test(t, an_unknown_vocabulary_is_refused_before_the_weights);
-    tcase_add_test(t, kv_bytes_out_of_range_name_the_bound);
+    tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 3);
+    tcase_add_test(t, a_recurrent_draft_model_is_refused);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
