@@ -17,8 +17,9 @@ struct bench_run {
     uint32_t *pages, *tokens;     /* [slots][slot_pages], [slots][length] */
     struct sampler_params params; /* greedy */
     struct pass_sequence sequences[BENCH_MAX_SLOTS];
-    struct row *rows;           /* [max_rows] */
-    struct row_result *results; /* [max_rows] */
+    uint32_t base[BENCH_MAX_SLOTS]; /* tokens that a slot's recurrent state holds */
+    struct row *rows;               /* [max_rows] */
+    struct row_result *results;     /* [max_rows] */
     uint32_t max_rows;
     uint64_t expert_bytes; /* up to the last bench_run_expert_bytes */
     double start_s;        /* time within backend_ops.start during the last decode */
@@ -53,6 +54,29 @@ static uint32_t *tokens_of(struct bench_run *r, uint32_t slot)
     return r->tokens + (size_t)slot * r->length;
 }
 
+/* The next `n` rows of a slot begin at `first`. A prompt's are folded into its state, which is kept at
+ * the end, where decoding and windows begin any number of times; what comes then is as in the daemon. */
+static void carry_state(struct bench_run *r, uint32_t slot, uint32_t first, uint32_t n)
+{
+    const uint32_t end = r->sizes.prompt, kept = r->sizes.slots + slot;
+    struct pass_state *state = &r->sequences[slot].state;
+    uint32_t recorded = first < end ? 0 : n < BACKEND_STATE_RECORDS ? n : BACKEND_STATE_RECORDS;
+    if (r->model->n_recurrent == 0)
+        return;
+    *state = (struct pass_state){.from = first == 0     ? BACKEND_STATE_ZERO
+                                         : first == end ? (int32_t)kept
+                                                        : (int32_t)slot,
+                                 .own = (int32_t)slot,
+                                 .apply = first == 0 || first == end ? 0 : first - r->base[slot],
+                                 .commit = n - recorded};
+    if (first < end && first + n == end) {
+        state->keep[0].position = end;
+        state->keep[0].id = (int32_t)kept;
+        state->n_keep = 1;
+    }
+    r->base[slot] = first + state->commit;
+}
+
 double bench_run_prefill(struct bench_run *r, uint32_t slot)
 {
     uint32_t *tokens = tokens_of(r, slot), n = r->sizes.prompt, rows = 0;
@@ -62,6 +86,7 @@ double bench_run_prefill(struct bench_run *r, uint32_t slot)
         for (uint32_t i = 0; i < rows; i++)
             r->rows[i] =
                 (struct row){slot, at + i, tokens[at + i], at + i + 1 == n ? ROW_SAMPLE : 0, NULL};
+        carry_state(r, slot, at, rows);
         if (run_pass(r, rows, r->sizes.slots))
             return -1;
     }
@@ -75,8 +100,10 @@ double bench_run_decode(struct bench_run *r, uint32_t slots)
     r->start_s = 0;
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {
         uint32_t position = r->sizes.prompt + i;
-        for (uint32_t s = 0; s < slots; s++)
+        for (uint32_t s = 0; s < slots; s++) {
             r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_SAMPLE, NULL};
+            carry_state(r, s, position, 1);
+        }
         if (run_pass(r, slots, slots))
             return -1;
         for (uint32_t s = 0; s < slots; s++)
@@ -95,6 +122,7 @@ double bench_run_window(struct bench_run *r, uint32_t rows)
     uint32_t first = r->sizes.prompt;
     for (uint32_t i = 0; i < rows; i++)
         r->rows[i] = (struct row){0, first + i, tokens_of(r, 0)[first + i], ROW_SAMPLE, NULL};
+    carry_state(r, 0, first, rows);
     double begin = seconds();
     if (run_pass(r, rows, r->sizes.slots))
         return -1;
@@ -126,7 +154,7 @@ uint64_t bench_run_kv_bytes(const struct bench_run *r)
     struct backend_info info;
     r->sizes.ops->describe(r->backend, &info);
     uint64_t positions = r->sizes.prompt + (r->sizes.tokens + 1) / 2;
-    return info.page_bytes / BACKEND_PAGE_POSITIONS * positions;
+    return info.page_bytes / BACKEND_PAGE_POSITIONS * positions + info.state_bytes;
 }
 
 void bench_run_describe(const struct bench_run *r, struct backend_info *ret_info)
@@ -175,6 +203,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .rows = r->max_rows,
         .samples = s->slots > BENCH_MAX_WINDOW ? s->slots : BENCH_MAX_WINDOW,
         .pages = s->slots * r->slot_pages,
+        .states = r->model->n_recurrent ? 2 * s->slots : 0,
         .context = r->length,
         .threads = s->threads,
         .kv_q8_0 = s->kv_q8_0,

@@ -33,7 +33,8 @@ void bench_run_close(struct bench_run *run); /* NULL is fine */
 void bench_run_describe(const struct bench_run *run, struct backend_info *ret_info);
 
 /* Bytes of weights that every step reads, without those of experts; of these what all steps have
- * read since the last call; and bytes of KV that a token in the middle of the decoded ones reads. */
+ * read since the last call; and bytes of KV, and of a recurrent state, that a token in the middle of the
+ * decoded ones reads. */
 uint64_t bench_run_weight_bytes(const struct bench_run *run);
 uint64_t bench_run_expert_bytes(struct bench_run *run);
 uint64_t bench_run_kv_bytes(const struct bench_run *run);

@@ -25,14 +25,17 @@ START_TEST(times_are_positive)
     static const uint32_t slots[] = {1, 3, BENCH_MAX_SLOTS}, rows[] = {512, 7, 1};
     struct help_model m;
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    const uint32_t n_slots = slots[_i % 3];
+    shape.arch = _i < 3 ? "llama" : "qwen35"; /* whose states begin again where the prompt ends */
     help_model_tiny(&m, &shape);
-    struct bench_run *r = open_run(&m, slots[_i], rows[_i]);
-    for (uint32_t s = 0; s < slots[_i]; s++)
+    struct bench_run *r = open_run(&m, n_slots, rows[_i % 3]);
+    for (uint32_t s = 0; s < n_slots; s++)
         ck_assert(bench_run_prefill(r, s) > 0);
-    ck_assert(bench_run_decode(r, slots[_i]) > 0);
+    ck_assert(bench_run_decode(r, n_slots) > 0);
     for (uint32_t n = 1; n <= BENCH_MAX_WINDOW; n++)
         ck_assert(bench_run_window(r, n) > 0);
     ck_assert(bench_run_decode(r, 1) > 0); /* only the first of several slots */
+    ck_assert(bench_run_prefill(r, 0) > 0);
     ck_assert_str_eq(bench_run_error(r), "");
     bench_run_close(r);
     help_model_close(&m);
@@ -94,7 +97,7 @@ int main(void)
     Suite *s = suite_create("bench_run");
     TCase *t = tcase_create("bench_run");
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, times_are_positive, 0, 3);
+    tcase_add_loop_test(t, times_are_positive, 0, 6);
     tcase_add_loop_test(t, byte_counts_equal_the_file, 0, 2);
     tcase_add_test(t, a_bad_isa_is_an_error);
     tcase_add_test(t, a_poisoned_pass_is_an_error);
