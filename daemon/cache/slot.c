@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 _Static_assert((int)SPEC_RECORDS_MAX == (int)BACKEND_STATE_RECORDS, "what is applied is there");
+_Static_assert(BACKEND_STATE_KEEPS == 2, "slot_points compares with one before");
 
 /* One more than the context: the token that ends a full sequence has a place, but no row. */
 static size_t token_bytes(uint32_t context)
@@ -460,12 +461,13 @@ void slot_branch(struct slot *slot, struct prefix *prefix, uint32_t n_tokens, ui
     slot->points[1] = point_before(common);
 }
 
-uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to, uint32_t ret[2])
+uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to,
+                     uint32_t ret[BACKEND_STATE_KEEPS])
 {
     const uint32_t wanted[] = {slot->meets, slot->points[0], slot->points[1],
                                (from / POINTS_EVERY + 1) * POINTS_EVERY};
     uint32_t n = 0;
-    for (uint32_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && n < 2; i++)
+    for (uint32_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && n < BACKEND_STATE_KEEPS; i++)
         if (wanted[i] > from && wanted[i] <= to && (n == 0 || ret[0] != wanted[i]))
             ret[n++] = wanted[i];
     return n;

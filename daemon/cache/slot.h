@@ -176,7 +176,8 @@ void slot_branch(struct slot *slot, struct prefix *prefix, uint32_t n_tokens, ui
 
 /* The positions in (from, to] after which the slot would keep a restart point, at most two, the
  * most wanted first. Returns how many. */
-uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to, uint32_t ret[2]);
+uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to,
+                     uint32_t ret[BACKEND_STATE_KEEPS]);
 
 /* `state` follows from tokens [0, at), which the slot shares: a restart point of its text. Where
  * that has too many, the one that costs the least to go without is given up. */

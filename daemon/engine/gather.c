@@ -283,7 +283,7 @@ static void gather_keep(struct engine *engine)
     for (uint32_t i = 0; i < engine->batch.n_slots && prefix->states; i++) {
         const struct slot *slot = engine->batch.slots[i].slot;
         struct pass_state *state = &engine->batch.sequences[i].state;
-        uint32_t from = slot->spec.canonical, points[2];
+        uint32_t from = slot->spec.canonical, points[BACKEND_STATE_KEEPS];
         uint32_t n =
             prefix_shares(slot->uid) ? slot_points(slot, from, from + state->commit, points) : 0;
         for (uint32_t k = 0; k < n; k++) {

@@ -169,7 +169,8 @@ static uint32_t check_from(struct fake *fake, int32_t id, uint64_t use, uint32_t
 static void check_keeps(struct fake *fake, const struct pass_state *s, uint32_t base, uint32_t end,
                         uint64_t use)
 {
-    FAKE_CHECK(s->n_keep <= 2 && (s->n_keep == 0 || fake->pass->kind == PASS_CANONICAL));
+    FAKE_CHECK(s->n_keep <= BACKEND_STATE_KEEPS &&
+               (s->n_keep == 0 || fake->pass->kind == PASS_CANONICAL));
     for (uint32_t i = 0; i < s->n_keep; i++) {
         FAKE_CHECK(s->keep[i].position >= base && s->keep[i].position <= end);
         FAKE_CHECK(s->keep[i].id != s->from && s->keep[i].id != s->own);

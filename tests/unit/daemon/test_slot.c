@@ -525,7 +525,7 @@ static void teardown_states(void)
 /* One pass of `n` rows, which keeps what the slot would. */
 static void run_states(struct slot *slot, uint32_t n)
 {
-    uint32_t from = slot->spec.canonical, points[2];
+    uint32_t from = slot->spec.canonical, points[BACKEND_STATE_KEEPS];
 
     ck_assert(slot_reserve(slot, &prefix, from, from + n) && slots_own_state(&two, &prefix, slot));
     uint32_t n_points = slot_points(slot, from, from + spec_commit(&slot->spec, n), points);
@@ -701,7 +701,7 @@ END_TEST
 START_TEST(a_long_prefill_keeps_points_on_its_way)
 {
     struct slot *slot = &two.all[0];
-    uint32_t points[2];
+    uint32_t points[BACKEND_STATE_KEEPS];
 
     slot->points[0] = slot->meets = 64;
     ck_assert_uint_eq(slot_points(slot, 0, POINTS_EVERY - 1, points), 1);
