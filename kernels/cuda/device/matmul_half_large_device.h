@@ -76,13 +76,15 @@ load_stage(const uint8_t *const data[HALF_SLOTS], const struct cuda_input &x,
                    there ? 16 : 0);
     }
     const uint32_t part = threadIdx.x % HALF_STAGE_UNITS, row = threadIdx.x / HALF_STAGE_UNITS,
-                   i = s * HALF_STAGE_INPUTS + part * HALF_OF_UNIT;
+                   input = s * HALF_STAGE_UNITS + part;
 #pragma unroll
     for (uint32_t k = 0; k < HALF_ROWS; k += CUDA_THREADS / HALF_STAGE_UNITS) {
-        const bool there = row + k < rows.n && i < x.stride;
-        copy_async(&stage.inputs[half_input_at(row + k, part)],
-                   x.half[BF16] + (there ? (uint64_t)(rows.first + row + k) * x.stride + i : 0),
-                   there ? 16 : 0);
+        const bool there = row + k < rows.n && input < units;
+        copy_async(
+            &stage.inputs[half_input_at(row + k, part)],
+            x.half[BF16] +
+                (there ? (uint64_t)(rows.first + row + k) * x.stride + input * HALF_OF_UNIT : 0),
+            there ? 16 : 0);
     }
 }
 
