@@ -75,7 +75,7 @@ KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,$(SIMD_FILES)),\
 DEVICE   = $(call variants,$(wildcard kernels/cuda/device/*.cu))
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/*/*.c))
 CLI      = $(wildcard client/cli/*.c)
-CLIENT   = $(wildcard $(foreach d,base lib prompt schema tokenizer jinja,client/$d/*.c))
+CLIENT   = $(wildcard $(foreach d,base lib prompt events schema tokenizer jinja,client/$d/*.c))
 # The gateway: an ordinary client, which carries the library's objects.
 HTTP     = $(filter-out client/http/main.c,$(wildcard client/http/*.c))
 # Programs that need kernels only: kernels/tools/hearth_X.c is build/bin/hearth-X.

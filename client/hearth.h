@@ -224,6 +224,55 @@ HEARTH_API int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *
 HEARTH_API int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat,
                                       uint32_t *ids, size_t max);
 
+/* ---- what a chat's answer says --------------------------------------------------------------- */
+
+struct hearth_chat_reader; /* reads one answer, in the form that the model's template has */
+
+enum hearth_chat_kind {
+    HEARTH_CHAT_CONTENT = 1,
+    HEARTH_CHAT_REASONING = 2,
+    HEARTH_CHAT_CALL = 3,      /* a call of a tool begins; `text` is the tool's name */
+    HEARTH_CHAT_ARGUMENTS = 4, /* more of its arguments, which together are a JSON object */
+    HEARTH_CHAT_CALL_END = 5   /* it ends; no text */
+};
+
+struct hearth_chat_event {
+    uint32_t size; /* set by you: sizeof(struct hearth_chat_event) */
+    uint32_t kind; /* enum hearth_chat_kind */
+    uint32_t call; /* which call of the answer, from 0; 0 for content and reasoning */
+    const char
+        *text; /* [text_bytes] valid until the next hearth_chat_feed() or hearth_chat_close() */
+    size_t text_bytes;
+};
+
+/* Begins to read an answer to this chat. Calls are looked for where chat->tools is there and the
+ * template writes calls in a form that is known; else they are content. `chat` is read during the
+ * call only. Returns 0 with *ret_reader, or as hearth_chat_text(); -ENOTSUP, too, where the template
+ * passes tools over, which the model would not see. */
+HEARTH_API int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
+                                struct hearth_chat_reader **ret_reader);
+
+/* Frees it. NULL is fine. It may outlive the handle. */
+HEARTH_API void hearth_chat_close(struct hearth_chat_reader *reader);
+
+/* The control tokens that mark calls and reasoning in such answers, for
+ * hearth_request.shown_tokens: without them the text lacks these marks. */
+HEARTH_API const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *reader,
+                                             uint32_t *ret_n);
+
+/* Takes more of the answer's text; end: 1 where this is its end. Returns 0 or -ENOMEM. */
+HEARTH_API int hearth_chat_feed(struct hearth_chat_reader *reader, const char *text, size_t bytes,
+                                int end);
+
+/* Takes the next event. However an answer was cut into pieces its events are the same, but for where
+ * texts of one kind are cut. Nothing of it is lost: what is not a call in the template's form is
+ * content. Returns 1 with *event filled up to event->size, or 0: there is none yet. */
+HEARTH_API int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event *event);
+
+/* One line: why something that began as a call is content, or a call is not complete. NULL where
+ * there is no such thing. */
+HEARTH_API const char *hearth_chat_unparsed(const struct hearth_chat_reader *reader);
+
 /* ---- requests -------------------------------------------------------------------------------- */
 
 enum hearth_priority { HEARTH_INTERACTIVE = 0, HEARTH_BATCH = 1 };
@@ -298,6 +347,10 @@ struct hearth_request {
 
     uint32_t ignore_eos; /* default 0. 1: tokens that would end the answer are never picked, as with
                             a bias of -INFINITY; one in `bias` does not count for them */
+
+    uint32_t
+        n_shown_tokens; /* control tokens that are part of the text you get (others are not), */
+    const uint32_t *shown_tokens; /* such as hearth_chat_marks() */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof(*request). */

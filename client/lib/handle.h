@@ -36,6 +36,8 @@ struct client_slot {
 
     uint32_t *stop_tokens; /* [n_stop_tokens], a copy: their text is cut away */
     uint32_t n_stop_tokens;
+    const uint32_t *shown_tokens; /* [n_shown_tokens], after these: control tokens with text */
+    uint32_t n_shown_tokens;
     struct answer answer;
     struct token_list ids; /* the answer so far */
     uint32_t delivered;    /* of these, given out in events */
@@ -73,8 +75,11 @@ struct client_resume {
 
 /* What a chat template can do, found by trying (chat_adapt.c). */
 struct chat_traits {
-    uint64_t hash;         /* of the template; 0: none */
-    uint32_t known, holds; /* enum chat_trait bits: tried, and found to hold */
+    uint64_t hash;                /* of the template; 0: none */
+    uint32_t known, holds;        /* enum chat_trait bits: tried, and found to hold */
+    int has_tools;                /* it writes the tools that it is given: 0 not known, 1, -1 */
+    int knows_form;               /* the next was looked for (chat_form.c) */
+    const struct call_form *form; /* in which it writes calls; NULL: none that is known */
 };
 
 struct hearth {

@@ -83,12 +83,20 @@ int events_drain(struct hearth *h)
 
 /* ---- what a run brings ----------------------------------------------------------------------- */
 
-static int is_stop_token(const struct client_slot *s, uint32_t id)
+static bool has(const uint32_t *list, uint32_t n, uint32_t id)
 {
-    for (uint32_t i = 0; i < s->n_stop_tokens; i++)
-        if (s->stop_tokens[i] == id)
-            return 1;
-    return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == id)
+            return true;
+    return false;
+}
+
+/* Are the bytes of this token part of the text? */
+static bool is_text(const struct hearth *h, const struct client_slot *s, uint32_t id)
+{
+    if (has(s->stop_tokens, s->n_stop_tokens, id))
+        return false;
+    return vocab_is_text(&h->vocab, id) || has(s->shown_tokens, s->n_shown_tokens, id);
 }
 
 /* One accepted token: its id, and its bytes unless it has no text. */
@@ -96,7 +104,7 @@ static int add_token(struct hearth *h, struct client_slot *s, uint32_t id)
 {
     if (token_list_push(&s->ids, id))
         return -ENOMEM;
-    if (!vocab_is_text(&h->vocab, id) || is_stop_token(s, id))
+    if (!is_text(h, s, id))
         return 0;
     uint32_t n = 0;
     const char *bytes = vocab_bytes(&h->vocab, id, &n);

@@ -201,11 +201,15 @@ static int prepare_slot(struct hearth *h, struct client_slot *s, const struct he
                         uint32_t last_token)
 {
     uint32_t *copy = NULL;
-    if (r->n_stop_tokens) {
-        copy = malloc(r->n_stop_tokens * sizeof(*copy));
+    size_t n = (size_t)r->n_stop_tokens + r->n_shown_tokens;
+    if (n) {
+        copy = malloc(n * sizeof(*copy));
         if (!copy)
             return -ENOMEM;
-        memcpy(copy, r->stop_tokens, r->n_stop_tokens * sizeof(*copy));
+        if (r->n_stop_tokens)
+            memcpy(copy, r->stop_tokens, r->n_stop_tokens * sizeof(*copy));
+        if (r->n_shown_tokens)
+            memcpy(copy + r->n_stop_tokens, r->shown_tokens, r->n_shown_tokens * sizeof(*copy));
     }
     /* After a begin-of-sequence token the space that SPM puts before every text is not part of the
      * answer. */
@@ -214,6 +218,8 @@ static int prepare_slot(struct hearth *h, struct client_slot *s, const struct he
     free(s->stop_tokens);
     s->stop_tokens = copy;
     s->n_stop_tokens = r->n_stop_tokens;
+    s->shown_tokens = copy ? copy + r->n_stop_tokens : NULL;
+    s->n_shown_tokens = r->n_shown_tokens;
     s->wants_logprobs = r->logprobs >= 0;
     return answer_start(&s->answer, r->stops, r->n_stops, drop_space);
 }

@@ -106,7 +106,7 @@ static int prepare(struct chat *c)
               : 0;
 }
 
-static void chat_close(struct chat *c)
+void chat_fini(struct chat *c)
 {
     json_decref(c->messages);
     json_decref(c->tools);
@@ -114,7 +114,7 @@ static void chat_close(struct chat *c)
     json_decref(c->answer);
 }
 
-static int chat_open(struct hearth *h, const struct hearth_chat *given, struct chat *c)
+int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c)
 {
     struct hearth_chat chat;
     hearth_chat_init(&chat, sizeof(chat));
@@ -145,9 +145,9 @@ static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja
     *ret = (struct jinja_output){0};
     int rc = handle_check(h);
     if (!rc)
-        rc = chat_open(h, chat, &c);
+        rc = chat_init(h, chat, &c);
     if (rc) {
-        chat_close(&c);
+        chat_fini(&c);
         return rc;
     }
     rc = chat_render(&c, c.messages, ret, err, sizeof(err));
@@ -160,7 +160,7 @@ static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja
         jinja_output_fini(ret);
         handle_fail(h, rc, "out of memory: free some and try again");
     }
-    chat_close(&c);
+    chat_fini(&c);
     return rc;
 }
 

@@ -69,12 +69,18 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
     }
 }
 
-static bool has_trait(const struct chat *c, enum chat_trait trait)
+struct chat_traits *chat_traits(const struct chat *c)
 {
     struct chat_traits *t = &c->h->traits;
     uint64_t hash = hash_of(c->source, c->source_bytes);
     if (t->hash != hash)
         *t = (struct chat_traits){.hash = hash};
+    return t;
+}
+
+static bool has_trait(const struct chat *c, enum chat_trait trait)
+{
+    struct chat_traits *t = chat_traits(c);
     if (!(t->known & trait)) {
         t->known |= trait;
         t->holds |= try_trait(c, trait) ? trait : 0u;

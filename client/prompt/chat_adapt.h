@@ -9,6 +9,9 @@
  * probes. Returns 0 or -ENOMEM. */
 int chat_adapt(struct chat *c);
 
+/* What has been found about the template. */
+struct chat_traits *chat_traits(const struct chat *c);
+
 /* The texts of a list of text parts together, to be given back with json_decref; NULL where there is
  * another part, or no memory. */
 json_t *chat_join_parts(const json_t *parts);

@@ -18,6 +18,11 @@ struct chat {
     bool prompt;      /* end with the beginning of the answer */
 };
 
+/* Reads `given`, chooses the template and adapts the messages to it. Returns as hearth_chat_text();
+ * call chat_fini in either case. */
+int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c);
+void chat_fini(struct chat *c);
+
 /* Renders these messages (and no others) as c says. Returns as jinja_render. */
 int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
                 size_t err_bytes);

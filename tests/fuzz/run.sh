@@ -45,6 +45,7 @@ parser() {
     fuzz_grammar) echo daemon/grammar/*.c ;;
     fuzz_hello) echo ipc/hello.c ;;
     fuzz_http) echo client/http/{gen_params*,fields,routes_model,routes_chat}.c client/prompt/*.c ;;
+    fuzz_chat) echo client/events/*.c ;;
     fuzz_jinja) echo client/jinja/*.c ;;
     fuzz_params) echo ipc/params.c ;;
     fuzz_record) echo client/cli/{record,json_read}.c ;;

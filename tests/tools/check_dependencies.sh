@@ -33,7 +33,7 @@ daemon/policy/  daemon/(control|engine|model|loop)/
 daemon/grammar/ daemon/(control|engine|model|loop|cache|policy)/
 kernels/base/   kernels/(gguf|model|quant|sample|cpu|cuda|tools)/
 # on its own inputs: a chat template, a vocabulary
-client/(jinja|tokenizer)/ client/(lib|prompt|schema|cli|http)/
+client/(jinja|tokenizer|events)/ client/(lib|prompt|schema|cli|http)/
 TABLE
 
 complain 'includes are root-relative (#include "ipc/ring.h")' "$(grep -E ' "[^/]+$' <<<"$includes")"

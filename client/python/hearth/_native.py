@@ -148,6 +148,8 @@ class Request(ctypes.Structure):
         ("grammar", c_char_p),
         ("grammar_bytes", c_size_t),
         ("ignore_eos", c_uint32),
+        ("n_shown_tokens", c_uint32),
+        ("shown_tokens", c_void_p),
     ]
 
 

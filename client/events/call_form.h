@@ -1,0 +1,52 @@
+/* call_form: how families of models write thoughts and calls of tools into an answer. Constant
+ * tables; any thread.
+ *
+ * Source: the chat templates that the models' makers publish; each form reads back what such a
+ * template writes (tests/unit/client/test_chat_events.c). */
+#ifndef HEARTH_CLIENT_EVENTS_CALL_FORM_H
+#define HEARTH_CLIENT_EVENTS_CALL_FORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum call_body {
+    CALL_JSON,    /* {"name": ..., "arguments": {...}}, or a list of these */
+    CALL_NAMED,   /* a name, then its arguments as JSON */
+    CALL_TAGS,    /* a name, then each argument between tags of its own */
+    CALL_GEMMA,   /* name{key:value}, strings in <|"|> */
+    CALL_HARMONY, /* an answer of several messages, each with a header */
+};
+
+struct call_form {
+    const char *name;
+    enum call_body body;
+    const char *open;  /* before the calls; NULL: call_open begins one */
+    const char *close; /* after the calls; NULL: the answer's end */
+    bool bare;         /* CALL_JSON: an answer that begins with {"name" is a call, too */
+
+    /* CALL_NAMED, CALL_TAGS, CALL_GEMMA: of each call */
+    const char *call_open;
+    const char *prefix;     /* before the name; may be left out */
+    const char *cut;        /* from here on it is not the name any more; NULL: nothing is cut */
+    const char *name_close; /* NULL: param_open or close, which stay */
+    const char *call_close; /* NULL: none */
+
+    /* CALL_TAGS: of each argument */
+    const char *param_open, *param_name_close;
+    const char *value_open; /* NULL: none */
+    const char *param_close;
+    bool lines; /* a value has lines of its own */
+    bool typed; /* what stands before its value says whether it is a string: true">, false"> */
+};
+
+extern const struct call_form call_forms[];
+extern const size_t n_call_forms;
+
+struct thought_form {
+    const char *open, *close;
+};
+
+extern const struct thought_form thought_forms[];
+extern const size_t n_thought_forms;
+
+#endif

@@ -1,0 +1,531 @@
+/* reader: see reader.h. Content, thoughts, and where calls begin and end. */
+#include "client/events/reader_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { NAME_MOST = 256, DROP_BYTES = 4096 };
+
+static const char spaces[] = " \t\r\n";
+
+struct reader *reader_open(const struct reader_desc *desc)
+{
+    struct reader *p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    p->desc = *desc;
+    p->state = STATE_CONTENT;
+    if (desc->form && desc->form->body == CALL_HARMONY)
+        p->state = STATE_HEADER;
+    else if (desc->thinks && desc->thoughts)
+        p->state = STATE_THOUGHT;
+    else if (desc->form && desc->form->bare)
+        p->state = STATE_START;
+    p->trims = p->state == STATE_THOUGHT;
+    return p;
+}
+
+void reader_close(struct reader *p)
+{
+    if (!p)
+        return;
+    buffer_fini(&p->in);
+    buffer_fini(&p->word);
+    buffer_fini(&p->name);
+    buffer_fini(&p->given);
+    buffer_fini(&p->text);
+    free(p->events);
+    free(p);
+}
+
+/* ---- the text that came ---------------------------------------------------------------------- */
+
+enum look reader_look(const struct reader *p, const char *mark)
+{
+    size_t n = strlen(mark), left = reader_left(p);
+    if (memcmp(reader_rest(p), mark, left < n ? left : n) != 0)
+        return LOOK_NO;
+    return left >= n ? LOOK_YES : p->ended ? LOOK_NO : LOOK_MORE;
+}
+
+size_t reader_find(const struct reader *p, const char *mark)
+{
+    const char *at = memmem(reader_rest(p), reader_left(p), mark, strlen(mark));
+    return at ? (size_t)(at - reader_rest(p)) : reader_left(p);
+}
+
+size_t reader_may_begin(const struct reader *p, const char *mark)
+{
+    size_t left = reader_left(p), n = strlen(mark) - 1;
+    if (p->ended)
+        return 0;
+    for (n = n < left ? n : left; n; n--)
+        if (memcmp(reader_rest(p) + left - n, mark, n) == 0)
+            return n;
+    return 0;
+}
+
+void reader_skip_space(struct reader *p)
+{
+    while (reader_left(p) && strchr(spaces, *reader_rest(p)) && *reader_rest(p))
+        p->at++;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size_t bytes)
+{
+    struct queued *last = p->n_events ? &p->events[p->n_events - 1] : NULL;
+    if (!bytes && kind != READER_CALL_END)
+        return;
+    buffer_add(&p->text, text, bytes);
+    p->failed |= p->text.failed;
+    if (last && last->kind == kind && kind != READER_CALL && kind != READER_CALL_END) {
+        last->bytes += bytes;
+        return;
+    }
+    if (p->n_events == p->events_room) {
+        size_t room = p->events_room ? 2 * p->events_room : 16;
+        struct queued *more = realloc(p->events, room * sizeof(*more));
+        p->failed |= !more;
+        if (!more)
+            return;
+        p->events = more;
+        p->events_room = room;
+    }
+    p->events[p->n_events++] = (struct queued){.kind = kind,
+                                               .call = p->n_calls ? p->n_calls - 1 : 0,
+                                               .at = p->text.bytes - bytes,
+                                               .bytes = bytes};
+}
+
+/* The schemas of a tool's arguments. */
+static const json_t *find_properties(const json_t *tools, const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *f = json_object_get(tool, "function");
+        const json_t *of = f ? f : tool, *own = json_object_get(of, "name");
+        if (json_string_length(own) == bytes && memcmp(json_string_value(own), name, bytes) == 0)
+            return json_object_get(json_object_get(of, "parameters"), "properties");
+    }
+    return NULL;
+}
+
+void reader_begin_call(struct reader *p, const char *name, size_t bytes)
+{
+    p->n_calls++;
+    p->in_call = true;
+    p->is_marked = false;
+    p->properties = find_properties(p->desc.tools, name, bytes);
+    reader_emit(p, READER_CALL, name, bytes);
+}
+
+void reader_end_call(struct reader *p)
+{
+    p->in_call = false;
+    p->trims = true;
+    reader_emit(p, READER_CALL_END, NULL, 0);
+}
+
+bool reader_is_name(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)text[i] <= ' ' || strchr("\"'`<>{}[]()\\", text[i]))
+            return false;
+    return bytes > 0 && bytes <= NAME_MOST;
+}
+
+void reader_break(struct reader *p, const char *reason)
+{
+    if (!p->reason)
+        p->reason = reason;
+    if (p->in_call)
+        reader_end_call(p);
+    if (p->is_marked) {
+        p->trims = false;
+        reader_emit(p, READER_CONTENT, p->in.data + p->mark, p->mark_end - p->mark);
+        p->at = p->mark_end;
+        p->is_marked = false;
+    }
+    p->state = STATE_CONTENT;
+}
+
+/* ---- content and thoughts -------------------------------------------------------------------- */
+
+/* Gives out the first n bytes of the rest and goes on after them. White space goes with what
+ * follows it; `drops`: nothing does. */
+static void give(struct reader *p, enum reader_kind kind, size_t n, bool drops)
+{
+    const char *text = reader_rest(p);
+    size_t from = 0, to = n;
+    while (p->trims && from < n && strchr(spaces, text[from]) && text[from])
+        from++;
+    while (drops && to > from && strchr(spaces, text[to - 1]) && text[to - 1])
+        to--;
+    if (to > from)
+        p->trims = false;
+    reader_emit(p, kind, text + from, to - from);
+    p->at += n;
+}
+
+/* How many bytes of the rest can be given out, when what may begin a mark at its end, and white
+ * space before that, cannot. */
+static size_t certain(const struct reader *p, size_t held)
+{
+    size_t n = reader_left(p) - held;
+    while (!p->ended && n && strchr(spaces, reader_rest(p)[n - 1]) && reader_rest(p)[n - 1])
+        n--;
+    return n;
+}
+
+/* What a call begins with, in content. */
+static const char *opening(const struct call_form *f)
+{
+    return f->open ? f->open : f->call_open;
+}
+
+static void begin_calls(struct reader *p, const char *mark)
+{
+    const struct call_form *f = p->desc.form;
+    p->is_marked = true;
+    p->mark = p->at;
+    p->at += strlen(mark);
+    p->mark_end = p->at;
+    p->state = f->open ? STATE_BETWEEN : STATE_NAME;
+}
+
+static bool step_content(struct reader *p)
+{
+    const char *marks[2] = {p->desc.thoughts ? p->desc.thoughts->open : NULL,
+                            p->desc.form ? opening(p->desc.form) : NULL};
+    size_t left = reader_left(p), first = left, held = 0;
+    int which = -1;
+    for (int i = 0; i < 2; i++) {
+        size_t at = marks[i] ? reader_find(p, marks[i]) : left;
+        size_t may = marks[i] ? reader_may_begin(p, marks[i]) : 0;
+        held = may > held ? may : held;
+        if (at < first) {
+            first = at;
+            which = i;
+        }
+    }
+    if (which < 0) {
+        give(p, READER_CONTENT, certain(p, held), false);
+        return false;
+    }
+    size_t begin = first;
+    while (begin && strchr(spaces, reader_rest(p)[begin - 1]) && reader_rest(p)[begin - 1])
+        begin--;
+    give(p, READER_CONTENT, begin, false);
+    if (which == 0) {
+        p->at += first - begin + strlen(marks[0]);
+        p->state = STATE_THOUGHT;
+        p->trims = true;
+        return true;
+    }
+    begin_calls(p, marks[1]);
+    p->mark_end = p->at += first - begin; /* white space before a call goes with it */
+    return true;
+}
+
+static bool step_thought(struct reader *p)
+{
+    const char *close = p->desc.thoughts->close;
+    size_t at = reader_find(p, close);
+    if (at == reader_left(p)) {
+        give(p, READER_THOUGHT, certain(p, reader_may_begin(p, close)), p->ended);
+        return false;
+    }
+    give(p, READER_THOUGHT, at, true);
+    p->at += strlen(close);
+    p->state = STATE_CONTENT;
+    p->trims = true;
+    return true;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* An answer that begins with {"name" is a call. */
+static bool step_start(struct reader *p)
+{
+    size_t from = p->at;
+    reader_skip_space(p);
+    if (!reader_left(p) && !p->ended) {
+        p->at = from;
+        return false;
+    }
+    p->mark = p->at;
+    if (reader_look(p, "{") == LOOK_YES) {
+        p->at++;
+        reader_skip_space(p);
+        enum look name = reader_look(p, "\"name\"");
+        p->at = p->mark;
+        if (name == LOOK_MORE) {
+            p->at = from;
+            return false;
+        }
+        if (name == LOOK_YES) {
+            p->is_marked = true;
+            p->mark_end = p->at + 1;
+            p->state = STATE_BETWEEN;
+            return true;
+        }
+    }
+    p->at = from;
+    p->state = STATE_CONTENT;
+    return true;
+}
+
+/* The end of a list of calls, or of the answer where nothing ends one. */
+static bool step_end_of_list(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    enum look close = f->close ? reader_look(p, f->close) : LOOK_NO;
+    if (close != LOOK_YES && !(p->ended && !reader_left(p)))
+        return false;
+    if (close == LOOK_YES)
+        p->at += strlen(f->close);
+    if (p->is_marked) {
+        reader_break(p, close == LOOK_YES ? "a list of calls is empty"
+                                          : "the answer ends inside a call");
+        return true;
+    }
+    p->state = STATE_CONTENT;
+    p->trims = true;
+    return true;
+}
+
+/* Between calls that are objects, or lists of them. */
+static bool between_objects(struct reader *p)
+{
+    while (reader_left(p) && strchr(" \t\r\n,[]", *reader_rest(p)) && *reader_rest(p))
+        p->at++;
+    if (step_end_of_list(p))
+        return true;
+    if (!reader_left(p) ||
+        (p->desc.form->close && reader_look(p, p->desc.form->close) == LOOK_MORE))
+        return false;
+    if (*reader_rest(p) != '{') {
+        reader_break(p, "a call is not a JSON object");
+        return true;
+    }
+    if (!p->is_marked) {
+        p->is_marked = true;
+        p->mark = p->at;
+        p->mark_end = p->at + 1;
+    }
+    p->at++;
+    buffer_drop(&p->name, p->name.bytes);
+    buffer_drop(&p->given, p->given.bytes);
+    p->has_arguments = false;
+    p->is_first = true;
+    p->state = STATE_MEMBER;
+    return true;
+}
+
+static bool step_between(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    if (f->body == CALL_JSON)
+        return between_objects(p);
+    reader_skip_space(p);
+    if (step_end_of_list(p))
+        return true;
+    enum look close = f->close ? reader_look(p, f->close) : LOOK_NO;
+    enum look open = reader_look(p, f->call_open);
+    if (!reader_left(p) || close == LOOK_MORE || open == LOOK_MORE)
+        return false;
+    if (open == LOOK_NO) {
+        reader_break(p, "a call does not begin as the model's template writes it");
+        return true;
+    }
+    if (!p->is_marked) {
+        p->is_marked = true;
+        p->mark = p->at;
+        p->mark_end = p->at + (*f->call_open ? strlen(f->call_open) : 1);
+    }
+    p->at += strlen(f->call_open);
+    p->state = STATE_NAME;
+    return true;
+}
+
+static bool step_name(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    const char *text = reader_rest(p);
+    size_t left = reader_left(p), n = 0, skip = 0, end;
+    if (f->prefix) {
+        enum look prefix = reader_look(p, f->prefix);
+        if (prefix == LOOK_MORE)
+            return false;
+        skip = prefix == LOOK_YES ? strlen(f->prefix) : 0;
+    }
+    if (f->name_close) {
+        end = reader_find(p, f->name_close);
+    } else {
+        size_t param = reader_find(p, f->param_open), close = reader_find(p, f->close);
+        end = param < close ? param : close;
+    }
+    if (end == left) {
+        if (!p->ended && left <= NAME_MOST + 64)
+            return false;
+        reader_break(p, p->ended ? "the answer ends inside a call" : "a call has no name");
+        return true;
+    }
+    const char *cut = f->cut ? memmem(text + skip, end - skip, f->cut, strlen(f->cut)) : NULL;
+    n = (cut ? (size_t)(cut - text) : end);
+    while (n > skip && strchr(spaces, text[n - 1]) && text[n - 1])
+        n--;
+    while (skip < n && strchr(spaces, text[skip]) && text[skip])
+        skip++;
+    if (!reader_is_name(text + skip, n - skip)) {
+        reader_break(p, "a call has no name");
+        return true;
+    }
+    p->at += end + (f->name_close ? strlen(f->name_close) : 0);
+    p->is_first = true;
+    p->scan = (struct json_scan){0};
+    if (f->body == CALL_GEMMA) { /* its arguments are read whole, and may turn out to be none */
+        buffer_drop(&p->name, p->name.bytes);
+        buffer_add(&p->name, text + skip, n - skip);
+        p->state = STATE_GEMMA;
+        return true;
+    }
+    reader_begin_call(p, text + skip, n - skip);
+    if (f->body == CALL_TAGS)
+        reader_emit(p, READER_ARGUMENTS, "{", 1);
+    p->state = f->body == CALL_TAGS ? STATE_PARAM : STATE_ARGUMENTS;
+    return true;
+}
+
+/* The call's arguments are complete. */
+static bool step_after(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    const char *close = f->call_close;
+    if (close) {
+        close += strspn(close, spaces);
+        reader_skip_space(p);
+        enum look look = reader_look(p, close);
+        if (look == LOOK_MORE || (!reader_left(p) && !p->ended))
+            return false;
+        if (look == LOOK_YES)
+            p->at += strlen(close);
+        else if (reader_left(p) && !(f->close && reader_look(p, f->close) == LOOK_YES)) {
+            reader_break(p, "something follows a call's arguments");
+            return true;
+        }
+    }
+    reader_end_call(p);
+    p->state = f->open ? STATE_BETWEEN : STATE_CONTENT;
+    return true;
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+static bool step(struct reader *p)
+{
+    switch (p->state) {
+    case STATE_START:
+        return step_start(p);
+    case STATE_CONTENT:
+        return step_content(p);
+    case STATE_THOUGHT:
+        return step_thought(p);
+    case STATE_BETWEEN:
+        return step_between(p);
+    case STATE_NAME:
+        return step_name(p);
+    case STATE_ARGUMENTS:
+        return reader_step_arguments(p);
+    case STATE_AFTER:
+        return step_after(p);
+    case STATE_PARAM:
+        return reader_step_param(p);
+    case STATE_PARAM_NAME:
+        return reader_step_param_name(p);
+    case STATE_VALUE_OPEN:
+        return reader_step_value_open(p);
+    case STATE_VALUE:
+        return reader_step_value(p);
+    case STATE_MEMBER:
+        return reader_step_member(p);
+    case STATE_KEY:
+        return reader_step_key(p);
+    case STATE_COLON:
+        return reader_step_colon(p);
+    case STATE_MEMBER_VALUE:
+        return reader_step_member_value(p);
+    case STATE_GEMMA:
+        return reader_step_gemma(p);
+    case STATE_HEADER:
+        return reader_step_header(p);
+    default:
+        return reader_step_message(p);
+    }
+}
+
+/* Events that were taken make room. */
+static void tidy(struct reader *p)
+{
+    size_t read = p->is_marked ? p->mark : p->at;
+    if (p->next_event == p->n_events) {
+        p->next_event = p->n_events = 0;
+        buffer_drop(&p->text, p->text.bytes);
+    }
+    if (read < DROP_BYTES && read < p->in.bytes)
+        return;
+    buffer_drop(&p->in, read);
+    p->at -= read;
+    p->mark -= p->is_marked ? read : 0;
+    p->mark_end -= p->is_marked ? read : 0;
+}
+
+static int run(struct reader *p)
+{
+    p->failed |= p->in.failed;
+    while (!p->failed && step(p))
+        ;
+    return p->failed || p->word.failed || p->name.failed || p->given.failed ? -ENOMEM : 0;
+}
+
+int reader_feed(struct reader *p, const char *text, size_t bytes)
+{
+    tidy(p);
+    buffer_add(&p->in, text, bytes);
+    return run(p);
+}
+
+int reader_finish(struct reader *p)
+{
+    tidy(p);
+    p->ended = true;
+    int rc = run(p);
+    while (!rc && (p->is_marked || p->in_call)) {
+        reader_break(p, "the answer ends inside a call");
+        rc = run(p);
+    }
+    return rc;
+}
+
+bool reader_next(struct reader *p, struct reader_event *ret)
+{
+    if (p->next_event == p->n_events)
+        return false;
+    const struct queued *q = &p->events[p->next_event++];
+    *ret = (struct reader_event){.kind = q->kind,
+                                 .call = q->call,
+                                 .text = q->bytes ? p->text.data + q->at : "",
+                                 .bytes = q->bytes};
+    return true;
+}
+
+const char *reader_reason(const struct reader *p)
+{
+    return p->reason;
+}
+
+uint32_t reader_calls(const struct reader *p)
+{
+    return p->n_calls;
+}

@@ -1,0 +1,133 @@
+/* reader_gemma: arguments as Gemma 4 writes them: {city:<|"|>Paris<|"|>,days:3} without its first
+ * brace. They are read when all of them have come. */
+#include "client/events/reader_impl.h"
+
+#include <stdlib.h>
+
+#define QUOTE "<|\"|>"
+
+enum { MOST_DEPTH = 64 };
+
+struct cursor {
+    const char *at, *end;
+};
+
+static json_t *read_value(struct cursor *r, int depth);
+
+static void skip_space(struct cursor *r)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r'))
+        r->at++;
+}
+
+static bool take(struct cursor *r, const char *mark)
+{
+    size_t n = strlen(mark);
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, mark, n) != 0)
+        return false;
+    r->at += n;
+    return true;
+}
+
+static json_t *read_quoted(struct cursor *r)
+{
+    const char *end = memmem(r->at, (size_t)(r->end - r->at), QUOTE, strlen(QUOTE));
+    if (!end)
+        return NULL;
+    json_t *s = json_stringn(r->at, (size_t)(end - r->at));
+    r->at = end + strlen(QUOTE);
+    return s;
+}
+
+/* Members up to the closing brace, the opening one being read. */
+static json_t *read_object(struct cursor *r, int depth)
+{
+    json_t *o = json_object();
+    for (bool first = true; o; first = false) {
+        skip_space(r);
+        if (take(r, "}"))
+            return o;
+        if (!first && !take(r, ","))
+            break;
+        skip_space(r);
+        json_t *key = NULL;
+        if (take(r, QUOTE)) {
+            key = read_quoted(r);
+        } else {
+            const char *end = memchr(r->at, ':', (size_t)(r->end - r->at));
+            key = end && end > r->at ? json_stringn(r->at, (size_t)(end - r->at)) : NULL;
+            r->at = end ? end : r->at;
+        }
+        skip_space(r);
+        json_t *value = key && take(r, ":") ? read_value(r, depth + 1) : NULL;
+        int rc =
+            value ? json_object_setn_new(o, json_string_value(key), json_string_length(key), value)
+                  : -1;
+        json_decref(key);
+        if (rc)
+            break;
+    }
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *read_list(struct cursor *r, int depth)
+{
+    json_t *list = json_array();
+    for (bool first = true; list; first = false) {
+        skip_space(r);
+        if (take(r, "]"))
+            return list;
+        if (!first && !take(r, ","))
+            break;
+        json_t *value = read_value(r, depth + 1);
+        if (!value || json_array_append_new(list, value))
+            break;
+    }
+    json_decref(list);
+    return NULL;
+}
+
+static json_t *read_value(struct cursor *r, int depth)
+{
+    if (depth > MOST_DEPTH)
+        return NULL;
+    skip_space(r);
+    if (take(r, QUOTE))
+        return read_quoted(r);
+    if (take(r, "{"))
+        return read_object(r, depth);
+    if (take(r, "["))
+        return read_list(r, depth);
+    const char *from = r->at;
+    while (r->at < r->end && !strchr(",]} \n\t\r", *r->at))
+        r->at++;
+    return json_loadb(from, (size_t)(r->at - from), JSON_DECODE_ANY, NULL);
+}
+
+bool reader_step_gemma(struct reader *p)
+{
+    const char *close = p->desc.form->call_close;
+    size_t end = reader_find(p, close);
+    if (end == reader_left(p)) {
+        if (p->ended)
+            reader_break(p, "the answer ends inside a call");
+        return p->ended;
+    }
+    struct cursor r = {.at = reader_rest(p), .end = reader_rest(p) + end};
+    json_t *arguments = read_object(&r, 0);
+    skip_space(&r);
+    char *text = arguments && r.at == r.end ? json_dumps(arguments, 0) : NULL;
+    json_decref(arguments);
+    if (!text) {
+        reader_break(p, "a call's arguments are not as the model's template writes them");
+        return true;
+    }
+    reader_begin_call(p, p->name.data, p->name.bytes);
+    reader_emit(p, READER_ARGUMENTS, text, strlen(text));
+    free(text);
+    reader_end_call(p);
+    p->at += end + strlen(close);
+    p->state = STATE_CONTENT;
+    return true;
+}

@@ -1,0 +1,133 @@
+/* reader_harmony: gpt-oss's answers: messages, each with a header that says whom it is for.
+ *
+ *   <|channel|>analysis<|message|>thoughts<|end|>
+ *   <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
+ *   <|start|>assistant<|channel|>final<|message|>content<|return|>
+ *
+ * Source: https://cookbook.openai.com/articles/openai-harmony */
+#include "client/events/reader_impl.h"
+
+enum { HEADER_MOST = 512 };
+
+static const char channel_mark[] = "<|channel|>", to_mark[] = "to=", functions[] = "functions.";
+
+/* The word after the mark in a header; 0 bytes: none. */
+static const char *word_after(const char *text, size_t bytes, const char *mark, size_t *ret_bytes)
+{
+    const char *at = memmem(text, bytes, mark, strlen(mark)), *end = text + bytes;
+    *ret_bytes = 0;
+    if (!at)
+        return text;
+    at += strlen(mark);
+    while (at + *ret_bytes < end && !strchr(" \t\r\n<", at[*ret_bytes]))
+        ++*ret_bytes;
+    return at;
+}
+
+/* Does an answer without a header stand here? */
+static bool is_plain(const struct reader *p)
+{
+    static const char *const begins[] = {"<|channel|>", "<|start|>", "<|message|>", " to=", "to="};
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (reader_look(p, begins[i]) != LOOK_NO)
+            return false;
+    return reader_left(p) > 0;
+}
+
+static void begin_message(struct reader *p, enum reader_kind kind)
+{
+    p->message = kind;
+    p->trims = false;
+    p->scan = (struct json_scan){0};
+    p->has_arguments = false;
+    p->is_marked = false;
+    p->state = STATE_MESSAGE;
+}
+
+bool reader_step_header(struct reader *p)
+{
+    static const char message_mark[] = "<|message|>";
+    size_t end = reader_find(p, message_mark), bytes;
+    const char *text = reader_rest(p);
+    if (!reader_left(p))
+        return false;
+    if (is_plain(p)) {
+        begin_message(p, READER_CONTENT);
+        return true;
+    }
+    if (end == reader_left(p)) {
+        if (!p->ended && end <= HEADER_MOST)
+            return false;
+        p->reason = p->reason ? p->reason : "a message has no end of its header";
+        begin_message(p, READER_CONTENT);
+        reader_emit(p, READER_CONTENT, text, end);
+        p->at += end;
+        return true;
+    }
+    const char *to = word_after(text, end, to_mark, &bytes);
+    if (bytes) {
+        size_t skip = bytes > strlen(functions) && memcmp(to, functions, strlen(functions)) == 0
+                          ? strlen(functions)
+                          : 0;
+        if (reader_is_name(to + skip, bytes - skip)) {
+            begin_message(p, READER_ARGUMENTS);
+            reader_begin_call(p, to + skip, bytes - skip);
+            p->at += end + strlen(message_mark);
+            return true;
+        }
+    }
+    const char *channel = word_after(text, end, channel_mark, &bytes);
+    bool thinks = bytes == strlen("analysis") && memcmp(channel, "analysis", bytes) == 0;
+    begin_message(p, thinks && p->desc.thoughts ? READER_THOUGHT : READER_CONTENT);
+    p->at += end + strlen(message_mark);
+    return true;
+}
+
+/* Arguments are JSON up to the mark. */
+static void emit_arguments(struct reader *p, size_t n)
+{
+    const char *text = reader_rest(p);
+    for (size_t i = 0; i < n && !p->reason; i++) {
+        enum json_scan_result result = JSON_BROKEN;
+        if (!p->has_arguments)
+            result = json_scan_byte(&p->scan, text[i]);
+        else if (strchr(" \t\r\n", text[i]))
+            result = JSON_GOES_ON;
+        p->has_arguments |= result == JSON_ENDS;
+        if (result == JSON_BROKEN || result == JSON_ENDED_BEFORE)
+            p->reason = "a call's arguments are not a JSON object";
+    }
+    reader_emit(p, READER_ARGUMENTS, text, n);
+    p->at += n;
+}
+
+bool reader_step_message(struct reader *p)
+{
+    static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>"};
+    size_t left = reader_left(p), first = left, held = 0, mark = 0;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        size_t at = reader_find(p, ends[i]), may = reader_may_begin(p, ends[i]);
+        held = may > held ? may : held;
+        if (at < first) {
+            first = at;
+            mark = i == 3 ? 0 : strlen(ends[i]); /* the next header begins with <|start|> */
+        }
+    }
+    size_t n = first < left ? first : left - held;
+    if (p->message == READER_ARGUMENTS) {
+        emit_arguments(p, n);
+    } else {
+        reader_emit(p, p->message, reader_rest(p), n);
+        p->at += n;
+    }
+    if (first == left && !(p->ended && p->in_call))
+        return false;
+    if (p->in_call) {
+        if (!p->has_arguments && !p->reason)
+            p->reason = "the answer ends inside a call";
+        reader_end_call(p);
+    }
+    p->at += first < left ? mark : 0;
+    p->state = STATE_HEADER;
+    return first < left;
+}

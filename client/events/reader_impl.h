@@ -1,0 +1,120 @@
+/* reader_impl: what the files of the reader share. */
+#ifndef HEARTH_CLIENT_EVENTS_READER_IMPL_H
+#define HEARTH_CLIENT_EVENTS_READER_IMPL_H
+
+#include "client/events/reader.h"
+
+#include <string.h>
+
+enum reader_state {
+    STATE_START, /* of the answer, where a bare call may begin it */
+    STATE_CONTENT,
+    STATE_THOUGHT,
+    STATE_BETWEEN, /* in a list of calls, before a call or the list's end */
+    STATE_NAME,
+    STATE_ARGUMENTS, /* one JSON object */
+    STATE_AFTER,     /* before the end of a call whose arguments are complete */
+    STATE_PARAM,     /* before an argument in tags, or the call's end */
+    STATE_PARAM_NAME,
+    STATE_VALUE_OPEN,
+    STATE_VALUE,
+    STATE_MEMBER, /* of a call that is an object: before a key, or the object's end */
+    STATE_KEY,
+    STATE_COLON,
+    STATE_MEMBER_VALUE,
+    STATE_GEMMA,
+    STATE_HEADER, /* of a message in harmony */
+    STATE_MESSAGE,
+};
+
+struct queued {
+    enum reader_kind kind;
+    uint32_t call;
+    size_t at, bytes;
+};
+
+/* A member of a call that is an object. */
+enum call_member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS };
+
+struct reader {
+    struct reader_desc desc;
+    struct buffer in; /* what is not read yet begins at `at` */
+    size_t at;
+    bool ended; /* nothing more comes */
+    enum reader_state state;
+    bool trims; /* white space before the next content is not part of it */
+    const char *reason;
+
+    /* Of what is read as a call and may turn out to be content: where it begins, and where content
+     * would go on. */
+    bool is_marked;
+    size_t mark, mark_end;
+
+    uint32_t n_calls;
+    bool in_call;        /* READER_CALL without its READER_CALL_END so far */
+    struct buffer word;  /* a name, a key or a value that is being collected */
+    struct buffer name;  /* of a call that is an object */
+    struct buffer given; /* its arguments, where they came before the name or as a text */
+    enum call_member member;
+    struct json_scan scan;
+    const json_t *properties; /* the schemas of the call's arguments, or NULL */
+    bool is_string, is_first, has_arguments;
+    enum reader_kind message; /* of a message in harmony */
+
+    struct queued *events; /* [n_events], taken up to next_event */
+    size_t n_events, next_event, events_room;
+    struct buffer text; /* of these */
+    bool failed;        /* no memory */
+};
+
+enum look { LOOK_NO, LOOK_MORE, LOOK_YES };
+
+/* What is not read yet. */
+static inline const char *reader_rest(const struct reader *p)
+{
+    return p->in.data ? p->in.data + p->at : "";
+}
+
+static inline size_t reader_left(const struct reader *p)
+{
+    return p->in.bytes - p->at;
+}
+
+/* Does the rest begin with this? LOOK_MORE: it may, when more has come. */
+enum look reader_look(const struct reader *p, const char *mark);
+
+/* Where it first stands in the rest; reader_left() where it does not. */
+size_t reader_find(const struct reader *p, const char *mark);
+
+/* How many bytes at the end of the rest may be the beginning of it. */
+size_t reader_may_begin(const struct reader *p, const char *mark);
+
+void reader_skip_space(struct reader *p);
+
+void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size_t bytes);
+
+/* A call of this name begins. */
+void reader_begin_call(struct reader *p, const char *name, size_t bytes);
+void reader_end_call(struct reader *p);
+
+/* May this text be the name of a tool? */
+bool reader_is_name(const char *text, size_t bytes);
+
+/* It is no call, or none any more, from here on: what was not given out is content. */
+void reader_break(struct reader *p, const char *reason);
+
+/* Steps of a state: each returns whether it did anything; if not it needs more text. */
+bool reader_step_member(struct reader *p);
+bool reader_step_key(struct reader *p);
+bool reader_step_colon(struct reader *p);
+bool reader_step_member_value(struct reader *p);
+bool reader_step_arguments(struct reader *p);
+bool reader_step_param(struct reader *p);
+bool reader_step_param_name(struct reader *p);
+bool reader_step_value_open(struct reader *p);
+bool reader_step_value(struct reader *p);
+bool reader_step_gemma(struct reader *p);
+bool reader_step_header(struct reader *p);
+bool reader_step_message(struct reader *p);
+
+#endif

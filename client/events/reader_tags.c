@@ -1,0 +1,189 @@
+/* reader_tags: arguments that stand between tags of their own become a JSON object. */
+#include "client/events/reader_impl.h"
+
+#include <stdio.h>
+
+enum { NAME_MOST = 256 };
+
+/* Gives out text as part of a JSON string. */
+static void emit_escaped(struct reader *p, const char *text, size_t bytes)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        char out[8];
+        int n = c == '\n'   ? snprintf(out, sizeof(out), "\\n")
+                : c == '\t' ? snprintf(out, sizeof(out), "\\t")
+                : c == '\r' ? snprintf(out, sizeof(out), "\\r")
+                : c < 0x20  ? snprintf(out, sizeof(out), "\\u%04x", c)
+                            : snprintf(out, sizeof(out), "\\%c", c);
+        reader_emit(p, READER_ARGUMENTS, text + from, i - from);
+        reader_emit(p, READER_ARGUMENTS, out, (size_t)n);
+        from = i + 1;
+    }
+    reader_emit(p, READER_ARGUMENTS, text + from, bytes - from);
+}
+
+static void end_arguments(struct reader *p)
+{
+    reader_emit(p, READER_ARGUMENTS, "}", 1);
+    reader_end_call(p);
+    p->state = p->desc.form->open ? STATE_BETWEEN : STATE_CONTENT;
+}
+
+bool reader_step_param(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    reader_skip_space(p);
+    if (!reader_left(p))
+        return false;
+    enum look param = reader_look(p, f->param_open);
+    enum look end = f->call_close ? reader_look(p, f->call_close) : LOOK_NO;
+    enum look close = f->close ? reader_look(p, f->close) : LOOK_NO;
+    if (param == LOOK_YES) {
+        p->at += strlen(f->param_open);
+        p->state = STATE_PARAM_NAME;
+    } else if (end == LOOK_YES) {
+        p->at += strlen(f->call_close);
+        end_arguments(p);
+    } else if (close == LOOK_YES) { /* it ends the last call, too */
+        end_arguments(p);
+    } else if (param == LOOK_MORE || end == LOOK_MORE || close == LOOK_MORE) {
+        return false;
+    } else {
+        reader_break(p, "text stands between a call's arguments");
+    }
+    return true;
+}
+
+/* Can this argument be a string, and nothing else but null? */
+static bool is_string(const struct reader *p, const char *name, size_t bytes)
+{
+    const json_t *schema = json_object_getn(p->properties, name, bytes);
+    const json_t *type = json_object_get(schema, "type");
+    bool string = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *word = json_string_value(json_array_get(type, i));
+        if (!word || (strcmp(word, "string") != 0 && strcmp(word, "null") != 0))
+            return false;
+        string |= strcmp(word, "string") == 0;
+    }
+    return string;
+}
+
+bool reader_step_param_name(struct reader *p)
+{
+    const char *close = p->desc.form->param_name_close;
+    size_t end = reader_find(p, close);
+    if (end == reader_left(p)) {
+        if (end <= NAME_MOST && !p->ended)
+            return false;
+        reader_break(p, "an argument has no name");
+        return true;
+    }
+    p->is_string = is_string(p, reader_rest(p), end);
+    if (!p->is_first)
+        reader_emit(p, READER_ARGUMENTS, ", ", 2);
+    p->is_first = false;
+    reader_emit(p, READER_ARGUMENTS, "\"", 1);
+    emit_escaped(p, reader_rest(p), end);
+    reader_emit(p, READER_ARGUMENTS, "\": ", 3);
+    p->at += end + strlen(close);
+    p->state = STATE_VALUE_OPEN;
+    return true;
+}
+
+bool reader_step_value_open(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    if (f->typed) {
+        enum look yes = reader_look(p, "true\">"), no = reader_look(p, "false\">");
+        if (yes == LOOK_MORE || no == LOOK_MORE)
+            return false;
+        if (yes != LOOK_YES && no != LOOK_YES) {
+            reader_break(p, "an argument does not say whether it is a string");
+            return true;
+        }
+        p->is_string = yes == LOOK_YES;
+        p->at += strlen(yes == LOOK_YES ? "true\">" : "false\">");
+    } else if (f->value_open) {
+        reader_skip_space(p);
+        enum look look = reader_look(p, f->value_open);
+        if (look == LOOK_MORE)
+            return false;
+        if (look == LOOK_NO) {
+            reader_break(p, "an argument has no value");
+            return true;
+        }
+        p->at += strlen(f->value_open);
+    }
+    if (f->lines) {
+        if (!reader_left(p) && !p->ended)
+            return false;
+        p->at += reader_look(p, "\n") == LOOK_YES;
+    }
+    if (p->is_string)
+        reader_emit(p, READER_ARGUMENTS, "\"", 1);
+    p->state = STATE_VALUE;
+    return true;
+}
+
+/* A value that need not be a string: JSON where it is, else a string. */
+static void emit_value(struct reader *p, const char *text, size_t bytes)
+{
+    struct json_scan scan = {0};
+    enum json_scan_result result = JSON_GOES_ON;
+    size_t n = 0, from = strspn(text, " \t\r\n");
+    from = from < bytes ? from : bytes;
+    size_t to = bytes;
+    while (to > from && strchr(" \t\r\n", text[to - 1]))
+        to--;
+    for (n = from; n < to && result == JSON_GOES_ON; n++)
+        result = json_scan_byte(&scan, text[n]);
+    if (result == JSON_GOES_ON && to > from)
+        result = json_scan_byte(&scan, ' '); /* the end of a number */
+    else if (n != to)
+        result = JSON_BROKEN;
+    if (result == JSON_ENDS || result == JSON_ENDED_BEFORE) {
+        reader_emit(p, READER_ARGUMENTS, text + from, to - from);
+        return;
+    }
+    reader_emit(p, READER_ARGUMENTS, "\"", 1);
+    emit_escaped(p, text, bytes);
+    reader_emit(p, READER_ARGUMENTS, "\"", 1);
+}
+
+/* How much of the rest is certain to be the value's, when its end has not come. */
+static size_t certain_value(const struct reader *p)
+{
+    size_t n = reader_left(p) - reader_may_begin(p, p->desc.form->param_close);
+    return n - (p->desc.form->lines && !p->ended && n && reader_rest(p)[n - 1] == '\n');
+}
+
+bool reader_step_value(struct reader *p)
+{
+    const struct call_form *f = p->desc.form;
+    const char *text = reader_rest(p);
+    size_t end = reader_find(p, f->param_close);
+    if (end == reader_left(p)) {
+        size_t n = p->is_string ? certain_value(p) : 0;
+        if (n)
+            emit_escaped(p, text, n);
+        p->at += n;
+        if (p->ended && !p->is_string)
+            p->at = p->in.bytes; /* of no use without its end */
+        return false;
+    }
+    size_t bytes = end - (f->lines && end && text[end - 1] == '\n');
+    if (p->is_string) {
+        emit_escaped(p, text, bytes);
+        reader_emit(p, READER_ARGUMENTS, "\"", 1);
+    } else {
+        emit_value(p, text, bytes);
+    }
+    p->at += end + strlen(f->param_close);
+    p->state = STATE_PARAM;
+    return true;
+}

@@ -1,0 +1,218 @@
+/* chat_form: see chat_form.h. */
+#include "client/prompt/chat_form.h"
+
+#include "client/prompt/chat_adapt.h"
+
+#include <string.h>
+
+#define NEEDLE "hearthneedle"
+#define ASKED "{\"role\":\"user\",\"content\":\"x\"}"
+#define CALLED(content)                                                                            \
+    "[" ASKED ",{\"role\":\"assistant\",\"content\":" content                                      \
+    ",\"tool_calls\":[{\"id\":\"call12345\","                                                      \
+    "\"type\":\"function\",\"function\":{\"name\":\"tool" NEEDLE "\",\"arguments\":"               \
+    "\"{\\\"" NEEDLE "\\\": \\\"it is\\\"}\"}}]}]"
+
+/* Renders made-up messages, adapted to the template. */
+static bool render_adapted(const struct chat *c, const char *text, bool prompt,
+                           struct jinja_output *ret)
+{
+    char err[8];
+    struct chat probe = *c;
+    probe.answer = NULL;
+    probe.prompt = prompt;
+    probe.messages = json_loads(text, 0, NULL);
+    bool ok = probe.messages && chat_adapt(&probe) == 0 &&
+              chat_render(&probe, probe.messages, ret, err, sizeof(err)) == 0;
+    json_decref(probe.messages);
+    return ok;
+}
+
+/* Does reading this text as the form has it give the call that was made up? */
+static bool reads_back(const struct call_form *form, const char *text, size_t bytes)
+{
+    static const char want[] = "tool" NEEDLE "{\"" NEEDLE "\": \"it is\"}";
+    const struct reader_desc desc = {.form = form, .thoughts = &thought_forms[0]};
+    struct reader *p = reader_open(&desc);
+    struct reader_event e;
+    struct buffer got = {0};
+    bool ok = p && reader_feed(p, text, bytes) == 0 && reader_finish(p) == 0;
+    while (ok && reader_next(p, &e))
+        if (e.kind == READER_CALL || e.kind == READER_ARGUMENTS)
+            buffer_add(&got, e.text, e.bytes);
+    ok = ok && reader_calls(p) == 1 && !got.failed && got.bytes == strlen(want) &&
+         memcmp(got.data, want, got.bytes) == 0;
+    buffer_fini(&got);
+    reader_close(p);
+    return ok;
+}
+
+/* Where a call that follows the prompt begins in a conversation: a mark that both begin with is part
+ * of it. */
+static size_t answer_at(const struct jinja_output *asked, const struct jinja_output *called)
+{
+    size_t n = 0, least = asked->bytes < called->bytes ? asked->bytes : called->bytes;
+    while (n < least && asked->text[n] == called->text[n])
+        n++;
+    for (size_t back = n; n < asked->bytes && back && asked->text[back - 1] != '\n'; back--)
+        if (strchr("<[", called->text[back - 1]))
+            return back - 1;
+    return n;
+}
+
+/* The form of a call that the template writes. */
+static const struct call_form *find_written(const struct chat *c, const char *messages)
+{
+    struct jinja_output asked = {0}, called = {0};
+    const struct call_form *found = NULL;
+    if (render_adapted(c, "[" ASKED "]", true, &asked) &&
+        render_adapted(c, messages, false, &called)) {
+        size_t n = answer_at(&asked, &called);
+        for (size_t i = 0; i < n_call_forms && !found; i++)
+            if (reads_back(&call_forms[i], called.text + n, called.bytes - n))
+                found = &call_forms[i];
+    }
+    jinja_output_fini(&asked);
+    jinja_output_fini(&called);
+    return found;
+}
+
+/* The form whose marks the template names, if only to explain them to the model. */
+static const struct call_form *find_named(const struct chat *c)
+{
+    for (size_t i = 0; i < n_call_forms; i++) {
+        const struct call_form *f = &call_forms[i];
+        const char *const marks[] = {f->open, f->close, f->call_open, f->param_open};
+        size_t n = 0, found = 0;
+        for (size_t k = 0; k < sizeof(marks) / sizeof(marks[0]); k++) {
+            bool is_mark = marks[k] && *marks[k];
+            n += is_mark;
+            found += is_mark && memmem(c->source, c->source_bytes, marks[k], strlen(marks[k]));
+        }
+        if (n && n == found)
+            return f;
+    }
+    return NULL;
+}
+
+static const struct call_form *find_form(const struct chat *c)
+{
+    const struct call_form *found = find_written(c, CALLED("\"\""));
+    if (!found)
+        found = find_written(c, CALLED("null"));
+    return found ? found : find_named(c);
+}
+
+/* The form of the template's calls; NULL: none that is known. */
+static const struct call_form *call_form(const struct chat *c)
+{
+    struct chat_traits *t = chat_traits(c);
+    if (!t->knows_form) {
+        t->knows_form = 1;
+        t->form = find_form(c);
+    }
+    return t->form;
+}
+
+bool chat_form_has_tools(const struct chat *c)
+{
+    struct chat_traits *t = chat_traits(c);
+    if (!t->has_tools) {
+        struct chat probe = *c;
+        struct jinja_output o = {0};
+        probe.tools = json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"" NEEDLE
+                                 "\",\"description\":\"x\",\"parameters\":{\"type\":\"object\","
+                                 "\"properties\":{}}}}]",
+                                 0, NULL);
+        bool writes = render_adapted(&probe, "[" ASKED "]", true, &o) &&
+                      memmem(o.text, o.bytes, NEEDLE, strlen(NEEDLE));
+        t->has_tools = writes ? 1 : -1;
+        jinja_output_fini(&o);
+        json_decref(probe.tools);
+    }
+    return t->has_tools > 0;
+}
+
+/* What a thought begins with, without the line end that goes with it in some forms. */
+static size_t sign_bytes(const struct thought_form *f)
+{
+    return strcspn(f->open, "\n");
+}
+
+static const struct thought_form *thought_form(const struct chat *c)
+{
+    for (size_t i = 0; i < n_thought_forms; i++)
+        if (memmem(c->source, c->source_bytes, thought_forms[i].open,
+                   sign_bytes(&thought_forms[i])))
+            return &thought_forms[i];
+    return NULL;
+}
+
+/* Does the prompt end with the beginning of a thought? */
+static bool prompt_thinks(const struct chat *c, const struct thought_form *f)
+{
+    struct jinja_output o = {0};
+    bool thinks = false;
+    if (c->prompt && !c->answer && render_adapted(c, "[" ASKED "]", true, &o)) {
+        size_t n = o.bytes, sign = sign_bytes(f);
+        while (n && strchr(" \t\r\n", o.text[n - 1]))
+            n--;
+        thinks = n >= sign && memcmp(o.text + n - sign, f->open, sign) == 0;
+    }
+    jinja_output_fini(&o);
+    return thinks;
+}
+
+void chat_form_find(const struct chat *c, struct reader_desc *ret)
+{
+    const struct call_form *form = call_form(c);
+    bool harmony = form && form->body == CALL_HARMONY;
+    *ret = (struct reader_desc){.form = c->tools || harmony ? form : NULL,
+                                .thoughts = harmony ? &thought_forms[0] : thought_form(c),
+                                .tools = c->tools};
+    ret->thinks = !harmony && ret->thoughts && prompt_thinks(c, ret->thoughts);
+}
+
+/* Is this text part of a mark of the forms? */
+static bool is_in_marks(const struct reader_desc *d, const char *text, size_t bytes)
+{
+    const struct call_form *f = d->form;
+    const char *const marks[] = {
+        d->thoughts ? d->thoughts->open : NULL,
+        d->thoughts ? d->thoughts->close : NULL,
+        f ? f->open : NULL,
+        f ? f->close : NULL,
+        f ? f->call_open : NULL,
+        f ? f->prefix : NULL,
+        f ? f->cut : NULL,
+        f ? f->name_close : NULL,
+        f ? f->call_close : NULL,
+        f ? f->param_open : NULL,
+        f ? f->param_name_close : NULL,
+        f ? f->value_open : NULL,
+        f ? f->param_close : NULL,
+        f && f->body == CALL_GEMMA ? "<|\"|>" : NULL,
+    };
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (marks[i] && memmem(marks[i], strlen(marks[i]), text, bytes))
+            return true;
+    return false;
+}
+
+uint32_t chat_form_marks(const struct chat *c, const struct reader_desc *desc, uint32_t *ids,
+                         uint32_t max)
+{
+    const struct vocab *v = &c->h->vocab;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->n_specials; i++) {
+        struct vocab_token t;
+        uint32_t id = v->specials[i];
+        if (!vocab_find_token(v, id, &t) || t.type != VOCAB_TYPE_CONTROL || t.end ||
+            !is_in_marks(desc, t.text, t.text_bytes))
+            continue;
+        if (n < max)
+            ids[n] = id;
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,20 @@
+/* chat_form: in which form a model's template writes calls and reasoning, and so the model. On the
+ * handle's thread. */
+#ifndef HEARTH_CLIENT_PROMPT_CHAT_FORM_H
+#define HEARTH_CLIENT_PROMPT_CHAT_FORM_H
+
+#include "client/events/reader.h"
+#include "client/prompt/chat_render.h"
+
+/* Fills *ret for an answer to c, whose tools it points to. A form of calls is found by reading back
+ * a call that the template wrote. */
+void chat_form_find(const struct chat *c, struct reader_desc *ret);
+
+/* Does the template write the tools that it is given? */
+bool chat_form_has_tools(const struct chat *c);
+
+/* The control tokens of these forms: writes at most `max` ids; returns how many there are. */
+uint32_t chat_form_marks(const struct chat *c, const struct reader_desc *desc, uint32_t *ids,
+                         uint32_t max);
+
+#endif

@@ -1,0 +1,249 @@
+/* chat_answers: answers in each family's form, and what they say: {form, answer, said, reason,
+ * thinks}. Thoughts are T(..), content is C(..), a call is its name and its arguments. */
+
+/* hermes: Qwen 2.5 and 3, Hermes, Granite 4 */
+{"hermes", "", "", NULL, false}, {"hermes", "Hello.\n", "C(Hello.\n)", NULL, false},
+    {"hermes", "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>",
+     "write({\"path\": \"a\"})", NULL, false},
+    {"hermes", "Sure.\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n",
+     "C(Sure.)f({})", NULL, false},
+    {"hermes",
+     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, {\"b\": \"}\"}]}}\n</tool_call>\n"
+     "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+     "f({\"a\": [1, {\"b\": \"}\"}]})g({})", NULL, false},
+    {"hermes",
+     "<tool_call>{\"arguments\": {\"a\": \"\\\"</tool_call>\\u00e9\"}, \"name\": "
+     "\"f\"}</tool_call>",
+     "f({\"a\": \"\\\"</tool_call>\\u00e9\"})", NULL, false},
+    {"hermes", "<tool_call>{\"name\": \"f\"}</tool_call>", "f({})", NULL, false},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", "f({})", NULL,
+     false},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
+     "f({\"a\": 1})", NULL, false},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
+     "C(<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>)", "not a JSON object", false},
+    {"hermes",
+     "<tool_call>{\"id\": 7, \"name\": \"f\", \"arguments\": {\"x\": -1.5e3}, \"z\": "
+     "true}</tool_call>",
+     "f({\"x\": -1.5e3})", NULL, false},
+    {"hermes", "<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call> end",
+     "C(<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call> end)", "no name", false},
+    {"hermes", "a <tool_call> b", "C(a <tool_call> b)", "not a JSON object", false},
+    {"hermes", "a <tool_call>", "C(a <tool_call>)", "ends inside", false},
+    {"hermes", "a <tool_cal", "C(a <tool_cal)", NULL, false},
+    {"hermes", "<tool_call></tool_call>", "C(<tool_call></tool_call>)", "empty", false},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1, }}</tool_call>",
+     "f({\"a\": 1, )C(}}</tool_call>)", "not JSON", false},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b", "f({\"a\": \"b)",
+     "ends inside", false},
+    {"hermes", "<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>",
+     "C(<tool_call>{\"name\": \"f\" \"arguments\": {}}</tool_call>)", "not JSON", false},
+    {"hermes",
+     "<tool_call>[{\"name\":\"f\",\"arguments\":{}}, "
+     "{\"name\":\"g\",\"arguments\":{}}]</tool_call>ok",
+     "f({})g({})C(ok)", NULL, false},
+    {"hermes", "<think>\nHm.\n</think>\n\nYes.", "T(Hm.)C(Yes.)", NULL, false},
+    {"hermes", "Hm.\n</think>\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+     "T(Hm.)f({})", NULL, true},
+    {"hermes", "Hm, <tool_call> is how to call", "T(Hm, <tool_call> is how to call)", NULL, true},
+    {"hermes", "<think></think>Yes.", "C(Yes.)", NULL, false},
+    {"hermes", "2 <think is no mark > 1", "C(2 <think is no mark > 1)", NULL, false},
+    {"hermes", "{\"name\": \"f\", \"arguments\": {}}", "C({\"name\": \"f\", \"arguments\": {}})",
+     NULL, false},
+
+    /* qwen3-coder: Qwen3-Coder, 3.5 and later, Nemotron 3, Step */
+    {"qwen3-coder",
+     "<tool_call>\n<function=write>\n<parameter=path>\n/a "
+     "b\n</parameter>\n<parameter=lines>\n3\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "write({\"path\": \"/a b\", \"lines\": 3})", NULL, false},
+    {"qwen3-coder",
+     "I "
+     "write.\n<tool_call>\n<function=write>\n<parameter=text>\n\"quoted\"\n\tand\\n</par>\n\n</"
+     "parameter>\n"
+     "</function>\n</tool_call>",
+     "C(I write.)write({\"text\": \"\\\"quoted\\\"\\n\\tand\\\\n</par>\\n\"})", NULL, false},
+    {"qwen3-coder", "<tool_call>\n<function=f>\n</function>\n</tool_call>", "f({})", NULL, false},
+    {"qwen3-coder",
+     "<tool_call><function=f><parameter=a>7</parameter><parameter=b>true story</parameter>"
+     "<parameter=c>[1, \"x\"]</parameter></function></tool_call>",
+     "f({\"a\": 7, \"b\": \"true story\", \"c\": [1, \"x\"]})", NULL, false},
+    {"qwen3-coder",
+     "<tool_call>\n<function=write>\n<parameter=path>\n7\n</"
+     "parameter>\n<parameter=tags>\n[\"a\"]\n</parameter>\n"
+     "</tool_call>",
+     "write({\"path\": \"7\", \"tags\": [\"a\"]})", NULL, false},
+    {"qwen3-coder",
+     "<tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</"
+     "function>\n</tool_call>\n",
+     "f({})g({})", NULL, false},
+    {"qwen3-coder", "<tool_call>\n{\"name\": \"f\"}\n</tool_call>",
+     "C(<tool_call>\n{\"name\": \"f\"}\n</tool_call>)", "does not begin", false},
+    {"qwen3-coder", "<tool_call>\n<function=a b>\n</function>\n</tool_call>",
+     "C(<tool_call>\n<function=a b>\n</function>\n</tool_call>)", "no name", false},
+    {"qwen3-coder", "<tool_call>\n<function=write>\n<parameter=path>\nab", "write({\"path\": \"ab)",
+     "ends inside", false},
+    {"qwen3-coder", "<tool_call>\n<function=write>\nwhat</function></tool_call>",
+     "write({)C(what</function></tool_call>)", "between", false},
+    {"qwen3-coder", "<think>\na\n</think>\n<tool_call>\n<function=f>\n</function>\n</tool_call>",
+     "T(a)f({})", NULL, false},
+
+    /* seed-oss */
+    {"seed-oss",
+     "<seed:think>hm</seed:think><seed:tool_call>\n<function=write>\n<parameter=path>a\n</"
+     "parameter>\n</function>\n"
+     "</seed:tool_call>",
+     "T(hm)write({\"path\": \"a\\n\"})", NULL, false},
+
+    /* glm */
+    {"glm",
+     "\n<tool_call>write\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n<arg_key>lines</"
+     "arg_key>\n"
+     "<arg_value>3</arg_value>\n</tool_call>",
+     "write({\"path\": \"a\", \"lines\": 3})", NULL, false},
+    {"glm",
+     "<tool_call>write<arg_key>path</arg_key><arg_value>a</arg_value></tool_call><tool_call>f</"
+     "tool_call>",
+     "write({\"path\": \"a\"})f({})", NULL, false},
+    {"glm", "<tool_call>write<arg_key>path</arg_key>a</tool_call>",
+     "write({\"path\": )C(a</tool_call>)", "no value", false},
+    {"glm", "<tool_call></tool_call>", "C(<tool_call></tool_call>)", "empty", false},
+
+    /* minimax, deepseek-dsml */
+    {"minimax",
+     "<minimax:tool_call>\n<invoke name=\"write\">\n<parameter "
+     "name=\"path\">a</parameter>\n</invoke>\n"
+     "<invoke name=\"f\">\n</invoke>\n</minimax:tool_call>",
+     "write({\"path\": \"a\"})f({})", NULL, false},
+    {"deepseek-v3.2",
+     "<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "function_calls>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "invoke name=\"f\">\n"
+     "<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "parameter name=\"a\" string=\"true\">7</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "parameter>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "parameter name=\"b\" string=\"false\">7</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "parameter>\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "invoke>\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "function_calls>",
+     "f({\"a\": \"7\", \"b\": 7})", NULL, false},
+
+    {"minicpm", "<function name=\"write\"><param name=\"path\">a</param></function> ok",
+     "write({\"path\": \"a\"})C(ok)", NULL, false},
+
+    /* deepseek */
+    {"deepseek",
+     "Go.<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>f<\xef\xbd\x9ctool\xe2\x96\x81"
+     "sep\xef\xbd\x9c>{\"a\": 1}<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "end\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     "C(Go.)f({\"a\": 1})", NULL, false},
+    {"deepseek-r1",
+     "<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>function<\xef\xbd\x9ctool\xe2\x96\x81"
+     "sep\xef\xbd\x9c>f\n```json\n{\"a\": 1}\n```<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "end\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     "f({\"a\": 1})", NULL, false},
+
+    /* kimi */
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"
+     "\"a\":1}<|tool_call_end|>"
+     "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_"
+     "section_end|>",
+     "f({\"a\":1})g({})", NULL, false},
+
+    /* mistral */
+    {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": \"b\"}[TOOL_CALLS]g[ARGS]{}", "f({\"a\": \"b\"})g({})",
+     NULL, false},
+    {"mistral", "Sure. [TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{}", "C(Sure.)f({})", NULL, false},
+    {"mistral", "[THINK]hm[/THINK]Yes.", "T(hm)C(Yes.)", NULL, false},
+    {"mistral", "[TOOL_CALLS]f{\"a\": 1}", "C([TOOL_CALLS]f{\"a\": 1})", "ends inside", false},
+    {"mistral", "[TOOL_CALLS]f[ARGS][1]", "f()C([1])", "not a JSON object", false},
+    {"mistral-list",
+     "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]",
+     "f({\"a\": 1})", NULL, false},
+
+    /* gemma */
+    {"gemma", "<|tool_call>call:write{path:<|\"|>a, {b}<|\"|>,lines:3}<tool_call|>",
+     "write({\"path\": \"a, {b}\", \"lines\": 3})", NULL, false},
+    {"gemma",
+     "<|tool_call>call:f{a:[1,<|\"|>x<|\"|>,{b:true}],c:{<|\"|>d e<|\"|>:null}}<tool_call|>",
+     "f({\"a\": [1, \"x\", {\"b\": true}], \"c\": {\"d e\": null}})", NULL, false},
+    {"gemma", "<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|>", "f({})g({})",
+     NULL, false},
+    {"gemma", "<|tool_call>call:f{a:}<tool_call|>", "C(<|tool_call>call:f{a:}<tool_call|>)",
+     "not as", false},
+    {"gemma", "<|tool_call>call:f{a:1", "C(<|tool_call>call:f{a:1)", "ends inside", false},
+    {"gemma", "<|channel>thought\nhm\n<channel|>Yes.", "T(hm)C(Yes.)", NULL, false},
+
+    /* harmony: gpt-oss */
+    {"harmony",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+     "T(hm)C(Yes.)", NULL, false},
+    {"harmony",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+     "to=functions.f "
+     "<|constrain|>json<|message|>{\"a\": 1}<|call|>",
+     "T(hm)f({\"a\": 1})", NULL, false},
+    {"harmony", " to=functions.f<|channel|>commentary json<|message|>{}", "f({})", NULL, false},
+    {"harmony",
+     "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant "
+     "to=functions.f<|channel|>commentary"
+     "<|message|>{} ",
+     "C(I look.)f({} )", NULL, false},
+    {"harmony", "<|channel|>commentary to=functions.f<|message|>{\"a\": ", "f({\"a\": )",
+     "ends inside", false},
+    {"harmony", "<|channel|>commentary to=functions.f<|message|>a<|call|>", "f(a)",
+     "not a JSON object", false},
+    {"harmony", "Yes.", "C(Yes.)", NULL, false},
+
+    /* lists of objects */
+    {"granite",
+     "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": "
+     "{}}]",
+     "f({\"a\": 1})g({})", NULL, false},
+    {"nemotron", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>", "f({})", NULL,
+     false},
+    {"tool_calls",
+     "<tool_calls>\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": "
+     "{}}\n</tool_calls>",
+     "f({})g({})", NULL, false},
+    {"command-r",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+     "{\"a\": 1}}\n]<|END_ACTION|>",
+     "f({\"a\": 1})", NULL, false},
+
+    /* llama3 */
+    {"llama3", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "f({\"a\": 1})", NULL, false},
+    {"llama3", "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+     "f({})", NULL, false},
+    {"llama3", "{\"a\": 1}", "C({\"a\": 1})", NULL, false},
+    {"llama3", " {\"name\": 7}", "C({\"name\": 7})", "no name", false},
+    {"llama3", "Call {\"name\": \"f\", \"parameters\": {}}",
+     "C(Call {\"name\": \"f\", \"parameters\": {}})", NULL, false},
+
+    /* functionary */
+    {"functionary", "<function=f>{\"a\": 1}</function>", "f({\"a\": 1})", NULL, false},
+    {"functionary", "<function=f>{\"a\": 1}</function> and <function=g>{}</function>",
+     "f({\"a\": 1})C(and)g({})", NULL, false},

@@ -1,0 +1,156 @@
+/* The reader of answers: for each family's form well-formed, broken and odd answers, whole, byte by
+ * byte, and cut off at every byte; and nothing of an answer is lost. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/events/reader.h"
+#include "tests/run_suite.h"
+
+static const char tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"write\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"path\":{\"type\":\"string\"},\"text\":{\"type\":[\"string\",\"null\"]},"
+    "\"lines\":{\"type\":\"integer\"},\"tags\":{\"type\":\"array\"}}}}}]";
+
+static const struct call_form *form_named(const char *name)
+{
+    for (size_t i = 0; i < n_call_forms; i++)
+        if (strcmp(call_forms[i].name, name) == 0)
+            return &call_forms[i];
+    return NULL;
+}
+
+/* Everything that the reader says, one kind after the other: "T(..)" thoughts, "C(..)" content,
+ * "name(arguments)" a call, "name(arguments" one that did not end. */
+static void read_all(struct reader *r, struct buffer *out, int *kind)
+{
+    struct reader_event e;
+    while (reader_next(r, &e)) {
+        bool goes_on = (int)e.kind == *kind || e.kind == READER_ARGUMENTS;
+        if (!goes_on && (*kind == READER_CONTENT || *kind == READER_THOUGHT))
+            buffer_text(out, ")");
+        if (e.kind == READER_CONTENT && !goes_on)
+            buffer_text(out, "C(");
+        if (e.kind == READER_THOUGHT && !goes_on)
+            buffer_text(out, "T(");
+        buffer_add(out, e.text, e.bytes);
+        if (e.kind == READER_CALL)
+            buffer_text(out, "(");
+        if (e.kind == READER_CALL_END)
+            buffer_text(out, ")");
+        *kind = (int)e.kind;
+    }
+}
+
+static char *read_in_steps(const struct reader_desc *desc, const char *text, size_t step,
+                           const char **ret_reason)
+{
+    struct reader *r = reader_open(desc);
+    struct buffer out = {0};
+    int kind = -1;
+    size_t n = strlen(text);
+    ck_assert_ptr_nonnull(r);
+    for (size_t at = 0; at < n; at += step) {
+        ck_assert_int_eq(reader_feed(r, text + at, n - at < step ? n - at : step), 0);
+        read_all(r, &out, &kind);
+    }
+    ck_assert_int_eq(reader_finish(r), 0);
+    read_all(r, &out, &kind);
+    if (kind == READER_CONTENT || kind == READER_THOUGHT)
+        buffer_text(&out, ")");
+    buffer_text(&out, "");
+    *ret_reason = reader_reason(r);
+    reader_close(r);
+    return out.data ? out.data : calloc(1, 1);
+}
+
+static const struct {
+    const char *form, *text, *want;
+    const char *reason; /* part of it; NULL: none */
+    bool thinks;
+} answers[] = {
+#include "tests/unit/client/chat_answers.h"
+};
+
+static struct reader_desc desc_of(int i, json_t *list)
+{
+    const struct call_form *form = form_named(answers[i].form);
+    const struct thought_form *thoughts = &thought_forms[0];
+    if (strncmp(answers[i].form, "mistral", 7) == 0)
+        thoughts = &thought_forms[1];
+    if (strcmp(answers[i].form, "seed-oss") == 0)
+        thoughts = &thought_forms[2];
+    if (strcmp(answers[i].form, "gemma") == 0)
+        thoughts = &thought_forms[3];
+    ck_assert_msg(form || !*answers[i].form, "no form %s", answers[i].form);
+    return (struct reader_desc){
+        .form = form, .thoughts = thoughts, .tools = list, .thinks = answers[i].thinks};
+}
+
+START_TEST(an_answer_says_the_same_however_it_is_cut)
+{
+    json_t *list = json_loads(tools, 0, NULL);
+    const struct reader_desc desc = desc_of(_i, list);
+    size_t bytes = strlen(answers[_i].text);
+    for (size_t step = bytes ? bytes : 1; step; step = step > 7 ? 7 : step - 1) {
+        const char *reason;
+        char *got = read_in_steps(&desc, answers[_i].text, step, &reason);
+        ck_assert_msg(strcmp(got, answers[_i].want) == 0,
+                      "%s in steps of %zu:\n%s\nsays\n%s\nnot\n%s", answers[_i].form, step,
+                      answers[_i].text, got, answers[_i].want);
+        ck_assert_msg(!reason == !answers[_i].reason, "%s: %s", answers[_i].text,
+                      reason ? reason : "no reason");
+        ck_assert(!reason || strstr(reason, answers[_i].reason));
+        free(got);
+    }
+    json_decref(list);
+}
+END_TEST
+
+/* What is said of the beginning of an answer is the beginning of what is said of all of it, up to
+ * white space and marks that are content when nothing follows them. */
+START_TEST(an_answer_may_end_at_any_byte)
+{
+    json_t *list = json_loads(tools, 0, NULL);
+    const struct reader_desc desc = desc_of(_i, list);
+    char *text = strdup(answers[_i].text);
+    for (size_t n = strlen(text); n; n--) {
+        const char *whole_reason, *reason;
+        text[n] = 0;
+        char *whole = read_in_steps(&desc, text, n, &whole_reason);
+        char *pieces = read_in_steps(&desc, text, 1, &reason);
+        ck_assert_msg(strcmp(whole, pieces) == 0, "%zu bytes of %s:\n%s\n%s", n, answers[_i].text,
+                      whole, pieces);
+        ck_assert_ptr_eq(whole_reason, reason);
+        free(whole);
+        free(pieces);
+    }
+    free(text);
+    json_decref(list);
+}
+END_TEST
+
+START_TEST(without_a_form_all_is_content)
+{
+    struct reader_desc desc = {0};
+    const char *reason;
+    char want[4096], *got = read_in_steps(&desc, answers[_i].text, 3, &reason);
+    snprintf(want, sizeof(want), *answers[_i].text ? "C(%s)" : "%s", answers[_i].text);
+    ck_assert_str_eq(got, want);
+    ck_assert_ptr_null(reason);
+    free(got);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("chat_events");
+    TCase *tcase = tcase_create("chat_events");
+    int n = (int)(sizeof(answers) / sizeof(answers[0]));
+    tcase_add_loop_test(tcase, an_answer_says_the_same_however_it_is_cut, 0, n);
+    tcase_add_loop_test(tcase, an_answer_may_end_at_any_byte, 0, n);
+    tcase_add_loop_test(tcase, without_a_form_all_is_content, 0, n);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
