@@ -41,6 +41,7 @@ struct choice {
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
     uint32_t n_tokens; /* emitted in all */
+    uint32_t n_calls;  /* of tools */
     uint64_t submit_ns, first_ns;
     struct finish finish;
 };

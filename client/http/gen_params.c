@@ -351,6 +351,9 @@ void gen_params_fini(struct gen_params *a)
     free(a->bias);
     free(a->grammar);
     free(a->guess);
+    for (uint32_t i = 0; a->readers && i < a->n; i++)
+        hearth_chat_close(a->readers[i]);
+    free(a->readers);
     json_decref(a->root);
     *a = (struct gen_params){0};
 }

@@ -37,9 +37,10 @@ struct gen_params {
     json_t *root;               /* the request, owned */
     struct hearth_request base; /* all but tokens, seed and max_tokens */
     const char *stops[GEN_STOPS_MAX];
-    struct hearth_bias *bias; /* [base.n_bias] */
-    char *grammar;            /* made from a schema, else NULL; base points to it */
-    uint32_t *guess;          /* [base.n_guess] */
+    struct hearth_bias *bias;            /* [base.n_bias] */
+    char *grammar;                       /* made from a schema, else NULL; base points to it */
+    uint32_t *guess;                     /* [base.n_guess] */
+    struct hearth_chat_reader **readers; /* [n] of a chat: reads each choice's answer; else NULL */
 
     struct gen_prompt *prompts; /* [n_prompts] */
     uint32_t n_prompts, n;      /* n: choices of each prompt */

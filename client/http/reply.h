@@ -8,13 +8,19 @@ extern const struct reply reply_native; /* /completion, /infill */
 extern const struct reply reply_text;   /* /v1/completions */
 extern const struct reply reply_chat;   /* /v1/chat/completions */
 
+/* In the form of OpenAI, an object of this kind: a chunk with one choice (taken over), the end of a
+ * stream, all choices (taken over). */
+void reply_v1_stream(struct exchange *x, const char *object, json_t *choice);
+void reply_v1_close(struct exchange *x, const char *object);
+void reply_v1_whole(struct exchange *x, const char *object, json_t *choices);
+
 /* The options that an answer was made with, as llama-server names them; `a` NULL: the defaults. */
 json_t *reply_settings(const struct exchange *x, const struct gen_params *a);
 
 /* How long it took, in llama-server's words. */
 json_t *reply_timings(const struct finish *e);
 
-/* What is hearth's own: seed, numerics, receipt. */
+/* What is hearth's own: seed, numerics, receipt, and why something was not read as a call. */
 json_t *reply_hearth(const struct exchange *x, const struct choice *c);
 
 #endif

@@ -30,8 +30,12 @@ json_t *reply_timings(const struct finish *e)
 json_t *reply_hearth(const struct exchange *x, const struct choice *c)
 {
     const struct pool_model *m = &x->server->pool.model;
-    return json_pack("{s:I, s:s, s:s}", "seed", (json_int_t)c->job.request.seed, "numerics",
-                     m->numerics, "receipt", c->finish.receipt);
+    json_t *o = json_pack("{s:I, s:s, s:s}", "seed", (json_int_t)c->job.request.seed, "numerics",
+                          m->numerics, "receipt", c->finish.receipt);
+    const char *why = x->params.readers ? hearth_chat_unparsed(x->params.readers[c->index]) : NULL;
+    if (why)
+        json_object_set_new(o, "unparsed", json_string(why));
+    return o;
 }
 
 static json_t *samplers(const struct gen_params *a)

@@ -1,4 +1,5 @@
-/* reply_openai: answers in the form of OpenAI's completions and chat completions. */
+/* reply_openai: answers in the form of OpenAI's completions, and what chats have in common with
+ * them. */
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -38,7 +39,7 @@ static json_t *head(const struct exchange *x, const char *object, json_t *choice
                      "choices", choices);
 }
 
-static void put_stream(struct exchange *x, const char *object, json_t *choice)
+void reply_v1_stream(struct exchange *x, const char *object, json_t *choice)
 {
     json_t *o = head(x, object, json_pack("[o]", choice));
     if (x->params.include_usage)
@@ -46,7 +47,7 @@ static void put_stream(struct exchange *x, const char *object, json_t *choice)
     exchange_put(x, o);
 }
 
-static void close_stream(struct exchange *x, const char *object)
+void reply_v1_close(struct exchange *x, const char *object)
 {
     if (x->params.include_usage) {
         json_t *o = head(x, object, json_array());
@@ -57,7 +58,7 @@ static void close_stream(struct exchange *x, const char *object)
     buffer_text(&x->out, "data: [DONE]\n\n");
 }
 
-static void put_whole(struct exchange *x, const char *object, json_t *choices)
+void reply_v1_whole(struct exchange *x, const char *object, json_t *choices)
 {
     json_t *o = head(x, object, choices);
     json_object_set_new(o, "usage", usage(x));
@@ -138,18 +139,18 @@ static void echo(const struct exchange *x, struct choice *c)
 static void text_chunk(struct exchange *x, struct choice *c)
 {
     echo(x, c);
-    put_stream(x, "text_completion", text_choice(x, c, NULL));
+    reply_v1_stream(x, "text_completion", text_choice(x, c, NULL));
 }
 
 static void text_end(struct exchange *x, struct choice *c)
 {
     echo(x, c);
-    put_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->finish)));
+    reply_v1_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->finish)));
 }
 
 static void text_close(struct exchange *x)
 {
-    close_stream(x, "text_completion");
+    reply_v1_close(x, "text_completion");
 }
 
 static void text_whole(struct exchange *x)
@@ -160,7 +161,7 @@ static void text_whole(struct exchange *x)
         echo(x, c);
         json_array_append_new(choices, text_choice(x, c, finish_reason(&c->finish)));
     }
-    put_whole(x, "text_completion", choices);
+    reply_v1_whole(x, "text_completion", choices);
 }
 
 const struct reply reply_text = {.chunk = text_chunk,
@@ -168,90 +169,3 @@ const struct reply reply_text = {.chunk = text_chunk,
                                  .close = text_close,
                                  .whole = text_whole,
                                  .probs = text_probs};
-
-/* ---- /v1/chat/completions -------------------------------------------------------------------- */
-
-static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
-{
-    char bytes[TOKEN_TEXT_BYTES];
-    size_t n = h ? token_text(h, l->token, bytes) : 0;
-    return json_pack("{s:o, s:f, s:o}", "token", json_of_text(bytes, n), "logprob",
-                     (double)l->logprob, "bytes", json_of_bytes(bytes, n));
-}
-
-static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *l)
-{
-    struct hearth *h = pool_any(&c->x->server->pool);
-    json_t *o = chat_prob(h, &l->picked), *top = json_array();
-    for (uint32_t i = 0; i < l->n_top; i++)
-        json_array_append_new(top, chat_prob(h, &l->top[i]));
-    json_object_set_new(o, "top_logprobs", top);
-    return o;
-}
-
-static json_t *chat_logprobs(const struct exchange *x, const struct choice *c)
-{
-    if (x->params.n_logprobs < 0)
-        return json_null();
-    return json_pack("{s:o, s:n}", "content", c->probs ? json_incref(c->probs) : json_array(),
-                     "refusal");
-}
-
-static void put_delta(struct exchange *x, const struct choice *c, json_t *delta, const char *finish)
-{
-    put_stream(x, "chat.completion.chunk",
-               json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)c->index, "delta", delta,
-                         "logprobs", finish ? json_null() : chat_logprobs(x, c), "finish_reason",
-                         finish ? json_string(finish) : json_null()));
-}
-
-/* Says whose turn it is: once. */
-static void chat_role(struct exchange *x, struct choice *c)
-{
-    if (c->is_started)
-        return;
-    c->is_started = true;
-    json_t *probs = c->probs; /* these belong to the text */
-    c->probs = NULL;
-    put_delta(x, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
-    c->probs = probs;
-}
-
-static void chat_chunk(struct exchange *x, struct choice *c)
-{
-    chat_role(x, c);
-    put_delta(x, c, json_pack("{s:o}", "content", string_of(&c->text)), NULL);
-}
-
-static void chat_end(struct exchange *x, struct choice *c)
-{
-    if (c->text.bytes || c->probs)
-        chat_chunk(x, c);
-    chat_role(x, c);
-    put_delta(x, c, json_object(), finish_reason(&c->finish));
-}
-
-static void chat_close(struct exchange *x)
-{
-    close_stream(x, "chat.completion.chunk");
-}
-
-static void chat_whole(struct exchange *x)
-{
-    json_t *choices = json_array();
-    for (uint32_t i = 0; i < x->n_choices; i++) {
-        struct choice *c = &x->choices[i];
-        json_array_append_new(choices, json_pack("{s:I, s:{s:s, s:o, s:n}, s:o, s:s}", "index",
-                                                 (json_int_t)i, "message", "role", "assistant",
-                                                 "content", string_of(&c->text), "refusal",
-                                                 "logprobs", chat_logprobs(x, c), "finish_reason",
-                                                 finish_reason(&c->finish)));
-    }
-    put_whole(x, "chat.completion", choices);
-}
-
-const struct reply reply_chat = {.chunk = chat_chunk,
-                                 .end = chat_end,
-                                 .close = chat_close,
-                                 .whole = chat_whole,
-                                 .probs = chat_probs};

@@ -5,6 +5,7 @@
 #include "client/http/state.h"
 #include "client/http/token_json.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static int check_parts(const json_t *messages, struct fail *f)
     return 0;
 }
 
-/* tool_choice "none" hides the tools; "required" cannot be kept, because what the model writes is
- * left as text. */
+/* tool_choice "none" hides the tools; "required" cannot be kept, because nothing binds the model to
+ * call one. */
 static int read_tools(const json_t *o, json_t **ret, struct fail *f)
 {
     const json_t *choice = json_object_get(o, "tool_choice");
@@ -124,6 +125,24 @@ static int make_prompt(struct gen_params *a, struct hearth *h, const struct hear
     return p->n > info.context ? gen_params_check_prompts(a, info.context, f) : 0;
 }
 
+/* A reader for each choice, and the tokens that it has to see. */
+static int open_readers(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
+                        struct fail *f)
+{
+    a->readers = calloc(a->n, sizeof(*a->readers));
+    if (!a->readers)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    for (uint32_t i = 0; i < a->n; i++) {
+        int rc = hearth_chat_open(h, chat, &a->readers[i]);
+        if (rc == -ENOTSUP && chat->tools)
+            return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
+        if (rc < 0)
+            return fail_library(f, rc, hearth_error(h));
+    }
+    a->base.shown_tokens = hearth_chat_marks(a->readers[0], &a->base.n_shown_tokens);
+    return 0;
+}
+
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
 {
     struct talk t = {0};
@@ -132,6 +151,8 @@ int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
         rc = read_talk(x->params.root, x->server->config->chat_template, &t, f);
     if (!rc)
         rc = make_prompt(&x->params, h, &t.chat, f);
+    if (!rc)
+        rc = open_readers(&x->params, h, &t.chat, f);
     talk_fini(&t);
     return rc;
 }

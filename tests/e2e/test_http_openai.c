@@ -221,6 +221,89 @@ START_TEST(a_chat_answers_in_json)
 }
 END_TEST
 
+/* ---- tools: a grammar makes the bundled model call one ---------------------------------------- */
+
+static const char tools_template[] =
+    "{# <think> #}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>"
+    "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}"
+    "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+
+static const char called[] =
+    ",\"max_tokens\":200,\"seed\":3,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+    "\"parameters\":{}}}],\"grammar\":\"root ::= \\\"<think>so</think>Yes. <tool_call>{\\\\\\\"name"
+    "\\\\\\\": \\\\\\\"f\\\\\\\", \\\\\\\"arguments\\\\\\\": {\\\\\\\"a\\\\\\\": \\\" [0-9] "
+    "\\\"}}</tool_call>\\\"\"%s";
+
+static void start_with_tools(void)
+{
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--chat-template", tools_template, NULL});
+}
+
+START_TEST(calls_and_reasoning_stand_apart)
+{
+    char more[1024];
+    start_with_tools();
+    snprintf(more, sizeof(more), called, "");
+    json_t *o = rig_json("/v1/chat/completions", talk_with(more));
+    const char *call = "choices/0/message/tool_calls/0/function";
+    ck_assert_str_eq(json_text(o, "choices/0/message/content"), "Yes.");
+    ck_assert_str_eq(json_text(o, "choices/0/message/reasoning_content"), "so");
+    ck_assert_str_eq(json_text(json_at(o, call), "name"), "f");
+    ck_assert_int_eq(strncmp(json_text(json_at(o, call), "arguments"), "{\"a\": ", 6), 0);
+    ck_assert_uint_eq(strlen(json_text(o, "choices/0/message/tool_calls/0/id")), 9);
+    ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "tool_calls");
+    ck_assert_ptr_null(json_at(o, "hearth/unparsed"));
+
+    snprintf(more, sizeof(more), called, ",\"stream\":true");
+    json_t *events = http_stream(&rig_gate, "/v1/chat/completions", talk_with(more));
+    char *content = json_joined(events, "choices/0/delta/content");
+    char *reasoning = json_joined(events, "choices/0/delta/reasoning_content");
+    char *name = json_joined(events, "choices/0/delta/tool_calls/0/function/name");
+    char *arguments = json_joined(events, "choices/0/delta/tool_calls/0/function/arguments");
+    ck_assert_str_eq(content, "Yes.");
+    ck_assert_str_eq(reasoning, "so");
+    ck_assert_str_eq(name, "f");
+    ck_assert_str_eq(arguments, json_text(json_at(o, call), "arguments"));
+    ck_assert_str_eq(json_text(json_last(events, 1), "choices/0/finish_reason"), "tool_calls");
+    free(content);
+    free(reasoning);
+    free(name);
+    free(arguments);
+    json_decref(events);
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(what_is_not_a_call_is_content_with_a_reason)
+{
+    char more[1024];
+    start_with_tools();
+    snprintf(more, sizeof(more), called, ",\"max_tokens\":32");
+    json_t *o = rig_json("/v1/chat/completions", talk_with(more));
+    ck_assert_ptr_nonnull(strstr(json_text(o, "choices/0/message/content"), "<tool_call>"));
+    ck_assert_ptr_null(json_at(o, "choices/0/message/tool_calls"));
+    ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "length");
+    ck_assert_str_eq(json_text(o, "hearth/unparsed"), "the answer ends inside a call");
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_template_that_passes_tools_over_is_not_given_any)
+{
+    char more[1024];
+    snprintf(more, sizeof(more), called, "");
+    json_t *o = http_json(&rig_gate, "/v1/chat/completions", talk_with(more), 400);
+    ck_assert_msg(strstr(json_text(o, "error/message"), "does not write tools") != NULL, "%s",
+                  json_text(o, "error/message"));
+    json_decref(o);
+    snprintf(more, sizeof(more), called, ",\"tool_choice\":\"none\"");
+    json_decref(rig_json("/v1/chat/completions", talk_with(more)));
+}
+END_TEST
+
 START_TEST(a_model_without_a_template_says_so)
 {
     struct gateway plain = {0};
@@ -253,6 +336,9 @@ int main(void)
     tcase_add_test(tcase, a_prediction_changes_no_answer_and_a_prefix_break_is_reported);
     tcase_add_test(tcase, a_chat_streams_deltas);
     tcase_add_test(tcase, a_chat_answers_in_json);
+    tcase_add_test(tcase, calls_and_reasoning_stand_apart);
+    tcase_add_test(tcase, what_is_not_a_call_is_content_with_a_reason);
+    tcase_add_test(tcase, a_template_that_passes_tools_over_is_not_given_any);
     tcase_add_test(tcase, a_model_without_a_template_says_so);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
