@@ -361,6 +361,28 @@ START_TEST(a_keystroke_computes_what_changed_and_a_restart_point_s_distance)
 }
 END_TEST
 
+/* An agent's turns, from which the thinking is taken out again: each computes what it adds, and no more
+ * than two pages of what was there. */
+START_TEST(a_turn_without_the_thinking_leaves_the_trunk_alone)
+{
+    enum { TRUNK = 500, NEW = 30, THOUGHTS = 20, REPLY = 10 };
+
+    teardown();
+    open_with(&(struct rig_desc){
+        .slots = CLIENTS, .states = 5, .context = RIG_TOKENS, .proposer = PROPOSER_NONE});
+    requests[0] =
+        (struct rig_request){.tokens = tokens[0], .n = TRUNK, .max_tokens = THOUGHTS + REPLY};
+    cached_of(0);
+    for (uint32_t turn = 0; turn < 10; turn++) {
+        const uint32_t *answer = clients[0].slots[0].last.tokens, n = requests[0].n;
+        memcpy(tokens[0] + n, answer + THOUGHTS, REPLY * sizeof(*answer));
+        tokens[0][n]++;
+        requests[0].n = n + REPLY + NEW;
+        ck_assert_uint_ge(cached_of(0) + 8 + KV_PAGE_POSITIONS, n);
+    }
+}
+END_TEST
+
 /* Texts are edited, left for others and gone back to, by slots that come and go, under pressure on pages
  * and states; now and then the daemon is another one. Each answer is that of an empty cache. */
 START_TEST(no_way_to_a_text_changes_its_answer)
@@ -432,6 +454,7 @@ int main(void)
     tcase_add_loop_test(t, a_state_that_is_not_rolled_back_is_noticed, 0, 1);
     tcase_add_loop_test_raise_signal(t, a_state_that_is_not_rolled_back_is_noticed, SIGABRT, 1, 2);
     tcase_add_loop_test(t, a_keystroke_computes_what_changed_and_a_restart_point_s_distance, 0, 2);
+    tcase_add_test(t, a_turn_without_the_thinking_leaves_the_trunk_alone);
     tcase_add_loop_test(t, no_way_to_a_text_changes_its_answer, 0, 8);
     suite_add_tcase(suite, t);
     return run_suite(suite);
