@@ -19,7 +19,7 @@
     X(PAGES_TOTAL, pages_total, GAUGE, "KV pages in the pool")                                     \
     X(PAGES_FREE, pages_free, GAUGE, "KV pages not used by any slot, cached ones included")        \
     X(PAGES_CACHED, pages_cached, GAUGE, "free KV pages that are cached for later requests")       \
-    X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages in use")                                       \
+    X(KV_BYTES, kv_bytes, GAUGE, "bytes of KV pages and recurrent states in use")                  \
     X(PASSES, passes, COUNTER, "canonical passes run")                                             \
     X(ROWS, rows, COUNTER, "rows computed in them")                                                \
     X(DRAFT_PASSES, draft_passes, COUNTER,                                                         \

@@ -219,7 +219,9 @@ static void pages(struct frame *f, const struct top_sample *now)
     put(f, PLAIN, " %s used, %s cached, %s free", count(total - unheld).text, count(cached).text,
         count(unheld - cached).text);
     put(f, PLAIN, " (%s)",
-        bytes_of(total * now->page_bytes + now->window_pages_total * now->window_page_bytes).text);
+        bytes_of(total * now->page_bytes + now->window_pages_total * now->window_page_bytes +
+                 now->states_total * now->state_bytes)
+            .text);
     end_line(f);
 }
 

@@ -13,6 +13,8 @@
     N(page_bytes)                                                                                  \
     N(window_page_bytes)                                                                           \
     N(window_pages_total)                                                                          \
+    N(state_bytes)                                                                                 \
+    N(states_total)                                                                                \
     N(clients)                                                                                     \
     N(slots_total)                                                                                 \
     N(slots_used)                                                                                  \

@@ -48,7 +48,8 @@ static const char second[] =
     "{\"pid\":9,\"model\":\"m\",\"device\":\"cpu\",\"threads\":2,\"uptime_s\":3727,"
     "\"output_tokens\":1600,\"drafted\":200,\"accepted_drafts\":140,\"rollbacks\":14,"
     "\"prompt_tokens\":500,\"cached_tokens\":200,\"pages_total\":64,\"pages_free\":48,"
-    "\"pages_cached\":16,\"page_bytes\":1048576,\"decode_ns\":420000,\"rss_bytes\":1073741824,"
+    "\"pages_cached\":16,\"page_bytes\":1048576,\"states_total\":2,\"state_bytes\":3145728,"
+    "\"decode_ns\":420000,\"rss_bytes\":1073741824,"
     "\"slots\":[" SLOT(1, 0, "idle", 900) "," SLOT(2, 0, "decode", 300) "," SLOT(
         3, 5, "prefill", 400) "],\"slots_left_out\":2}";
 
@@ -64,7 +65,7 @@ START_TEST(a_frame_says_what_happened_between_two_samples)
     shows(text, "a decoding pass takes 420 us");
     shows(text, "70.0 % of 200 accepted, now 90.0 %; 14 rollbacks, now 2.0/s");
     shows(text, "40.0 % of 500 prompt tokens were warm, now 100.0 %");
-    shows(text, "[########++++++++................] 16 used, 16 cached, 32 free (64.0 MiB)");
+    shows(text, "[########++++++++................] 16 used, 16 cached, 32 free (70.0 MiB)");
     shows(text, "1.00 GiB resident");
     shows(text, "and 2 more");
     /* The fastest of those at work first, the idle last. */

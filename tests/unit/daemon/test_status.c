@@ -90,6 +90,8 @@ static void setup(void)
     ck_assert_int_ge(fd, 0);
     status_open(&process);
     loaded.model = &model;
+    loaded.info.state_bytes = 3000;
+    loaded.info.record_bytes = 600;
     snprintf(loaded.name, sizeof(loaded.name), "a \"model\"");
 }
 
@@ -101,6 +103,7 @@ START_TEST(an_idle_daemon_has_all_counters_and_no_rows)
         number(status, counters_table[i].name);
     ck_assert_int_eq(number(status, "uptime_s"), 5);
     ck_assert_str_eq(word(status, "model"), "a \"model\"");
+    ck_assert_int_eq(number(status, "state_bytes"), 3600);
     ck_assert_int_eq((int)json_array_size(json_object_get(status, "slots")), 0);
     ck_assert_int_eq(number(status, "slots_left_out"), 0);
     json_decref(status);
