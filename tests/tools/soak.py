@@ -3,7 +3,7 @@
 The trace has an hour of a service: a day is that hour twenty-four times, squeezed, and thinned by a seed to the wanted rate. Prompts
 are beginnings of this repository's files, as long in proportion as the trace's. The same request is asked many times, and
 every answer to it must be the same text. One in ten is asked by a new process (hearth run), the others by HTTP; one in
-twenty of these is dropped after its first token.
+twenty of these is dropped after its first token. What the gateway refuses because its queue is full is asked again.
 """
 
 import argparse
@@ -74,7 +74,7 @@ class Player:
         self.options = options
         self.texts = {}
         self.first, self.between = [], []
-        self.asked = self.wrong = self.lost = self.dropped = 0
+        self.asked = self.wrong = self.lost = self.dropped = self.refused = 0
         self.problems = []
         files = sorted(glob.glob("daemon/*/*.c"))
         self.files = [open(name, encoding="utf-8").read()[:PROMPT_MAX] for name in files[:: max(1, len(files) // 12)]]
@@ -99,6 +99,8 @@ class Player:
         text, ended = "", False
         try:
             writer.write(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            if b" 503 " in await asyncio.wait_for(reader.readline(), 300):
+                return False
             while line := await asyncio.wait_for(reader.readline(), 300):
                 if not line.startswith(b"data: "):
                     continue
@@ -111,12 +113,13 @@ class Player:
                 text += event["content"]
                 if drop:
                     self.dropped += 1
-                    return
+                    return True
         finally:
             writer.close()
         if not ended:
             raise OSError("the stream ended early")
         self.compare(key, text)
+        return True
 
     async def process(self, key):
         file, characters, tokens = key
@@ -131,7 +134,11 @@ class Player:
     async def ask(self, number, key):
         self.asked += 1
         try:
-            await (self.process(key) if number % 10 == 0 else self.http(key, number % 20 == 1))
+            if number % 10 == 0:
+                return await self.process(key)
+            while not await self.http(key, number % 20 == 1):
+                self.refused += 1
+                await asyncio.sleep(1)
         except (OSError, ValueError, KeyError, asyncio.TimeoutError) as e:
             self.lost += 1
             self.problems.append(f"{type(e).__name__} {e}")
@@ -222,8 +229,8 @@ async def play(options):
     for number in range(QUARTERS):
         mine = [(i, r) for i, r in enumerate(rows) if int(r[0] * QUARTERS) == number]
         quarters.append(await quarter(player, figures, mine, number, span, time.monotonic()))
-        print(f"soak: quarter {number + 1}: {player.asked} asked, {player.dropped} dropped, {player.lost} lost, {player.wrong} wrong,"
-              f" {len(player.texts)} different requests", flush=True)
+        print(f"soak: quarter {number + 1}: {player.asked} asked, {player.dropped} dropped, {player.refused} refused, {player.lost} lost,"
+              f" {player.wrong} wrong, {len(player.texts)} different requests", flush=True)
     table(quarters)
     wrong = list(drifts(quarters, player))
     print("\n".join(f"soak: {line}" for line in wrong) or "soak: ok: no drift")
