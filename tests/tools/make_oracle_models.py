@@ -102,10 +102,17 @@ MODELS = {
                    linear_value_head_dim=10, tie_word_embeddings=False, pad_token_id=0,
                    rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
                                     "mrope_section": [2, 1, 1]}),
+    "qwen35moe": dict(kind="qwen3_5_moe_text", hidden_size=32, moe_intermediate_size=22, shared_expert_intermediate_size=28,
+                      num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=16, num_experts=7,
+                      layer_types=["linear_attention", "full_attention"],
+                      num_experts_per_tok=3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+                      linear_value_head_dim=14, tie_word_embeddings=False, pad_token_id=0,
+                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                                       "mrope_section": [2, 1, 1]}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
-       "qwen35": "qwen35"}  # pre-tokenizer; SPM for the others
+       "qwen35": "qwen35", "qwen35moe": "qwen35"}  # pre-tokenizer; SPM for the others
 
 
 def recur_in_double(module):
@@ -125,7 +132,7 @@ def make_model(spec, seed):
     model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
     gemma = config.model_type == "gemma3_text"
-    qwen35 = config.model_type == "qwen3_5_text"
+    qwen35 = config.model_type.startswith("qwen3_5")
     if qwen35:
         recur_in_double(sys.modules[type(model).__module__])
     with torch.no_grad():
@@ -320,7 +327,8 @@ def write(model, name, path):
     c = model.config
     gemma = c.model_type == "gemma3_text"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
-            "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35"}.get(c.model_type, c.model_type)
+            "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
+            "qwen3_5_moe_text": "qwen35moe"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
@@ -329,7 +337,8 @@ def write(model, name, path):
     out.add_context_length(c.max_position_embeddings)
     out.add_embedding_length(c.hidden_size)
     out.add_block_count(c.num_hidden_layers)
-    out.add_feed_forward_length(c.intermediate_size)
+    if arch != "qwen35moe":
+        out.add_feed_forward_length(c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
     out.add_head_count_kv(c.num_key_value_heads)
     out.add_layer_norm_rms_eps(c.rms_norm_eps)
@@ -360,11 +369,11 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
-    if arch in ("qwen3moe", "qwen2moe", "glm4moe"):
+    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe"):
         out.add_expert_count(c.n_routed_experts if arch == "glm4moe" else c.num_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.moe_intermediate_size)
-    if arch == "qwen2moe":
+    if arch in ("qwen2moe", "qwen35moe"):
         out.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
     if arch == "glm4moe":
         out.add_expert_shared_count(c.n_shared_experts)
@@ -372,7 +381,7 @@ def write(model, name, path):
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         out.add_expert_weights_scale(c.routed_scaling_factor)
         out.add_expert_weights_norm(c.norm_topk_prob)
-    if arch == "qwen35":
+    if arch in ("qwen35", "qwen35moe"):
         out.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
         out.add_ssm_state_size(c.linear_key_head_dim)
         out.add_ssm_group_count(c.linear_num_key_heads)
@@ -400,7 +409,7 @@ def write(model, name, path):
         if key == "lm_head.weight" and c.tie_word_embeddings:
             continue
         value = value.numpy()
-        if key.endswith("norm.weight") and (gemma or arch == "qwen35" and "linear_attn" not in key):
+        if key.endswith("norm.weight") and (gemma or arch in ("qwen35", "qwen35moe") and "linear_attn" not in key):
             value = value + 1  # files hold the sum
         if "linear_attn" in key:
             value = recurrent_part(key, value, c)
@@ -415,7 +424,7 @@ def write(model, name, path):
             if part == "mlp.experts.gate_up_proj":
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
             else:
-                names = {"glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS}.get(arch, GEMMA_PARTS if gemma else PARTS)
+                names = {"glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS}.get(arch, GEMMA_PARTS if gemma else PARTS)
                 parts = {names[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():

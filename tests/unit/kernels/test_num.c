@@ -263,6 +263,26 @@ static double f16_value(uint16_t h)
     return (h & 0x8000) != 0 ? -m : m;
 }
 
+START_TEST(sigmoid_and_softplus_are_close_and_defined_everywhere)
+{
+    double most = 0;
+    for (uint64_t b = 0; b < (uint64_t)1 << 32; b += 911) {
+        const float x = num_float((uint32_t)b);
+        if (isnan(x) || fabsf(x) > 80)
+            continue;
+        const double e = exp(-(double)x), s = 1 / (1 + e), p = log1p(exp((double)x));
+        most = fmax(most, fabs((double)num_sigmoid(x) - s) / s);
+        most = fmax(most, fabs((double)num_softplus(x) - p) / fmax(p, 1));
+    }
+    ck_assert_msg(most < 3e-7, "%g", most);
+    ck_assert(num_sigmoid(0) == 0.5f && num_sigmoid(INFINITY) == 1);
+    ck_assert(num_sigmoid(-INFINITY) > 0 && num_sigmoid(-INFINITY) < 1e-37f);
+    ck_assert(num_softplus(20) == num_log(1 + num_exp(20)) && num_softplus(21) == 21);
+    ck_assert(num_softplus(INFINITY) == INFINITY && num_softplus(-INFINITY) == 0);
+    ck_assert(isnan(num_sigmoid(NAN)) && isnan(num_softplus(NAN)));
+}
+END_TEST
+
 START_TEST(every_f16_widens_exactly_and_comes_back)
 {
     uint32_t wrong = 0, first = 0;
@@ -438,6 +458,7 @@ int main(void)
     tcase_add_test(scalar, silu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, gelu_is_close_and_defined_everywhere);
     tcase_add_test(scalar, swiglu_is_close_and_defined_everywhere);
+    tcase_add_test(scalar, sigmoid_and_softplus_are_close_and_defined_everywhere);
     tcase_add_test(scalar, every_f16_widens_exactly_and_comes_back);
     tcase_add_test(scalar, f16_rounds_to_nearest_even);
     tcase_add_test(scalar, bf16_is_the_upper_half);
