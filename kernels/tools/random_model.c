@@ -45,10 +45,17 @@ enum kind {
     FFN_GATE_SHARED,
     FFN_UP_SHARED,
     FFN_DOWN_SHARED,
+    DELTA_QKV,
+    DELTA_Z,
+    DELTA_BETA,
+    DELTA_ALPHA,
+    DELTA_CONV,
+    DELTA_A,
+    DELTA_DT,
+    DELTA_NORM,
+    DELTA_OUT,
     N_KINDS,
 };
-
-_Static_assert(N_KINDS <= 32, "what noise numbers a layer's kinds by");
 
 /* In file order; a layer has those of its architecture (kernels/model/model_arch.h). */
 static const struct {
@@ -83,6 +90,15 @@ static const struct {
     {"ffn_gate_shexp.weight", FFN_GATE_SHARED, MODEL_FFN_GATE_SHARED},
     {"ffn_up_shexp.weight", FFN_UP_SHARED, MODEL_FFN_UP_SHARED},
     {"ffn_down_shexp.weight", FFN_DOWN_SHARED, MODEL_FFN_DOWN_SHARED},
+    {"attn_qkv.weight", DELTA_QKV, MODEL_DELTA_QKV},
+    {"attn_gate.weight", DELTA_Z, MODEL_DELTA_Z},
+    {"ssm_beta.weight", DELTA_BETA, MODEL_DELTA_BETA},
+    {"ssm_alpha.weight", DELTA_ALPHA, MODEL_DELTA_ALPHA},
+    {"ssm_conv1d.weight", DELTA_CONV, MODEL_DELTA_CONV},
+    {"ssm_a", DELTA_A, MODEL_DELTA_A},
+    {"ssm_dt.bias", DELTA_DT, MODEL_DELTA_DT},
+    {"ssm_norm.weight", DELTA_NORM, MODEL_DELTA_NORM},
+    {"ssm_out.weight", DELTA_OUT, MODEL_DELTA_OUT},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -104,41 +120,53 @@ struct place {
     const char *name; /* without "blk.N." */
 };
 
-/* Whether an architecture's files hold such a tensor: what is fused in place of its parts. All
- * layers have experts, if any has. */
-static bool is_listed(const struct model_arch *arch, uint32_t i)
+/* The layers that have attention are every n-th: as is assumed if no key says otherwise; in a model
+ * with fewer layers every second. 0: all have. */
+static uint32_t attention_period(const struct random_model *m)
 {
+    const uint32_t period = find_arch(m->arch)->recurrent_period;
+    return m->shape->n_layer < period ? 2 : period;
+}
+
+static bool is_recurrent(const struct random_model *m, uint32_t layer)
+{
+    const uint32_t period = attention_period(m);
+    return period > 0 && (layer + 1) % period != 0;
+}
+
+/* Whether a layer holds such a tensor: what is fused in place of its parts. All layers have experts,
+ * if any has. */
+static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
+{
+    const struct model_arch *arch = find_arch(m->arch);
+    const uint64_t tensors = is_recurrent(m, layer) ? arch->recurrent_tensors : arch->tensors;
     const enum kind kind = layer_tensors[i].kind;
     if (arch->experts && (kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN))
         return false;
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
                       kind == FFN_UP;
-    return (arch->tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused);
+    return (tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused);
 }
 
 /* The list of tensors: embedding, layers, output norm, output. Returns false after the last one. */
 static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
 {
     const struct model_arch *arch = find_arch(m->arch);
-    uint32_t n = 0, of_layer[N_LAYER_TENSORS];
-    for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
-        if (is_listed(arch, i))
-            of_layer[n++] = i;
-    uint32_t all = n * m->shape->n_layer;
     *ret = (struct place){EMBD, 0, "token_embd.weight"};
-    if (tensor == 0)
+    if (tensor-- == 0)
         return true;
-    if (tensor <= all) {
-        uint32_t i = of_layer[(tensor - 1) % n];
-        const bool norm = layer_tensors[i].kind == FFN_NORM && arch->ffn_norm;
-        *ret = (struct place){layer_tensors[i].kind, (tensor - 1) / n,
-                              norm ? arch->ffn_norm : layer_tensors[i].name};
-        return true;
-    }
-    *ret = tensor == all + 1 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
-                             : (struct place){OUTPUT, 0, "output.weight"};
-    return tensor < all + (m->shape->tied ? 2 : 3);
+    for (uint32_t layer = 0; layer < m->shape->n_layer; layer++)
+        for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
+            if (is_listed(m, layer, i) && tensor-- == 0) {
+                const bool norm = layer_tensors[i].kind == FFN_NORM && arch->ffn_norm;
+                *ret = (struct place){layer_tensors[i].kind, layer,
+                                      norm ? arch->ffn_norm : layer_tensors[i].name};
+                return true;
+            }
+    *ret = tensor == 0 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
+                       : (struct place){OUTPUT, 0, "output.weight"};
+    return tensor < (m->shape->tied ? 1 : 2);
 }
 
 /* Of a shape without experts, where they were asked for: eight, half as wide, two of them used. */
@@ -181,19 +209,29 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return n_ff_expert(s);
     case FFN_CHOICE_BIAS:
         return n_expert(s);
+    case DELTA_CONV:
+        return MODEL_TAPS;
+    case DELTA_A:
+    case DELTA_DT:
+        return shape_delta(s).v_heads;
+    case DELTA_NORM:
+        return shape_delta(s).dim;
+    case DELTA_OUT:
+        return shape_delta(s).v_heads * shape_delta(s).dim;
     default:
         return s->n_embd;
     }
 }
 
-static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vector */
+static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a vector */
 {
+    const struct model_shape *s = m->shape;
     switch (kind) {
     case EMBD:
     case OUTPUT:
         return s->n_vocab;
     case ATTN_Q:
-        return s->n_head * s->head_dim;
+        return s->n_head * s->head_dim * (find_arch(m->arch)->head_gate ? 2 : 1);
     case ATTN_K:
     case ATTN_V:
         return s->n_head_kv * s->head_dim;
@@ -201,7 +239,16 @@ static uint32_t rows_of(const struct model_shape *s, enum kind kind) /* 0: a vec
     case FFN_DOWN:
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED:
+    case DELTA_OUT:
         return s->n_embd;
+    case DELTA_QKV:
+    case DELTA_CONV:
+        return (2 * shape_delta(s).k_heads + shape_delta(s).v_heads) * shape_delta(s).dim;
+    case DELTA_Z:
+        return shape_delta(s).v_heads * shape_delta(s).dim;
+    case DELTA_BETA:
+    case DELTA_ALPHA:
+        return shape_delta(s).v_heads;
     case FFN_SHARED_ROUTER:
         return 1;
     case FFN_ROUTER:
@@ -272,6 +319,19 @@ static void list_experts(const struct random_model *m, struct gguf_out *out)
         u32(out, m->arch, "expert_shared_count", 1);
 }
 
+static void list_recurrence(const struct random_model *m, struct gguf_out *out)
+{
+    const struct model_shape *s = m->shape;
+    if (attention_period(m) == 0)
+        return;
+    u32(out, m->arch, "full_attention_interval", attention_period(m));
+    u32(out, m->arch, "ssm.conv_kernel", MODEL_TAPS);
+    u32(out, m->arch, "ssm.state_size", shape_delta(s).dim);
+    u32(out, m->arch, "ssm.group_count", shape_delta(s).k_heads);
+    u32(out, m->arch, "ssm.time_step_rank", shape_delta(s).v_heads);
+    u32(out, m->arch, "ssm.inner_size", shape_delta(s).v_heads * shape_delta(s).dim);
+}
+
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
@@ -291,13 +351,14 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
     u32(out, m->arch, "attention.key_length", s->head_dim);
     u32(out, m->arch, "attention.value_length", s->head_dim);
-    u32(out, m->arch, "rope.dimension_count", s->head_dim);
+    u32(out, m->arch, "rope.dimension_count", s->head_dim / (attention_period(m) > 0 ? 4 : 1));
     f32(out, m->arch, "rope.freq_base", s->rope_base);
     f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
     u32(out, m->arch, "vocab_size", s->n_vocab);
     list_local_layers(m, out);
     list_scales(m, out);
     list_experts(m, out);
+    list_recurrence(m, out);
     return vocabulary_keys(s, out);
 }
 
@@ -309,7 +370,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
         .n_layer = s->n_layer, .n_gqa = s->n_head / s->n_head_kv, .tied = s->tied};
     int rc = list_keys(m, out);
     for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
-        uint32_t rows = rows_of(m->shape, p.kind), cols = cols_of(m->shape, p.kind);
+        uint32_t rows = rows_of(m, p.kind), cols = cols_of(m->shape, p.kind);
         uint32_t matrices = matrices_of(m->shape, p.kind);
         struct gguf_out_tensor t = {.n_dims = matrices ? 3
                                               : rows   ? 2
@@ -336,7 +397,9 @@ static void noise(const struct random_model *m, struct place p, uint64_t row, fl
 {
     const uint32_t key[2] = {(uint32_t)m->seed, (uint32_t)(m->seed >> 32)};
     const float scale = spread / 147.80054f; /* sqrt(4 * (256 * 256 - 1) / 12) */
-    uint32_t counter[4] = {0, (uint32_t)row, p.layer * 32 + (uint32_t)p.kind, 0}, word[4];
+    uint32_t counter[4] = {0, (uint32_t)row, p.layer * 32 + (uint32_t)p.kind % 32,
+                           (uint32_t)p.kind / 32},
+             word[4];
     for (uint32_t i = 0; i < n; i++) {
         if (i % 4 == 0) {
             counter[0] = i / 4;
@@ -371,6 +434,13 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case FFN_POST_NORM:
         noise(m, p, row, 4, 0.1f, x, cols);
         break;
+    case DELTA_CONV:
+    case DELTA_DT:
+        noise(m, p, row, 0, 1, x, cols);
+        break;
+    case DELTA_A:
+        noise(m, p, row, -0.5f, 0.1f, x, cols);
+        break;
     case ATTN_Q:
     case ATTN_K:
         noise(m, p, row, 0, 2 * in, x, cols);
@@ -382,7 +452,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
         noise(m, p, row, 0, 0.1f, x, cols);
         break;
     default:
-        if (rows_of(m->shape, p.kind))
+        if (rows_of(m, p.kind))
             noise(m, p, row, 0, in, x, cols);
         else
             noise(m, p, row, 1, 0.1f, x, cols); /* a norm */
@@ -476,12 +546,18 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
     noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
 }
 
+static uint32_t first_attention(const struct random_model *m)
+{
+    const uint32_t period = attention_period(m);
+    return period > 0 ? period - 1 : 0;
+}
+
 static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     const struct model_shape *s = m->shape;
     uint32_t cols = cols_of(s, p.kind), a = code_dims(s), share = s->n_head / s->n_head_kv;
     float in = 1.0f / sqrtf((float)cols), own = OWN_SCORE / sqrtf((float)s->head_dim);
-    bool first = p.layer == 0;
+    const bool gated = find_arch(m->arch)->head_gate, first = p.layer == first_attention(m);
     switch (p.kind) {
     case EMBD:
     case OUTPUT:
@@ -490,9 +566,14 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case OUTPUT_NORM:
         peaked_output_norm(m, p, x);
         break;
-    case ATTN_Q: /* query head h matches the keys of KV head h / share */
+    case ATTN_Q: /* query head h matches the keys of KV head h / share; a gate of 0 halves */
+        if (gated && row / s->head_dim % 2 == 1) {
+            noise(m, p, row, 0, 0, x, cols);
+            break;
+        }
         p.kind = ATTN_K;
-        row = row / s->head_dim / share * s->head_dim + row % s->head_dim;
+        row = (gated ? row / s->head_dim / 2 : row / s->head_dim) / share * s->head_dim +
+              row % s->head_dim;
         noise(m, p, row, 0, sqrtf(own) * in, x, cols);
         break;
     case ATTN_K:
@@ -506,12 +587,20 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case ATTN_OUTPUT: /* value i is delivered to the first query head of its group */
         noise(m, p, row, 0, BRANCH * in, x, cols);
         if (first && row >= a && row < 2 * a)
-            x[(row - a) / s->head_dim * share * s->head_dim + (row - a) % s->head_dim] = COPY;
+            x[(row - a) / s->head_dim * share * s->head_dim + (row - a) % s->head_dim] =
+                gated ? 2 * COPY : COPY;
         break;
     case FFN_DOWN:
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED:
+    case DELTA_OUT:
         noise(m, p, row, 0, BRANCH * in, x, cols);
+        break;
+    case DELTA_A:
+        noise(m, p, row, -0.5f, 0.1f, x, cols);
+        break;
+    case DELTA_NORM:
+        noise(m, p, row, 1, 0.02f, x, cols);
         break;
     case ATTN_Q_NORM:
     case ATTN_K_NORM: /* the same for q and k, as their rows are */
@@ -537,14 +626,14 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
 }
 
 /* A row of a fused tensor is one of its parts'. */
-static void find_part(const struct model_shape *s, struct place *p, uint64_t *row)
+static void find_part(const struct random_model *m, struct place *p, uint64_t *row)
 {
     const enum kind qkv[] = {ATTN_Q, ATTN_K, ATTN_V}, gate_up[] = {FFN_GATE, FFN_UP};
     const enum kind *part = p->kind == ATTN_QKV ? qkv : gate_up;
     if (p->kind != ATTN_QKV && p->kind != FFN_GATE_UP)
         return;
-    for (; *row >= rows_of(s, *part); part++)
-        *row -= rows_of(s, *part);
+    for (; *row >= rows_of(m, *part); part++)
+        *row -= rows_of(m, *part);
     p->kind = *part;
 }
 
@@ -555,7 +644,7 @@ int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
     bool found = place_of(m, tensor, &p);
     assert(found);
     (void)found;
-    find_part(m->shape, &p, &row);
+    find_part(m, &p, &row);
     if (m->peaked)
         peaked_row(m, p, row, x);
     else

@@ -8,7 +8,7 @@
  *
  * Peaked: the next token is a function of the current one, by a wide margin, so that a low-bit copy
  * almost always agrees. A token's embedding holds its code in part A and its predecessor's code in
- * part B; the first layer's attention attends to its own position only (queries repeat the keys'
+ * part B; the first attention attends to its own position only (queries repeat the keys'
  * rows) and copies A onto B; everything else is small noise; the head reads B. Greedy text walks
  * through all words of the vocabulary before it repeats one.
  *
@@ -22,7 +22,7 @@
 
 struct random_model {
     const struct model_shape *shape;
-    const char *arch; /* "llama", "qwen2", "qwen3", "gemma3" */
+    const char *arch; /* "llama", "qwen2", .. (model_arch.h) */
     const struct type_mix *mix;
     uint64_t seed;
     bool peaked;

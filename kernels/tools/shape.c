@@ -27,8 +27,24 @@ const struct model_shape shapes[] = {
      VOCABULARY_GEMMA, 512, 0, 0, 0},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 151643, 262144, 1e7f, 1e-6f,
      false, VOCABULARY_QWEN, 0, 128, 8, 768},
+    {"qwen35-0.8b", "qwen35", 24, 1024, 3584, 8, 2, 256, 248320, 248044, 262144, 1e7f, 1e-6f, true,
+     VOCABULARY_QWEN, 0, 0, 0, 0},
+    {"qwen35-4b", "qwen35", 32, 2560, 9216, 16, 4, 256, 248320, 248044, 262144, 1e7f, 1e-6f, true,
+     VOCABULARY_QWEN, 0, 0, 0, 0},
+    {"qwen35-9b", "qwen35", 32, 4096, 12288, 16, 4, 256, 248320, 248044, 262144, 1e7f, 1e-6f, false,
+     VOCABULARY_QWEN, 0, 0, 0, 0},
+    {"qwen35-35b-a3b", "qwen35moe", 40, 2048, 4096, 16, 2, 256, 248320, 248044, 262144, 1e7f, 1e-6f,
+     false, VOCABULARY_QWEN, 0, 256, 8, 512},
 };
 const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
+
+struct shape_delta shape_delta(const struct model_shape *s)
+{
+    const bool dense = strcmp(s->arch, "qwen35") == 0;
+    if (!dense && strcmp(s->arch, "qwen35moe") != 0)
+        return (struct shape_delta){s->n_head_kv, s->n_head, s->head_dim};
+    return (struct shape_delta){16, dense && s->n_embd <= 2048 ? 16 : 32, 128};
+}
 
 const struct model_shape *shape_find(const char *name)
 {

@@ -22,10 +22,18 @@ struct model_shape {
     uint32_t n_expert, n_expert_used, n_ff_expert; /* 0: the real model has no experts */
 };
 
+/* Recurrent layers: heads of K and of V, and values of a head. */
+struct shape_delta {
+    uint32_t k_heads, v_heads, dim;
+};
+
 extern const struct model_shape shapes[];
 extern const uint32_t n_shapes;
 
 const struct model_shape *shape_find(const char *name); /* or NULL */
+
+/* Of a shape whose real model has none: the sizes of its attention. */
+struct shape_delta shape_delta(const struct model_shape *shape);
 
 /* Writes "a, b, c" of all names. */
 void shape_names(char *text, size_t text_bytes);

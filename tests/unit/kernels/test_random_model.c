@@ -122,6 +122,25 @@ START_TEST(real_shapes_have_the_published_sizes)
 }
 END_TEST
 
+/* Bytes of a text's state: S of every V head, and three inputs of the convolution, of three of four
+ * layers. */
+START_TEST(recurrent_shapes_have_states_of_the_known_sizes)
+{
+    static const struct {
+        const char *shape;
+        uint32_t bytes;
+    } models[] = {{"qwen35-0.8b", 20201472},
+                  {"qwen35-4b", 52690944},
+                  {"qwen35-9b", 52690944},
+                  {"qwen35-35b-a3b", 65863680}};
+    const struct model_shape *s = shape_find(models[_i].shape);
+    const struct shape_delta d = shape_delta(s);
+    const uint32_t inputs = 3 * (2 * d.k_heads + d.v_heads) * d.dim;
+    ck_assert_uint_eq(s->n_layer * 3 / 4 * (d.v_heads * d.dim * d.dim + inputs) * 4,
+                      models[_i].bytes);
+}
+END_TEST
+
 /* Greedy ids by the CPU backend, one row a pass. */
 static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
 {
@@ -136,7 +155,11 @@ static void greedy(const char *path, uint32_t first, uint32_t n, uint32_t *ids)
         struct row row = {0, i, tokens[i], ROW_SAMPLE, NULL};
         struct row_result result = {0};
         struct pass_sequence sequence = {
-            .pages = pages, .tokens = tokens, .prompt_length = 1, .sampler = &params};
+            .pages = pages,
+            .tokens = tokens,
+            .prompt_length = 1,
+            .sampler = &params,
+            .state = {.from = i == 0 ? BACKEND_STATE_ZERO : 0, .commit = 1}};
         help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});
         ck_assert_int_eq(result.status, 0);
         tokens[i + 1] = ids[i] = result.sample.token;
@@ -160,9 +183,9 @@ static void copy_model(const char *from_path, const char *type, const char *path
     gguf_close(from);
 }
 
-static const char *const archs[] = {"llama",    "qwen2",    "qwen3",  "gemma3",
-                                    "granite",  "smollm3",  "phi3",   "mistral3",
-                                    "qwen3moe", "qwen2moe", "glm4moe"};
+static const char *const archs[] = {"llama",   "qwen2",  "qwen3",    "gemma3",   "granite",
+                                    "smollm3", "phi3",   "mistral3", "qwen3moe", "qwen2moe",
+                                    "glm4moe", "qwen35", "qwen35moe"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
@@ -254,6 +277,7 @@ int main(void)
     tcase_add_loop_test(t, bytes_of_a_seed_are_pinned, 0, 11);
     tcase_add_test(t, the_seed_decides_the_bytes_not_the_threads);
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 8);
+    tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 4);
     tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, a_copy_in_the_same_type_is_the_same_model);
