@@ -35,17 +35,19 @@ static void describe_device(const struct loaded_model *loaded, char *text, size_
  * slower. */
 static void log_memory(void)
 {
-    size_t resident = 0, huge = 0;
+    size_t resident = 0, anonymous = 0, mapped = 0;
     char line[256];
     FILE *file = fopen("/proc/self/smaps_rollup", "re");
 
     while (file && fgets(line, sizeof(line), file)) {
         sscanf(line, "Rss: %zu kB", &resident);
-        sscanf(line, "AnonHugePages: %zu kB", &huge);
+        sscanf(line, "AnonHugePages: %zu kB", &anonymous);
+        sscanf(line, "FilePmdMapped: %zu kB", &mapped);
     }
     if (file)
         fclose(file);
-    log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10, huge >> 10);
+    log_info("%zu MiB resident, %zu of them in huge pages", resident >> 10,
+             (anonymous + mapped) >> 10);
 }
 
 /* As a line of the log; where `print` is set, to stdout. */

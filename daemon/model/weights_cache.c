@@ -220,10 +220,11 @@ void weights_cache_describe(const struct weights_cache *c, char *text, size_t te
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* For the calling thread; the kernel derives the priority of its reads and writes from this. */
+/* For the calling thread. Not the lowest priority, which gets nothing done beside a few builds. The
+ * kernel derives the priority of its reads and writes from this. */
 static void work_in_background(void)
 {
-    setpriority(PRIO_PROCESS, 0, 19);
+    setpriority(PRIO_PROCESS, 0, 10);
 }
 
 static void start_thread(struct weights_cache *c, void *(*run)(void *))

@@ -15,6 +15,9 @@
  * is replaced after the first answer, by another thread of low priority. Nothing removes files of
  * models that are not served any more.
  *
+ * The file is never written to once it has its name, only replaced; if someone cuts it off while it is
+ * mapped, SIGBUS ends the daemon.
+ *
  * The folder and the file must belong to our user, and nobody else may write to them: they replace the
  * model. What goes wrong with either is one line of the log; the daemon then works without.
  *

@@ -101,6 +101,7 @@ START_TEST(answers_are_equal_with_and_without_the_file)
     char first[1024];
     start(&d, "auto");
     check_log(&d, "is not used: there is none");
+    ck_assert_ptr_null(kept()); /* before the first answer */
     snprintf(first, sizeof(first), "%s", answer(&d));
     await_file();
     ck_assert_int_eq(harness_stop(&d), 0);
