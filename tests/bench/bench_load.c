@@ -5,7 +5,8 @@
  * The time from the start of hearthd to a client's first token, with the file in the page cache,
  * over two ways to read the file once with as many threads: copying it from its mapping to fresh
  * memory, and read(2) into a reused buffer. The same with the file on the disk alone, over what cat
- * does: one thread's read(2). Then the daemon's memory over the size of the file's tensors plus the
+ * does: one thread's read(2). And the first, with weights that an earlier start has kept
+ * (--weights-cache), over the copy. Then the daemon's memory over the size of the file's tensors plus the
  * KV in use.
  */
 #include "kernels/kv.h"
@@ -14,6 +15,7 @@
 #include "tests/bench/served.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -150,7 +152,10 @@ static void drop_file(const char *path)
 
 /* ---- the daemon ------------------------------------------------------------------------------ */
 
+static char folder[48];
 static const char *const arguments[] = {"--context", "4096", "--slots", "4", NULL};
+static const char *const arguments_kept[] = {"--context",       "4096", "--slots", "4",
+                                             "--weights-cache", folder, NULL};
 
 static struct hearth_result ask(struct hearth *h, uint32_t n, uint32_t max_tokens)
 {
@@ -167,11 +172,11 @@ static struct hearth_result ask(struct hearth *h, uint32_t n, uint32_t max_token
 }
 
 /* Milliseconds from the start of hearthd to the first token. It is left running. */
-static double load_ms(const char *path)
+static double load_ms(const char *path, const char *const *more)
 {
     uint64_t start = bench_ticks();
 
-    served_start(path, arguments);
+    served_start(path, more);
     struct hearth *h = served_connect(1);
     ask(h, 3, 1);
     double ms = (double)(bench_ticks() - start) * bench_tick_ns() * 1e-6;
@@ -237,7 +242,7 @@ static void bench_cached(const char *path)
         warm_memory(1);
         copied[i] = sweep_ms(path, true, n);
         warm_memory(1);
-        load[0][i] = load[1][i] = load_ms(path);
+        load[0][i] = load[1][i] = load_ms(path, arguments);
         if (i < REPEATS - 1)
             served_stop();
     }
@@ -258,16 +263,58 @@ static void bench_cold(const char *path)
         was_read[i] = sweep_ms(path, false, 1);
         drop_file(path);
         warm_memory(2);
-        load[i] = load_ms(path);
+        load[i] = load_ms(path, arguments);
         served_stop();
     }
     print_load("cold_load_over_cat", load, was_read, 1.2,
                "start to first token, the file on the disk, over cat of it");
 }
 
+/* A start that keeps the weights: returns when they are there. */
+static void keep_weights(const char *path)
+{
+    glob_t found;
+    char pattern[64];
+    bool there = false;
+
+    load_ms(path, arguments_kept);
+    snprintf(pattern, sizeof(pattern), "%s/*.weights", folder);
+    for (int i = 0; i < 6000 && !there; i++) {
+        usleep(100000);
+        there = glob(pattern, 0, NULL, &found) == 0;
+        globfree(&found);
+    }
+    if (!there)
+        served_fail("the weights were not kept");
+    served_stop();
+}
+
+static void bench_kept(const char *path)
+{
+    double load[REPEATS], copied[REPEATS];
+    char command[64];
+
+    strcpy(folder, "/tmp/hearth-bench-weights-XXXXXX");
+    if (!mkdtemp(folder))
+        served_fail("no folder for the weights");
+    keep_weights(path);
+    for (int i = 0; i < REPEATS; i++) {
+        warm_memory(1);
+        copied[i] = sweep_ms(path, true, core_count());
+        load[i] = load_ms(path, arguments_kept);
+        served_stop();
+    }
+    print_load("kept_load_over_copy", load, copied, 0.3,
+               "start to first token, weights mapped from the cache, over a copy of the file");
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    if (system(command) != 0)
+        served_fail("the folder of the weights cannot be removed");
+}
+
 static void bench_model(const char *path)
 {
     bench_cold(path);
+    bench_kept(path);
     bench_cached(path);
     print_memory("peak_of_load", "VmHWM:", 4);
     print_memory("resident_after_load", "VmRSS:", 4);
