@@ -65,5 +65,5 @@ void ref_matmul(const struct cpu_matmul *p)
 
 void ref_matrix_row(const struct model_tensor *t, uint32_t row, float *x)
 {
-    quant_row_values(t->type, t->data + row * t->row_bytes, t->cols, x);
+    quant_row_values(t->type, model_tensor_row(t, row), t->cols, x);
 }

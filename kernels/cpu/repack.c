@@ -38,12 +38,12 @@ size_t repack_bytes(const struct cpu_matrix *matrix)
 struct cpu_matrix repack_part(const struct cpu_matrix *matrix, uint32_t index, uint32_t group)
 {
     struct cpu_matrix part = *matrix;
-    const size_t rows = (size_t)index * matrix->file.rows + (size_t)group * CPU_LANES;
     part.file.n_matrices = 1;
     part.file.rows -= group * CPU_LANES;
     part.file.bytes = part.file.rows * part.file.row_bytes;
     if (part.file.data) /* a shadow's has none */
-        part.file.data += rows * part.file.row_bytes;
+        part.file.data +=
+            index * part.file.matrix_bytes + (size_t)group * CPU_LANES * part.file.row_bytes;
     part.groups -= group;
     if (part.packed)
         part.packed += ((size_t)index * matrix->groups + group) * part.group_bytes;

@@ -58,7 +58,7 @@ static void quantize_chunk(void *arg, uint32_t chunk, uint32_t worker)
     uint64_t bytes = q4_row_bytes(t->cols);
     uint64_t begin = (uint64_t)chunk * ROWS_PER_CHUNK;
     for (uint64_t r = begin; r < begin + ROWS_PER_CHUNK && r < model_tensor_rows(t); r++) {
-        quant_row_values(t->type, t->data + r * t->row_bytes, t->cols, x);
+        quant_row_values(t->type, model_tensor_row(t, r), t->cols, x);
         int rc = quantize_row(QUANT_Q4_0, x, t->cols, job->to + r * bytes);
         if (rc < 0)
             job->error = rc;
@@ -93,6 +93,7 @@ static int load_shadow_matrix(struct backend *b, const struct model_tensor *from
         return -ENOMEM;
     q4.type = QUANT_Q4_0;
     q4.row_bytes = q4_row_bytes(from->cols);
+    q4.matrix_bytes = q4.rows * q4.row_bytes;
     q4.bytes = bytes;
     q4.data = data;
     int rc = quantize_tensor(b, from, data);

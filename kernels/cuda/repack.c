@@ -162,7 +162,7 @@ void cuda_repack_group(const struct model_tensor *t, uint32_t group, uint8_t *to
                    first = group % groups * CUDA_GROUP, left = t->rows - first;
     memset(to, 0, layout_group_bytes(t->type, t->cols));
     for (uint32_t row = 0; row < CUDA_GROUP && row < left; row++) {
-        const uint8_t *from = t->data + ((uint64_t)matrix * t->rows + first + row) * t->row_bytes;
+        const uint8_t *from = model_tensor_row(t, (uint64_t)matrix * t->rows + first + row);
         if (layout_quantized(t->type))
             repack_blocks(t, row, from, to);
         else

@@ -192,6 +192,7 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                                  .rows = rows,
                                  .cols = cols,
                                  .row_bytes = t->bytes / n_matrices / rows,
+                                 .matrix_bytes = t->bytes / n_matrices,
                                  .bytes = t->bytes,
                                  .index = (uint32_t)(t - l->gguf->tensors)};
     l->used[ret->index] = true;
@@ -249,18 +250,32 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
     };
 }
 
-/* Tensors [first, first + n) of a layer that are one in a file, its rows one after the other. */
+/* Tensors [first, first + n) of a layer that are one in a file, its rows one after the other, of
+ * experts in each matrix; in files of some architectures always, or wherever it is there. */
 static const struct fused {
     const char *name;
     enum model_layer_tensor first;
     uint32_t n;
-} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3}, {"ffn_up.weight", MODEL_FFN_GATE, 2}};
+    bool anywhere;
+} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3, false},
+             {"ffn_up.weight", MODEL_FFN_GATE, 2, false},
+             {"ffn_gate_up_exps.weight", MODEL_FFN_GATE_EXPS, 2, true}};
 
-static const struct fused *find_fused(const struct model_arch *arch, uint32_t tensor)
+static void name_tensor(char name[GGUF_MAX_NAME + 1], uint32_t layer, const char *part)
 {
-    for (size_t i = 0; arch->fused && i < sizeof(FUSED) / sizeof(FUSED[0]); i++)
-        if (tensor >= FUSED[i].first && tensor < FUSED[i].first + FUSED[i].n)
-            return &FUSED[i];
+    snprintf(name, GGUF_MAX_NAME + 1, "blk.%u.%s", layer, part);
+}
+
+static const struct fused *find_fused(const struct model_loader *l, uint32_t layer, uint32_t tensor)
+{
+    char name[GGUF_MAX_NAME + 1];
+    for (size_t i = 0; i < sizeof(FUSED) / sizeof(FUSED[0]); i++) {
+        const struct fused *f = &FUSED[i];
+        name_tensor(name, layer, f->name);
+        if (tensor >= f->first && tensor < f->first + f->n &&
+            (f->anywhere ? gguf_find_tensor(l->gguf, name) != NULL : l->arch->fused))
+            return f;
+    }
     return NULL;
 }
 
@@ -273,13 +288,13 @@ static int view_fused(struct model_loader *l, const struct fused *f, uint32_t la
     uint32_t rows = 0;
     for (uint32_t i = f->first; i < f->first + f->n; i++)
         rows += size_of(l, LAYER_SHAPES[i].rows);
-    snprintf(name, sizeof(name), "blk.%u.%s", layer, f->name);
+    name_tensor(name, layer, f->name);
     int rc = view_tensor(l, name, &LAYER_SHAPES[f->first], rows, &whole);
     for (uint32_t i = f->first; !rc && i < f->first + f->n; i++) {
         tensor[i] = whole;
         tensor[i].rows = size_of(l, LAYER_SHAPES[i].rows);
-        tensor[i].bytes = tensor[i].rows * whole.row_bytes;
-        whole.data += tensor[i].bytes;
+        tensor[i].bytes = whole.n_matrices * tensor[i].rows * whole.row_bytes;
+        whole.data += tensor[i].rows * whole.row_bytes;
     }
     return rc;
 }
@@ -318,11 +333,11 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
     int rc = 0;
     for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS && !rc; i++) {
         const struct shape *shape = &LAYER_SHAPES[i];
-        const struct fused *fused = find_fused(l->arch, i);
+        const struct fused *fused = find_fused(l, layer, i);
         if (!layer_has(l, i) || (fused && i != fused->first))
             continue;
-        snprintf(name, sizeof(name), "blk.%u.%s", layer,
-                 i == MODEL_FFN_NORM && l->arch->ffn_norm ? l->arch->ffn_norm : shape->name);
+        name_tensor(name, layer,
+                    i == MODEL_FFN_NORM && l->arch->ffn_norm ? l->arch->ffn_norm : shape->name);
         if ((l->arch->optional >> i & 1) && !gguf_find_tensor(l->gguf, name))
             continue;
         rc = fused ? view_fused(l, fused, layer, tensor)

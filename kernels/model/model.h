@@ -124,16 +124,17 @@ enum model_layer_tensor {
 };
 
 struct model_tensor {
-    const uint8_t
-        *data;     /* [n_matrices][rows][row_bytes] in the mapping; NULL: this model has no such
+    const uint8_t *
+        data; /* [n_matrices][matrix_bytes], of each [rows][row_bytes], in the mapping; NULL: this model has no such
                             tensor. May be some rows of the file's tensor alone */
     uint32_t type; /* quant_type: F32, F16, BF16 or a quant_readable one; vectors always F32 */
     uint32_t n_matrices; /* of experts; 1 for all other tensors */
     uint32_t rows;       /* outputs of one of them; 1 for a vector */
     uint32_t cols;       /* inputs: a multiple of the type's block */
     uint64_t row_bytes;
-    uint64_t bytes; /* n_matrices * rows * row_bytes */
-    uint32_t index; /* in gguf->tensors */
+    uint64_t matrix_bytes; /* from one matrix to the next: their rows' bytes, or more in a view */
+    uint64_t bytes;        /* n_matrices * rows * row_bytes */
+    uint32_t index;        /* in gguf->tensors */
 };
 
 struct model_hash {
@@ -276,6 +277,13 @@ bool model_portable(const struct model *model);
 static inline uint64_t model_tensor_rows(const struct model_tensor *tensor)
 {
     return (uint64_t)tensor->n_matrices * tensor->rows;
+}
+
+/* Row r of all of them. */
+static inline const uint8_t *model_tensor_row(const struct model_tensor *tensor, uint64_t r)
+{
+    return tensor->data + r / tensor->rows * tensor->matrix_bytes +
+           r % tensor->rows * tensor->row_bytes;
 }
 
 /* True when every tensor of every layer is F32: then KV is f32 as well, else f16. Weights

@@ -30,6 +30,7 @@ void experts_of_every_type_give_the_same_bits(void)
         char what[32];
         snprintf(what, sizeof(what), "experts of type %u", types[i]);
         shape.arch = archs[i % N_ARCHS];
+        shape.merged = i % 2;
         shape.n_layer = 2;
         shape.kv_q8_0 = i % 3 == 0;
         shape.seed = 1000 + i;

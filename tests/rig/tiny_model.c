@@ -69,24 +69,39 @@ struct builder {
     uint32_t n_matrices;
 };
 
+static float *values(size_t n)
+{
+    float *x = malloc(n * sizeof(*x));
+    assert(n > 0);
+    if (!x)
+        abort();
+    return x;
+}
+
+/* ne: 0 for a dimension that the tensor has not. */
+static void put_tensor(struct builder *b, const char *name, uint32_t type, const uint64_t ne[3],
+                       const float *x)
+{
+    const size_t n = ne[0] * (ne[1] > 0 ? ne[1] : 1) * (ne[2] > 0 ? ne[2] : 1);
+    uint8_t *bytes = malloc(n * 4 + 64);
+    if (!bytes)
+        abort();
+    gw_tensor_info(&b->w, name, type, ne[2] > 0 ? 3 : ne[1] > 0 ? 2 : 1, ne, b->w.data.bytes);
+    gw_put(&b->w.data, bytes, tiny_encode(type, x, n, bytes));
+    gw_pad(&b->w.data, b->w.alignment);
+    free(bytes);
+}
+
 /* n_matrices 0: a tensor of one or, with rows, two dimensions. */
 static void tensor_of(struct builder *b, const char *name, uint32_t type, uint32_t cols,
                       uint32_t rows, uint32_t n_matrices, float center, float spread)
 {
-    uint64_t ne[3] = {cols, rows, n_matrices};
     size_t n = (size_t)cols * (rows > 0 ? rows : 1) * (n_matrices > 0 ? n_matrices : 1);
-    assert(n > 0);
-    float *x = malloc(n * sizeof(*x));
-    uint8_t *bytes = malloc(n * 4 + 64);
-    if (!x || !bytes)
-        abort();
+    float *x = values(n);
     for (size_t i = 0; i < n; i++)
         x[i] = center + spread * normal(&b->random);
-    gw_tensor_info(&b->w, name, type, n_matrices > 0 ? 3 : rows > 0 ? 2 : 1, ne, b->w.data.bytes);
-    gw_put(&b->w.data, bytes, tiny_encode(type, x, n, bytes));
-    gw_pad(&b->w.data, b->w.alignment);
+    put_tensor(b, name, type, (uint64_t[]){cols, rows, n_matrices}, x);
     free(x);
-    free(bytes);
 }
 
 static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t cols, uint32_t rows,
@@ -95,8 +110,8 @@ static void tensor(struct builder *b, const char *name, uint32_t type, uint32_t 
     tensor_of(b, name, type, cols, rows, 0, center, spread);
 }
 
-static void matrices(struct builder *b, const char *name, uint32_t cols, uint32_t rows,
-                     uint32_t n_matrices, float spread)
+/* The type of the next matrix. */
+static uint32_t next_type(struct builder *b, uint32_t cols)
 {
     static const uint32_t mix[] = {QUANT_Q8_0, QUANT_F32,  QUANT_Q4_0, QUANT_BF16,
                                    QUANT_F16,  QUANT_Q5_0, QUANT_Q5_1};
@@ -111,7 +126,13 @@ static void matrices(struct builder *b, const char *name, uint32_t cols, uint32_
         type = cols % 256 == 0 ? mix_k[n % 4] : QUANT_Q5_0;
     else if (type == TINY_MIXED_SMALL)
         type = cols % 256 == 0 && n % 3 > 0 ? small_k[n % 5] : small[n % 3];
-    tensor_of(b, name, type, cols, rows, n_matrices, 0, spread * b->shape->scale);
+    return type;
+}
+
+static void matrices(struct builder *b, const char *name, uint32_t cols, uint32_t rows,
+                     uint32_t n_matrices, float spread)
+{
+    tensor_of(b, name, next_type(b, cols), cols, rows, n_matrices, 0, spread * b->shape->scale);
 }
 
 static void matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows, float spread)
@@ -250,6 +271,23 @@ static uint32_t n_expert(const struct tiny_model *s)
     return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
+/* The numbers of all gates and then all ups, as if these were apart. */
+static void merged_experts(struct builder *b, uint32_t index, uint32_t n_ff, uint32_t n)
+{
+    const uint32_t n_embd = b->shape->n_embd;
+    const size_t one = (size_t)n_ff * n_embd;
+    const float spread = b->shape->scale / sqrtf((float)n_embd);
+    const uint32_t type = next_type(b, n_embd);
+    float *x = values(2 * n * one);
+    char name[64];
+    for (uint32_t part = 0; part < 2; part++)
+        for (size_t i = 0; i < n * one; i++)
+            x[(i / one * 2 + part) * one + i % one] = spread * normal(&b->random);
+    snprintf(name, sizeof(name), "blk.%u.ffn_gate_up_exps.weight", index);
+    put_tensor(b, name, type, (uint64_t[]){n_embd, 2 * n_ff, n}, x);
+    free(x);
+}
+
 /* Gate, up and down of a width, 0 or more of each. */
 static void ffn(struct builder *b, uint32_t index, const char *suffix, uint32_t n_ff, uint32_t n)
 {
@@ -257,7 +295,9 @@ static void ffn(struct builder *b, uint32_t index, const char *suffix, uint32_t 
     const float in = 1.0f / sqrtf((float)s->n_embd), down = 1.0f / sqrtf((float)n_ff);
     const char *const parts[] = {"gate", "up", "down"};
     char name[64];
-    for (int i = is_arch(s, "phi3"); i < 3; i++) {
+    if (n > 0 && s->merged)
+        merged_experts(b, index, n_ff, n);
+    for (int i = n > 0 && s->merged ? 2 : is_arch(s, "phi3"); i < 3; i++) {
         snprintf(name, sizeof(name), "blk.%u.ffn_%s%s.weight", index, parts[i], suffix);
         if (i == 2)
             matrices(b, name, n_ff, s->n_embd, n, down);

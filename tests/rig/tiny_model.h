@@ -34,6 +34,7 @@ struct tiny_model {
     uint32_t n_context;
     uint32_t window;                  /* of local layers, gemma3; 0: 20 */
     uint32_t n_draft;                 /* layers after n_layer that only draft (MTP) */
+    bool merged;                      /* gate and up of experts are one tensor */
     uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
     uint32_t delta_k, delta_v;        /* qwen35: values of a head of K, of V; 0: 12, 40 */
     uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */

@@ -287,6 +287,23 @@ START_TEST(odd_shapes_give_the_same_bits)
 }
 END_TEST
 
+/* Gate and up of an expert are rows of one matrix, between those of other experts. */
+START_TEST(experts_with_gate_and_up_in_one_tensor_are_those_apart)
+{
+    struct tiny_model shape = shape_of(_i ? QUANT_Q8_0 : QUANT_F32, 9, 3);
+    struct expected apart, merged;
+    shape.arch = _i ? "glm4moe" : "qwen3moe";
+    expected_open(&apart, &shape, "ref", 40);
+    shape.merged = true;
+    expected_open(&merged, &shape, "ref", 40);
+    ck_assert_uint_eq(merged.m.model->n_params, apart.m.model->n_params);
+    expected_same(&apart, merged.logits, "merged");
+    check_all(&merged);
+    expected_close(&merged);
+    expected_close(&apart);
+}
+END_TEST
+
 /* The bytes of a layer's tensor in the file, which is in memory. */
 static uint8_t *bytes_of(const struct help_model *m, uint32_t layer, enum model_layer_tensor t)
 {
@@ -424,6 +441,7 @@ int main(void)
     tcase_add_test(tcase, scores_that_are_not_finite_take_the_first_experts);
     tcase_add_loop_test(tcase, every_type_gives_the_same_bits, 0, 2 * EXPECTED_TYPES);
     tcase_add_loop_test(tcase, odd_shapes_give_the_same_bits, 0, N_ODD * N_ARCHS);
+    tcase_add_loop_test(tcase, experts_with_gate_and_up_in_one_tensor_are_those_apart, 0, 2);
     tcase_add_loop_test(tcase, rows_of_one_expert_and_experts_without_rows, 0, 4);
     tcase_add_loop_test(tcase, tied_experts_are_those_of_the_exact_model, 0, N_ARCHS);
     tcase_add_test(tcase, one_row_on_each_expert);
