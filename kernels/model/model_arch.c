@@ -22,7 +22,7 @@
 
 /* README.md, "An architecture", says what a row means and what all of them have in common. */
 static const struct model_arch ARCHS[] = {
-    {.name = "llama", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
+    {.name = "llama", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS | EXPERTS},
     {.name = "qwen2", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QKV_BIAS},
     {.name = "qwen3", .rope = MODEL_ROPE_HALVES, .tensors = LLAMA_TENSORS | QK_NORM},
     {.name = "qwen3moe",
@@ -52,6 +52,16 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .tensors = LLAMA_TENSORS | QKV_BIAS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
      .optional = QKV_BIAS | QK_NORM},
+    {.name = "granitemoe",
+     .rope = MODEL_ROPE_ADJACENT,
+     .scales = true,
+     .experts = true,
+     .tensors = ATTENTION_TENSORS | EXPERTS | SHARED},
+    {.name = "ernie4_5-moe",
+     .rope = MODEL_ROPE_ADJACENT,
+     .experts = true,
+     .tensors = LLAMA_TENSORS | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
+     .optional = HAS(MODEL_FFN_CHOICE_BIAS)},
     {.name = "qwen35",
      .rope = MODEL_ROPE_HALVES,
      .head_gate = true,
@@ -70,7 +80,7 @@ static const struct model_arch ARCHS[] = {
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe"
+    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

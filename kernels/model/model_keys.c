@@ -141,7 +141,7 @@ static int read_router(struct model_loader *l)
 /* What some layers have beside experts, or in place of them. */
 static int read_around_experts(struct model_loader *l)
 {
-    uint32_t shared = 0, groups = 0;
+    uint32_t shared = 0, groups = 0, step = 0;
     int rc = read_optional(l, "leading_dense_block_count", l->model->n_layer, &l->n_dense);
     if (!rc && l->n_dense > 0)
         rc = read_count(l, "feed_forward_length", MODEL_MAX_FF, &l->n_ff_dense);
@@ -152,8 +152,13 @@ static int read_around_experts(struct model_loader *l)
         rc = read_optional(l, "expert_shared_feed_forward_length", MODEL_MAX_FF, &l->n_ff_shared);
     if (!rc)
         rc = read_optional(l, "expert_group_count", MODEL_MAX_EXPERTS, &groups);
+    if (!rc)
+        rc = read_optional(l, "interleave_moe_layer_step", MODEL_MAX_LAYERS, &step);
     if (rc)
         return rc;
+    if (step > 1)
+        return FAIL(l, -ENOTSUP, "experts in every %u-th layer (%s) are not supported", step,
+                    key_of(l, "interleave_moe_layer_step").name);
     if (groups > 1)
         return FAIL(l, -ENOTSUP, "experts in %u groups (%s) are not supported", groups,
                     key_of(l, "expert_group_count").name);
@@ -164,6 +169,16 @@ static int read_around_experts(struct model_loader *l)
     return 0;
 }
 
+/* Files of llama and granitemoe have one width, that of an expert. */
+static const char *expert_width_key(const struct model_loader *l)
+{
+    static const char OWN[] = "expert_feed_forward_length", ANY[] = "feed_forward_length";
+    return gguf_find_key(l->gguf, key_of(l, OWN).name) ||
+                   !gguf_find_key(l->gguf, key_of(l, ANY).name)
+               ? OWN
+               : ANY;
+}
+
 static int read_experts(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -171,7 +186,7 @@ static int read_experts(struct model_loader *l)
     if (!rc)
         rc = read_count(l, "expert_used_count", MODEL_MAX_EXPERTS_USED, &m->n_expert_used);
     if (!rc)
-        rc = read_count(l, "expert_feed_forward_length", MODEL_MAX_FF, &m->n_ff);
+        rc = read_count(l, expert_width_key(l), MODEL_MAX_FF, &m->n_ff);
     if (!rc && m->n_expert_used > m->n_expert)
         return FAIL(l, -EBADMSG, "malformed: %u of %u experts used", m->n_expert_used, m->n_expert);
     if (!rc)
@@ -190,6 +205,13 @@ static int read_layers(struct model_loader *l)
     return rc;
 }
 
+static bool names_experts(const struct model_loader *l)
+{
+    uint32_t count = 0;
+    const int rc = gguf_u32(l->gguf, key_of(l, "expert_count").name, &count);
+    return (rc && rc != -ENOENT) || count > 0;
+}
+
 static int read_sizes(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -197,8 +219,9 @@ static int read_sizes(struct model_loader *l)
     if (!rc)
         rc = read_count(l, "embedding_length", MODEL_MAX_EMBD, &m->n_embd);
     if (!rc)
-        rc = l->arch->experts ? read_experts(l)
-                              : read_count(l, "feed_forward_length", MODEL_MAX_FF, &m->n_ff);
+        rc = l->arch->experts || (arch_has(l, MODEL_FFN_ROUTER) && names_experts(l))
+                 ? read_experts(l)
+                 : read_count(l, "feed_forward_length", MODEL_MAX_FF, &m->n_ff);
     if (!rc)
         rc = read_count(l, "context_length", MODEL_MAX_CONTEXT, &m->n_context);
     return rc;
@@ -584,14 +607,11 @@ static int refuse_softcap(struct model_loader *l, const char *name)
 static int refuse_features(struct model_loader *l)
 {
     const struct gguf *g = l->gguf;
-    uint32_t count = 0;
     bool causal = true;
-    struct arch_key key = key_of(l, "expert_count");
-    int rc = gguf_u32(g, key.name, &count);
-    if (!l->arch->experts && ((rc && rc != -ENOENT) || count > 0))
-        return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported for %s", key.name,
-                    l->arch->name);
-    rc = refuse_softcap(l, "attn_logit_softcapping");
+    if (!arch_has(l, MODEL_FFN_ROUTER) && names_experts(l))
+        return FAIL(l, -ENOTSUP, "a mixture of experts (%s) is not supported for %s",
+                    key_of(l, "expert_count").name, l->arch->name);
+    int rc = refuse_softcap(l, "attn_logit_softcapping");
     if (!rc)
         rc = refuse_softcap(l, "final_logit_softcapping");
     if (rc)

@@ -135,13 +135,15 @@ static bool is_recurrent(const struct random_model *m, uint32_t layer)
 }
 
 /* Whether a layer holds such a tensor: what is fused in place of its parts. All layers have experts,
- * if any has. */
+ * if all files of the architecture have them. */
 static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
 {
     const struct model_arch *arch = find_arch(m->arch);
     const uint64_t tensors = is_recurrent(m, layer) ? arch->recurrent_tensors : arch->tensors;
     const enum kind kind = layer_tensors[i].kind;
-    if (arch->experts && (kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN))
+    const bool dense = kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN,
+               of_experts = kind >= FFN_ROUTER && kind <= FFN_DOWN_SHARED;
+    if (arch->experts ? dense : of_experts)
         return false;
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||

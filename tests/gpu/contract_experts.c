@@ -16,7 +16,8 @@ static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_u
 }
 
 /* Architectures with experts: routers of all kinds, shared experts. */
-static const char *const archs[] = {"qwen3moe", "qwen2moe", "glm4moe"};
+static const char *const archs[] = {"qwen3moe",   "qwen2moe",     "glm4moe",
+                                    "granitemoe", "ernie4_5-moe", "llama"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 /* Of 40 rows experts have 8 on average, of 20 more than a tile. */

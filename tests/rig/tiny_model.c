@@ -194,9 +194,16 @@ static bool has_qkv_bias(const struct tiny_model *s)
     return is_arch(s, "qwen2") || is_arch(s, "qwen2moe") || is_arch(s, "glm4moe");
 }
 
+/* The first layer has no experts, and the others choose with a bias. */
+static bool has_dense_layer(const struct tiny_model *s)
+{
+    return is_arch(s, "glm4moe") || is_arch(s, "ernie4_5-moe");
+}
+
 static bool has_shared_expert(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen2moe") || is_arch(s, "glm4moe") || is_arch(s, "qwen35moe");
+    return is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe") || is_arch(s, "granitemoe") ||
+           has_dense_layer(s);
 }
 
 static uint32_t n_ff_shared(const struct tiny_model *s)
@@ -267,7 +274,8 @@ static void extras(struct builder *b, uint32_t index)
 
 static uint32_t n_expert(const struct tiny_model *s)
 {
-    const bool any = is_arch(s, "qwen3moe") || has_shared_expert(s);
+    const bool any =
+        is_arch(s, "qwen3moe") || has_shared_expert(s) || (is_arch(s, "llama") && s->n_expert);
     return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
@@ -310,7 +318,7 @@ static void ffn(struct builder *b, uint32_t index, const char *suffix, uint32_t 
 static void feed_forward(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
-    const uint32_t experts = is_arch(s, "glm4moe") && index == 0 ? 0 : n_expert(s);
+    const uint32_t experts = has_dense_layer(s) && index == 0 ? 0 : n_expert(s);
     const float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
     if (experts) {
@@ -324,7 +332,7 @@ static void feed_forward(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp_shexp.weight", index);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 0, in * s->scale);
     }
-    if (experts && is_arch(s, "glm4moe")) {
+    if (experts && has_dense_layer(s)) {
         snprintf(name, sizeof(name), "blk.%u.exp_probs_b.bias", index);
         tensor(b, name, QUANT_F32, experts, 0, 0, 0.3f);
     }
@@ -423,6 +431,13 @@ static void arch_key(struct gw *w, const struct tiny_model *s, const char *name,
     gw_key_u32(w, key, value);
 }
 
+static void arch_key_f32(struct gw *w, const struct tiny_model *s, const char *name, float value)
+{
+    char key[96];
+    snprintf(key, sizeof(key), "%s.%s", s->arch ? s->arch : "llama", name);
+    gw_key_f32(w, key, value);
+}
+
 static void kv_heads_key(struct gw *w, const struct tiny_model *s)
 {
     char key[96];
@@ -461,22 +476,24 @@ static void keys(struct gw *w, const struct tiny_model *s)
     if (n_expert(s)) {
         arch_key(w, s, "expert_count", n_expert(s));
         arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
-        arch_key(w, s, "expert_feed_forward_length", s->n_ff);
+        if (!is_arch(s, "llama") && !is_arch(s, "granitemoe"))
+            arch_key(w, s, "expert_feed_forward_length", s->n_ff);
     }
     if (has_shared_expert(s) && !is_arch(s, "glm4moe"))
         arch_key(w, s, "expert_shared_feed_forward_length", n_ff_shared(s));
+    if (has_dense_layer(s))
+        arch_key(w, s, "leading_dense_block_count", 1);
     if (is_arch(s, "glm4moe")) {
         arch_key(w, s, "expert_shared_count", n_ff_shared(s) / s->n_ff);
-        arch_key(w, s, "leading_dense_block_count", 1);
         arch_key(w, s, "expert_gating_func", 2);
         gw_key_bool(w, "glm4moe.expert_weights_norm", 1);
         gw_key_f32(w, "glm4moe.expert_weights_scale", 1.5f);
     }
-    if (is_arch(s, "granite")) {
-        gw_key_f32(w, "granite.embedding_scale", 3);
-        gw_key_f32(w, "granite.attention.scale", 0.3f);
-        gw_key_f32(w, "granite.residual_scale", 0.6f);
-        gw_key_f32(w, "granite.logit_scale", 1.7f);
+    if (is_arch(s, "granite") || is_arch(s, "granitemoe")) {
+        arch_key_f32(w, s, "embedding_scale", 3);
+        arch_key_f32(w, s, "attention.scale", 0.3f);
+        arch_key_f32(w, s, "residual_scale", 0.6f);
+        arch_key_f32(w, s, "logit_scale", 1.7f);
     }
     if (is_arch(s, "mistral3")) { /* q grows at every twelfth position */
         gw_key_string(w, "mistral3.rope.scaling.type", "yarn");

@@ -23,7 +23,8 @@ struct tiny_model {
                          tensors and a rope that is narrower than the head, mistral3 YaRN and a
                          query that grows, qwen3moe experts, qwen2moe these, biases and a shared
                          expert with a gate, glm4moe all of experts but that gate, and a first
-                         layer without them, qwen35 heads with
+                         layer without them, as ernie4_5-moe; granitemoe granite's factors and
+                         experts, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
                          qwen35moe that and what qwen2moe has */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;

@@ -109,6 +109,17 @@ MODELS = {
                       linear_value_head_dim=14, tie_word_embeddings=False, pad_token_id=0,
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
                                        "mrope_section": [2, 1, 1]}),
+    "mixtral": dict(kind="mixtral", hidden_size=32, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, tie_word_embeddings=False, sliding_window=None,
+                    rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "granitemoe": dict(kind="granitemoeshared", hidden_size=32, intermediate_size=20, shared_intermediate_size=28, num_hidden_layers=2,
+                       num_attention_heads=4, num_key_value_heads=2, num_local_experts=7, num_experts_per_tok=3,
+                       tie_word_embeddings=False, embedding_multiplier=2.0, attention_multiplier=0.25, residual_multiplier=0.7,
+                       logits_scaling=1.25, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    "ernie4_5-moe": dict(kind="ernie4_5_moe", hidden_size=32, intermediate_size=40, moe_intermediate_size=18, num_hidden_layers=3,
+                         num_attention_heads=4, num_key_value_heads=2, moe_num_experts=8, moe_k=3, moe_num_shared_experts=2,
+                         moe_layer_start_index=1, tie_word_embeddings=False,
+                         rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -167,12 +178,14 @@ def watch_routers(model):
         scores = inputs[0] @ router.weight.T
         if hasattr(router, "e_score_correction_bias"):
             scores = scores.sigmoid() + router.e_score_correction_bias
+        if hasattr(router, "moe_statics"):
+            scores = router.moe_statics(scores.softmax(dim=-1))
         scores = scores.sort(dim=-1, descending=True).values
-        k = model.config.num_experts_per_tok
+        k = router.top_k
         gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
 
     for name, module in model.named_modules():
-        if name.endswith("mlp.gate"):
+        if name.endswith(("mlp.gate", "moe.router")):
             module.register_forward_hook(note)
     return gaps
 
@@ -285,7 +298,9 @@ PARTS = {
 for shared in ("mlp.shared_expert.", "mlp.shared_experts."):
     for part in ("gate", "up", "down"):
         PARTS[f"{shared}{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
-PARTS |= {"mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
+PARTS |= {"mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+          "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias", "block_sparse_moe.router.weight": "ffn_gate_inp.weight",
+          "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight", "shared_mlp.output_linear.weight": "ffn_down_shexp.weight"}
 # qwen35 has another name for the norm before the feed-forward part.
 QWEN35_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
                 "linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight",
@@ -328,8 +343,9 @@ def write(model, name, path):
     gemma = c.model_type == "gemma3_text"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
-            "qwen3_5_moe_text": "qwen35moe"}.get(c.model_type, c.model_type)
-    permuted = arch in ("llama", "granite", "smollm3", "mistral3")
+            "qwen3_5_moe_text": "qwen35moe", "mixtral": "llama", "granitemoeshared": "granitemoe",
+            "ernie4_5_moe": "ernie4_5-moe"}.get(c.model_type, c.model_type)
+    permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
@@ -364,7 +380,7 @@ def write(model, name, path):
         out.add_rope_scaling_attn_factors((1 + np.log(c.max_position_embeddings / original) / np.log(original)) ** 0.5)
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
-    if arch == "granite":
+    if arch in ("granite", "granitemoe"):
         out.add_embedding_scale(c.embedding_multiplier)
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
@@ -381,6 +397,19 @@ def write(model, name, path):
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         out.add_expert_weights_scale(c.routed_scaling_factor)
         out.add_expert_weights_norm(c.norm_topk_prob)
+    if c.model_type in ("mixtral", "granitemoeshared"):
+        out.add_expert_count(c.num_local_experts)
+        out.add_expert_used_count(c.num_experts_per_tok)
+    if arch == "granitemoe":
+        out.add_expert_shared_feed_forward_length(c.shared_intermediate_size)
+    if arch == "ernie4_5-moe":
+        out.add_expert_count(c.moe_num_experts)
+        out.add_expert_used_count(c.moe_k)
+        out.add_expert_feed_forward_length(c.moe_intermediate_size)
+        out.add_expert_shared_count(c.moe_num_shared_experts)
+        out.add_expert_shared_feed_forward_length(c.moe_intermediate_size * c.moe_num_shared_experts)
+        out.add_leading_dense_block_count(c.moe_layer_start_index)
+        out.add_interleave_moe_layer_step(c.moe_layer_interval)
     if arch in ("qwen35", "qwen35moe"):
         out.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
         out.add_ssm_state_size(c.linear_key_head_dim)
@@ -409,6 +438,8 @@ def write(model, name, path):
         if key == "lm_head.weight" and c.tie_word_embeddings:
             continue
         value = value.numpy()
+        if "e_score_correction_bias" in key:
+            value = value.reshape(-1)
         if key.endswith("norm.weight") and (gemma or arch in ("qwen35", "qwen35moe") and "linear_attn" not in key):
             value = value + 1  # files hold the sum
         if "linear_attn" in key:
@@ -421,8 +452,10 @@ def write(model, name, path):
             tensors = {GLOBALS[key]: value}
         else:
             _, _, layer, part = key.split(".", 3)
-            if part == "mlp.experts.gate_up_proj":
+            if part.endswith("experts.gate_up_proj"):
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
+            elif part == "shared_mlp.input_linear.weight":
+                parts = dict(zip(["ffn_gate_shexp.weight", "ffn_up_shexp.weight"], np.split(value, 2, axis=0)))
             else:
                 names = {"glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS}.get(arch, GEMMA_PARTS if gemma else PARTS)
                 parts = {names[part]: value}

@@ -232,7 +232,8 @@ static void check_exact(const struct expected *e)
 }
 
 /* Architectures with experts. */
-static const char *const archs[] = {"qwen3moe", "qwen2moe", "glm4moe"};
+static const char *const archs[] = {"qwen3moe",   "qwen2moe",     "glm4moe",
+                                    "granitemoe", "ernie4_5-moe", "llama"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_used)

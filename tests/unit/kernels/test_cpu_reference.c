@@ -83,19 +83,20 @@ START_TEST(logits_are_close_to_double_precision)
         uint32_t type;
         double bound, bound_f16;
     } cases[] = {
-        {"llama", QUANT_F32, 1e-4, 1},     {"llama", QUANT_F16, 0.04, 5e-3},
-        {"llama", QUANT_BF16, 0.04, 5e-3}, {"llama", QUANT_Q8_0, 1, 1},
-        {"llama", QUANT_Q4_0, 1, 1},       {"llama", QUANT_Q5_0, 1, 1},
-        {"llama", QUANT_Q5_1, 1, 1},       {"llama", QUANT_Q4_K, 2, 2},
-        {"llama", QUANT_Q5_K, 2, 2},       {"llama", QUANT_Q6_K, 2, 2},
-        {"qwen2", QUANT_F32, 1e-4, 1},     {"qwen3", QUANT_F32, 1e-4, 1},
-        {"gemma3", QUANT_F32, 1e-4, 1},    {"gemma3", QUANT_Q8_0, 1, 1},
-        {"granite", QUANT_F32, 1e-4, 1},   {"smollm3", QUANT_F32, 1e-4, 1},
-        {"phi3", QUANT_F32, 1e-4, 1},      {"mistral3", QUANT_F32, 1e-4, 1},
-        {"unequal", QUANT_F32, 1e-4, 1},   {"qwen3moe", QUANT_F32, 1e-4, 1},
-        {"qwen2moe", QUANT_F32, 1e-4, 1},  {"glm4moe", QUANT_F32, 1e-4, 1},
-        {"sinks", QUANT_F32, 1e-4, 1},     {"qwen35", QUANT_F32, 1e-4, 1},
-        {"qwen35", QUANT_Q8_0, 2, 2},      {"qwen35moe", QUANT_F32, 1e-4, 1},
+        {"llama", QUANT_F32, 1e-4, 1},      {"llama", QUANT_F16, 0.04, 5e-3},
+        {"llama", QUANT_BF16, 0.04, 5e-3},  {"llama", QUANT_Q8_0, 1, 1},
+        {"llama", QUANT_Q4_0, 1, 1},        {"llama", QUANT_Q5_0, 1, 1},
+        {"llama", QUANT_Q5_1, 1, 1},        {"llama", QUANT_Q4_K, 2, 2},
+        {"llama", QUANT_Q5_K, 2, 2},        {"llama", QUANT_Q6_K, 2, 2},
+        {"qwen2", QUANT_F32, 1e-4, 1},      {"qwen3", QUANT_F32, 1e-4, 1},
+        {"gemma3", QUANT_F32, 1e-4, 1},     {"gemma3", QUANT_Q8_0, 1, 1},
+        {"granite", QUANT_F32, 1e-4, 1},    {"smollm3", QUANT_F32, 1e-4, 1},
+        {"phi3", QUANT_F32, 1e-4, 1},       {"mistral3", QUANT_F32, 1e-4, 1},
+        {"unequal", QUANT_F32, 1e-4, 1},    {"qwen3moe", QUANT_F32, 1e-4, 1},
+        {"qwen2moe", QUANT_F32, 1e-4, 1},   {"glm4moe", QUANT_F32, 1e-4, 1},
+        {"granitemoe", QUANT_F32, 1e-4, 1}, {"ernie4_5-moe", QUANT_F32, 1e-4, 1},
+        {"sinks", QUANT_F32, 1e-4, 1},      {"qwen35", QUANT_F32, 1e-4, 1},
+        {"qwen35", QUANT_Q8_0, 2, 2},       {"qwen35moe", QUANT_F32, 1e-4, 1},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
                sinks = strcmp(cases[_i].arch, "sinks") == 0;
@@ -405,7 +406,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 26);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 28);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);
