@@ -131,6 +131,28 @@ START_TEST(two_daemons_share_the_file)
 }
 END_TEST
 
+/* The model drafts for itself, so that both have the same file. */
+START_TEST(a_draft_models_weights_are_mapped_too)
+{
+    const char *const arguments[] = {"--weights-cache", folder, "--draft", model, NULL};
+    char first[1024];
+    start(&d, "auto");
+    snprintf(first, sizeof(first), "%s", answer(&d));
+    await_file();
+    ck_assert_int_eq(harness_stop(&d), 0);
+    memset(&d, 0, sizeof(d));
+    harness_start(&d, model, arguments);
+    check_log(&d, "is used");
+    ck_assert_str_eq(answer(&d), first);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    struct harness_output o = harness_run_hearthd((const char *const[]){
+        "--model", model, "--check", "--weights-cache", folder, "--draft", model, NULL});
+    const char *once = strstr(o.out, "is used");
+    ck_assert_msg(o.code == 0 && once && strstr(once + 1, "is used"), "%s%s", o.out, o.error);
+    harness_output_fini(&o);
+}
+END_TEST
+
 START_TEST(a_killed_daemon_leaves_nothing_that_is_believed)
 {
     char first[1024];
@@ -178,6 +200,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, answers_are_equal_with_and_without_the_file);
     tcase_add_test(core, two_daemons_share_the_file);
+    tcase_add_test(core, a_draft_models_weights_are_mapped_too);
     tcase_add_test(core, a_killed_daemon_leaves_nothing_that_is_believed);
     tcase_add_loop_test(core, a_damaged_file_ends_the_daemon, 0, 2);
     suite_add_tcase(suite, core);

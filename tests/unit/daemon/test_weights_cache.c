@@ -4,6 +4,7 @@
 #include "daemon/model/weights_cache.h"
 #include "kernels/backend.h"
 #include "kernels/quant/quant_types.h"
+#include "tests/rig/gguf_parts.h"
 #include "tests/rig/tiny_model.h"
 #include "tests/run_suite.h"
 
@@ -35,7 +36,7 @@ static void open_model(void)
     const struct backend_limits limits = {
         .rows = 4, .samples = 1, .pages = 2, .context = 64, .threads = 2};
     uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
-    ck_assert_int_eq(gguf_open(model_path, &gguf, err, sizeof(err)), 0);
+    ck_assert_int_eq(gguf_open_parts(model_path, &gguf, err, sizeof(err)), 0);
     ck_assert_int_eq(model_open(gguf, &model, err, sizeof(err)), 0);
     ck_assert_int_eq(backend_cpu.open(model, &limits, &backend, err, sizeof(err)), 0);
     backend_cpu.describe(backend, &info);
@@ -222,13 +223,18 @@ static void another_users(void)
     ck_assert_int_eq(chown(file_of(cache.name), 12345, (gid_t)-1), 0);
 }
 
-/* The model's file was written again: equal bytes, another time. */
-static void model_changed(void)
+/* A file of the model was written again: equal bytes, another time. */
+static void change(const char *file)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
     close_model();
-    ck_assert_int_eq(utimensat(AT_FDCWD, model_path, times, 0), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, file, times, 0), 0);
     open_model();
+}
+
+static void model_changed(void)
+{
+    change(model_path);
 }
 
 static const struct {
@@ -262,6 +268,24 @@ START_TEST(a_file_that_is_not_exactly_it_is_not_used_but_replaced)
     ck_assert_str_eq(cache.why, unusable[_i].why);
     write_cache();
     check_used();
+}
+END_TEST
+
+START_TEST(a_change_of_any_part_is_noticed)
+{
+    char stem[96], part[128];
+    snprintf(stem, sizeof(stem), "%s/parts", folder);
+    gguf_write_parts(gguf, stem, 2);
+    close_model();
+    gguf_part_path(model_path, sizeof(model_path), stem, 1, 2);
+    gguf_part_path(part, sizeof(part), stem, 2, 2);
+    open_model();
+    make_file();
+    check_used();
+    weights_cache_close(&cache);
+    change(part);
+    ck_assert_ptr_null(open_cache("cpu-1"));
+    ck_assert_str_eq(cache.why, "the model's file has changed");
 }
 END_TEST
 
@@ -462,6 +486,7 @@ int main(void)
     tcase_add_test(core, what_is_written_is_used);
     tcase_add_loop_test(core, a_file_that_is_not_exactly_it_is_not_used_but_replaced, 0,
                         sizeof(unusable) / sizeof(unusable[0]));
+    tcase_add_test(core, a_change_of_any_part_is_noticed);
     tcase_add_loop_test(core, a_flipped_byte_is_found_by_the_read, 0, 3);
     tcase_add_test(core, an_undamaged_file_is_read_without_a_word);
     tcase_add_loop_test(core, a_folder_that_is_not_only_ours_is_left_alone, 0,
