@@ -22,10 +22,7 @@ int contract_check_limits(const struct backend_limits *l, const struct model *m,
         return fail(err, err_bytes, -EINVAL,
                     "limits: window pages for a model whose layers have no windows");
     if (m->n_recurrent > 0 && l->states == 0)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "%s models have recurrent layers, which need memories of states: this program "
-                    "has none yet",
-                    m->arch);
+        return fail(err, err_bytes, -EINVAL, "limits: no states for recurrent layers");
     if (m->n_recurrent == 0 && l->states > 0)
         return fail(err, err_bytes, -EINVAL, "limits: states for a model without recurrent layers");
     /* A backend's attention sees the whole context; the model's sees only its sliding window. */

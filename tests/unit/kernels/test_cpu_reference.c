@@ -132,6 +132,42 @@ START_TEST(logits_are_close_to_double_precision)
 }
 END_TEST
 
+/* A state that forgets little, decays near 1, is as close to double precision after thousands of
+ * rows as after a few. */
+START_TEST(a_recurrent_state_does_not_drift)
+{
+    enum { N = 4096 };
+    struct tiny_model shape = tiny_model_default(QUANT_F32);
+    struct help_model m;
+    uint32_t *tokens = help_memory(N * sizeof(*tokens)), pages[N / 32];
+    uint64_t seed = 51;
+    shape.arch = "qwen35";
+    shape.n_layer = 1;
+    shape.n_context = N;
+    shape.untied = true;
+    help_model_tiny(&m, &shape);
+    const struct model_tensor *t = &m.model->layers[0].tensor[MODEL_DELTA_A];
+    float *a = (float *)(void *)(m.file + (t->data - m.file));
+    for (uint32_t i = 0; i < t->cols; i++)
+        a[i] = a[i] * 1e-3f;
+    for (uint32_t i = 0; i < N; i++)
+        tokens[i] = (uint32_t)(help_random(&seed) % 320);
+    for (uint32_t i = 0; i < N / 32; i++)
+        pages[i] = i;
+    float *logits = help_memory((size_t)N * 320 * sizeof(float));
+    struct backend *b = help_backend(&m, NULL, 1, 512, N / 32);
+    help_logits(b, m.model, tokens, N, 512, pages, logits);
+    const double most = run_double(&m, tokens, N, false, logits);
+    if (verbose())
+        printf("a recurrent layer, %d rows: largest difference to double %.2e\n", N, most);
+    ck_assert_msg(most < 1e-4, "%g", most);
+    backend_cpu.close(b);
+    help_model_close(&m);
+    free(tokens);
+    free(logits);
+}
+END_TEST
+
 /* KL divergence of softmax(b) from softmax(a). */
 static double divergence(const double *a, const float *b, uint32_t n)
 {
@@ -407,6 +443,7 @@ int main(void)
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
     tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 28);
+    tcase_add_test(doubles, a_recurrent_state_does_not_drift);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);
     suite_add_tcase(suite, doubles);
