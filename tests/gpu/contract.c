@@ -671,6 +671,7 @@ static const struct {
     TEST(a_key_beyond_f16_poisons_at_its_layer),
     TEST(a_nonfinite_normed_part_poisons_at_its_layer),
     TEST(a_nonfinite_sink_or_bias_poisons_at_its_layer),
+    ONCE(recurrent_models_are_refused),
     ONCE(bad_passes_and_limits_are_refused),
     TEST(a_pass_may_sample_some_of_its_rows),
     TEST(a_pass_uploads_only_its_own_rows),

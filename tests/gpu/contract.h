@@ -112,6 +112,7 @@ void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t 
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_nonfinite_normed_part_poisons_at_its_layer(void);
 void a_nonfinite_sink_or_bias_poisons_at_its_layer(void);
+void recurrent_models_are_refused(void);
 void bad_passes_and_limits_are_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
 void a_pass_of_few_rows_is_one_launch(void);
