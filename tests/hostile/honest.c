@@ -72,10 +72,9 @@ uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *us
     const struct hearth_event *event;
     uint64_t hash = 1469598103934665603u, last = bell_now_ns();
     uint32_t tokens = 0;
+    int rc = honest_submit(handle, kind);
 
-    if (honest_submit(handle, kind) < 0)
-        return 0;
-    while (hearth_next(handle, 0, &event, WAIT_MS) > 0) {
+    while (rc >= 0 && (rc = hearth_next(handle, 0, &event, WAIT_MS)) > 0) {
         for (uint32_t i = 0; i < event->n_tokens; i++)
             hash = (hash ^ event->tokens[i]) * 1099511628211u;
         if (event->n_tokens && user) {
@@ -84,11 +83,16 @@ uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *us
             last = now;
         }
         tokens += event->n_tokens;
-        if (event->kind == HEARTH_DONE)
-            return event->result->reason == HEARTH_ERROR || event->result->output_tokens != tokens
-                       ? 0
-                       : hash ^ event->result->reason;
+        if (event->kind != HEARTH_DONE)
+            continue;
+        if (event->result->reason != HEARTH_ERROR && event->result->output_tokens == tokens)
+            return hash ^ event->result->reason;
+        fprintf(stderr, "an answer ended by reason %d, error %d, with %u of %u tokens\n",
+                (int)event->result->reason, event->result->error, tokens,
+                event->result->output_tokens);
+        return 0;
     }
+    fprintf(stderr, "no answer: %s\n", rc ? strerror(-rc) : "nothing came for two minutes");
     return 0;
 }
 
