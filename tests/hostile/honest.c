@@ -87,9 +87,9 @@ uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *us
             continue;
         if (event->result->reason != HEARTH_ERROR && event->result->output_tokens == tokens)
             return hash ^ event->result->reason;
-        fprintf(stderr, "an answer ended by reason %d, error %d, with %u of %u tokens\n",
+        fprintf(stderr, "an answer ended by reason %d, error %d, with %u of %u tokens: %s\n",
                 (int)event->result->reason, event->result->error, tokens,
-                event->result->output_tokens);
+                event->result->output_tokens, event->result->error_text);
         return 0;
     }
     fprintf(stderr, "no answer: %s\n", rc ? strerror(-rc) : "nothing came for two minutes");
