@@ -51,6 +51,34 @@ def test_an_answer(chat):
     assert chat.chat(more, max_tokens=2).wait().cached_tokens >= len(stream.prompt)
 
 
+TOOLS_TEMPLATE = (
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in "
+    "m.tool_calls or [] %}<tool_call>{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}"
+    "</tool_call>{% endfor %}{% endfor %}<think>"
+)
+
+
+def test_an_answer_is_read(chat):
+    reader = chat.chat_reader(MESSAGES, TOOLS, template=TOOLS_TEMPLATE)
+    text = 'Hm.</think>Well. <tool_call>{"name": "look_up", "arguments": {"é": 1}}</tool_call>'
+    events = [e for i in range(len(text)) for e in reader.feed(text[i])] + reader.finish()
+    said = {}
+    for e in events:
+        said[e.kind, e.call] = said.get((e.kind, e.call), "") + e.text
+    assert said == {
+        ("reasoning", 0): "Hm.", ("content", 0): "Well.", ("call", 0): "look_up",
+        ("arguments", 0): '{"é": 1}', ("call_end", 0): "",
+    }
+    assert reader.unparsed is None and reader.marks == []
+    reader = chat.chat_reader(MESSAGES, TOOLS, template=TOOLS_TEMPLATE, variables={})
+    said = reader.feed("</think><tool_call>no") + reader.finish()
+    assert said == [("content", 0, "<tool_call>no")]
+    assert reader.unparsed == "a call is not a JSON object"
+    with pytest.raises(hearth.NotSupported, match="does not write tools"):
+        chat.chat_reader(MESSAGES, TOOLS, template="chatml")
+    assert chat.chat(MESSAGES, max_tokens=4, shown_tokens=[chat.info.bos]).wait().output_tokens > 0
+
+
 def test_another_template(client):
     assert client.info.chat_template == ""
     with pytest.raises(hearth.NotSupported, match="template"):

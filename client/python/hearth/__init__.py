@@ -9,6 +9,7 @@ with hearth.Client() as client:
 
 from typing import TYPE_CHECKING, Any
 
+from ._chat import ChatEvent, ChatReader
 from ._prompts import grammar_from_schema
 from .client import Client, Sequence, Stream
 from .errors import (
@@ -35,6 +36,8 @@ __all__ = [
     "AsyncSequence",
     "AsyncStream",
     "Busy",
+    "ChatEvent",
+    "ChatReader",
     "Client",
     "Closed",
     "Error",

@@ -20,6 +20,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from . import _native
+from ._chat import ChatReader
 from ._options import make_options, make_path
 from ._request import Request
 from ._text import address, encode
@@ -296,6 +297,11 @@ class Core:
             if n <= room:
                 return _text(text.raw[:n])
             room = n
+
+    def chat_reader(self, chat: _native.Chat) -> ChatReader:
+        reader = ctypes.c_void_p()
+        self.check(self._library.hearth_chat_open(self._handle, ctypes.byref(chat), ctypes.byref(reader)))
+        return ChatReader(self._library, reader)
 
     def _fill(self, write: Callable[["array[int]"], int]) -> "array[int]":
         """What a function writes that says how much room it wants."""

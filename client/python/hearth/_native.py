@@ -153,6 +153,18 @@ class Request(ctypes.Structure):
     ]
 
 
+class ChatEvent(ctypes.Structure):
+    """struct hearth_chat_event"""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("kind", c_uint32),
+        ("call", c_uint32),
+        ("text", c_void_p),
+        ("text_bytes", c_size_t),
+    ]
+
+
 class Logprob(ctypes.Structure):
     """struct hearth_logprob"""
 
@@ -215,6 +227,7 @@ STRUCTURES: Dict[str, Any] = {
     "hearth_chunk": Chunk,
     "hearth_fim": Fim,
     "hearth_chat": Chat,
+    "hearth_chat_event": ChatEvent,
     "hearth_bias": Bias,
     "hearth_request": Request,
     "hearth_logprob": Logprob,
@@ -245,6 +258,12 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "hearth_chat_init": (None, [POINTER(Chat), c_size_t]),
     "hearth_chat_text": (c_int64, [c_void_p, POINTER(Chat), c_void_p, c_size_t]),
     "hearth_chat_tokens": (c_int64, [c_void_p, POINTER(Chat), c_void_p, c_size_t]),
+    "hearth_chat_open": (c_int, [c_void_p, POINTER(Chat), POINTER(c_void_p)]),
+    "hearth_chat_close": (None, [c_void_p]),
+    "hearth_chat_marks": (c_void_p, [c_void_p, POINTER(c_uint32)]),
+    "hearth_chat_feed": (c_int, [c_void_p, c_char_p, c_size_t, c_int]),
+    "hearth_chat_next": (c_int, [c_void_p, POINTER(ChatEvent)]),
+    "hearth_chat_unparsed": (c_char_p, [c_void_p]),
     "hearth_schema": (c_int64, [c_char_p, c_size_t, c_void_p, c_size_t, c_void_p, c_size_t]),
 }
 
@@ -255,6 +274,12 @@ _LATER = {
     "hearth_chat_init": "chat()",
     "hearth_chat_text": "chat()",
     "hearth_chat_tokens": "chat()",
+    "hearth_chat_open": "chat_reader()",
+    "hearth_chat_close": "chat_reader()",
+    "hearth_chat_marks": "chat_reader()",
+    "hearth_chat_feed": "chat_reader()",
+    "hearth_chat_next": "chat_reader()",
+    "hearth_chat_unparsed": "chat_reader()",
     "hearth_schema": "grammars and JSON schemas",
 }
 

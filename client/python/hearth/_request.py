@@ -109,6 +109,7 @@ class Request:
         self.guess = tokenize(guess, False, False) if isinstance(guess, str) else make_ids("guess", guess)
         self.stops = _stops(values.pop("stop", ()))
         self.stop_tokens = make_ids("stop_tokens", values.pop("stop_tokens", ()))
+        self.shown_tokens = make_ids("shown_tokens", values.pop("shown_tokens", ()))
         self.bias = _bias(values.pop("logit_bias", {}))
         self.grammar = _grammar(values.pop("grammar", None), values.pop("json_schema", None))
         self._keep: List[Any] = []
@@ -144,6 +145,7 @@ class Request:
             c.grammar, c.grammar_bytes = self.grammar, len(self.grammar)
         c.n_guess, c.guess = len(self.guess), address(self.guess)
         c.n_stop_tokens, c.stop_tokens = len(self.stop_tokens), address(self.stop_tokens)
+        c.n_shown_tokens, c.shown_tokens = len(self.shown_tokens), address(self.shown_tokens)
         stops = (ctypes.c_char_p * len(self.stops))(*self.stops)
         bias = (_native.Bias * len(self.bias))(*(_native.Bias(*pair) for pair in self.bias))
         c.n_stops, c.stops = len(stops), ctypes.addressof(stops)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from ._core import Core, Run
+from ._chat import ChatReader
 from ._prompts import Chunk, make_chat, make_fim
 from ._request import Request
 from ._text import make_ids
@@ -183,8 +184,8 @@ class BaseClient(Generic[StreamT]):
         template: Optional[str] = None,
         **params: Unpack[Params],
     ) -> StreamT:
-        """Starts the answer to a conversation, as the model's template writes it. What the model says of
-        tools is text, for the caller to read. NotSupported: the model has no template.
+        """Starts the answer to a conversation, as the model's template writes it. Reasoning and calls of
+        tools are part of its text: chat_reader() tells them apart. NotSupported: the model has no template.
 
         messages   [{"role": "user", "content": "..."}, ...], or that as JSON
         tools      descriptions of tools, in the form of OpenAI's API
@@ -210,6 +211,21 @@ class BaseClient(Generic[StreamT]):
         chat = make_chat(messages, tools, variables, template, answers)
         with self._open() as core:
             return core.chat_text(chat)
+
+    def chat_reader(
+        self,
+        messages: Messages,
+        tools: Optional[Tools] = None,
+        *,
+        variables: Union[str, Mapping[str, Any], None] = None,
+        template: Optional[str] = None,
+    ) -> ChatReader:
+        """What reads the answer to such a conversation: reasoning and calls of tools apart from the content.
+        Give its marks as shown_tokens to chat(), and each text of the answer to feed(). NotSupported: the
+        template does not write tools."""
+        chat = make_chat(messages, tools, variables, template, True)
+        with self._open() as core:
+            return core.chat_reader(chat)
 
     @property
     def info(self) -> Info:

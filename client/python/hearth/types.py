@@ -34,6 +34,7 @@ class Params(TypedDict, total=False):
     logit_bias: Optional[Mapping[int, float]]  # token id: added to its logit; -inf forbids it
     stop: Optional[Union[str, Sequence[str]]]  # the answer ends before this text
     stop_tokens: Optional[Sequence[int]]  # or at this token
+    shown_tokens: Optional[Sequence[int]]  # control tokens that are part of the text (ChatReader.marks)
     ignore_eos: Optional[bool]  # [False] True: the model cannot end the answer itself
     grammar: Optional[str]  # [none] a GBNF that the answer follows, from its rule "root" on
     json_schema: Optional[Schema]  # [none] the same, made of a JSON schema
