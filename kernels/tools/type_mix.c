@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum file_type {
     FILE_F32 = 0,
@@ -48,7 +49,7 @@ enum { N_MIXES = sizeof(mixes) / sizeof(mixes[0]) };
 const struct type_mix *type_mix_find(const char *name)
 {
     for (size_t i = 0; i < N_MIXES; i++)
-        if (strcmp(mixes[i].name, name) == 0)
+        if (strcasecmp(mixes[i].name, name) == 0)
             return &mixes[i];
     return NULL;
 }

@@ -36,7 +36,7 @@ struct type_mix {
     uint32_t base;      /* quant_type of most matrices */
 };
 
-const struct type_mix *type_mix_find(const char *name); /* or NULL; upper case */
+const struct type_mix *type_mix_find(const char *name); /* in any case; NULL: none */
 
 /* Writes "F32, F16, ..." of all names. */
 void type_mix_names(char *text, size_t text_bytes);

@@ -18,7 +18,7 @@ for arch in qwen2 qwen3 gemma3; do
     make --shape tiny --arch $arch --type Q4_K_M $arch.gguf
     "$bin/hearthd" --model $arch.gguf --check | grep -q "^tiny random 1: $arch, Q4_K, 1.31 M parameters"
 done
-make --from F16.gguf --type=Q8_0 copy.gguf
+make --from F16.gguf --type=q8_0 copy.gguf
 "$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
 
 # Any text round trips through ids: words, code, other scripts, bytes that are not text.
