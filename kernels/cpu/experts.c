@@ -89,10 +89,13 @@ void experts_route_row(struct backend *b, const struct layer_op *op, uint32_t r,
     const struct model_router *router = &b->model->router;
     struct cpu_experts *x = &b->buffers.experts;
     const struct cpu_input *from = &b->buffers.of[op->from[0]];
-    const float *score = from->f + (size_t)r * from->stride, *by = score,
-                *bias = cpu_vector_of(b, op, op->tensor[0]);
+    float *score = from->f + (size_t)r * from->stride;
+    const float *by = score, *bias = cpu_vector_of(b, op, op->tensor[0]),
+                *own = cpu_vector_of(b, op, op->bias[0]);
     float *p = x->scratch + (size_t)worker * EXPERTS_SCRATCH, *biased = p + op->n;
     uint32_t *chosen = x->chosen + (size_t)r * n;
+    if (own)
+        b->isa->add(score, own, op->n);
     if (bias || !softmax_of_chosen(router))
         find_probabilities(router->gating, score, op->n, p);
     if (bias) {
@@ -137,7 +140,8 @@ struct experts_job {
     struct backend *b;
     const struct layer_op *op;
     const struct cpu_matrix *matrix[2];
-    uint32_t groups; /* of a matrix */
+    const float *bias[2]; /* [n_expert][rows of a matrix], or NULL */
+    uint32_t groups;      /* of a matrix */
     uint32_t per;    /* groups of a chunk: an even number, so that its outputs are whole blocks */
     uint32_t pieces; /* chunks of a matrix */
 };
@@ -158,6 +162,7 @@ static struct experts_job job_of(struct backend *b, const struct layer_op *op)
 {
     struct experts_job job = {.b = b, .op = op};
     for (uint32_t i = 0; i < op->n_parts; i++) {
+        job.bias[i] = cpu_vector_of(b, op, op->bias[i]);
         job.matrix[i] = cpu_matrix_of(b, op, i);
         const struct model_tensor *file = &job.matrix[i]->file;
         b->buffers.experts.read_bytes +=
@@ -165,22 +170,6 @@ static struct experts_job job_of(struct backend *b, const struct layer_op *op)
     }
     job.groups = job.matrix[0]->groups;
     return job;
-}
-
-/* y [n][EXPERTS_COLS] = an expert's matrix, `groups` of it from `group` on, times n rows of x. */
-static void multiply(const struct experts_job *job, const struct cpu_matrix *m,
-                     const struct cpu_input *x, const uint32_t *gather, uint32_t n, uint32_t groups,
-                     float *y)
-{
-    job->b->isa->matmul(&(struct cpu_matmul){
-        .matrix = m,
-        .x = x,
-        .gather = gather,
-        .y = y,
-        .stride = EXPERTS_COLS,
-        .row1 = n,
-        .group1 = groups,
-    });
 }
 
 /* The columns of a chunk. */
@@ -195,6 +184,27 @@ static struct columns columns_of(const struct experts_job *job, uint32_t piece)
     c.begin = c.group * CPU_LANES;
     c.n = job->op->n - c.begin < c.groups * CPU_LANES ? job->op->n - c.begin : c.groups * CPU_LANES;
     return c;
+}
+
+/* y [n][EXPERTS_COLS] = columns of matrix `part` of expert e, times n rows of x, with its bias. */
+static void multiply(const struct experts_job *job, uint32_t part, uint32_t e,
+                     const struct columns *c, const struct cpu_input *x, const uint32_t *gather,
+                     uint32_t n, float *y)
+{
+    const struct cpu_matrix m = repack_part(job->matrix[part], e, c->group);
+    const float *bias = job->bias[part];
+    job->b->isa->matmul(&(struct cpu_matmul){
+        .matrix = &m,
+        .x = x,
+        .gather = gather,
+        .y = y,
+        .stride = EXPERTS_COLS,
+        .row1 = n,
+        .group1 = c->groups,
+    });
+    for (uint32_t i = 0; bias && i < n; i++)
+        job->b->isa->add(y + (size_t)i * EXPERTS_COLS, bias + (size_t)e * job->op->n + c->begin,
+                         c->n);
 }
 
 static uint32_t block_of(uint32_t p, uint32_t end)
@@ -223,14 +233,12 @@ static void gate_chunk(void *arg, uint32_t chunk, uint32_t worker)
     const struct cpu_input *from = &job->b->buffers.of[job->op->from[0]];
     const struct columns c = columns_of(job, chunk % job->pieces);
     const uint32_t e = x->active[chunk / job->pieces];
-    const struct cpu_matrix gate_part = repack_part(job->matrix[0], e, c.group),
-                            up_part = repack_part(job->matrix[1], e, c.group);
     float *gate = x->scratch + (size_t)worker * EXPERTS_SCRATCH,
           *up = gate + EXPERTS_ROWS * EXPERTS_COLS;
     for (uint32_t p = x->first[e], n; p < x->first[e + 1]; p += n) {
         n = block_of(p, x->first[e + 1]);
-        multiply(job, &gate_part, from, x->pair_row + p, n, c.groups, gate);
-        multiply(job, &up_part, from, x->pair_row + p, n, c.groups, up);
+        multiply(job, 0, e, &c, from, x->pair_row + p, n, gate);
+        multiply(job, 1, e, &c, from, x->pair_row + p, n, up);
         for (uint32_t i = 0; i < n; i++)
             gate_pair(job, &c, p + i, gate + (size_t)i * EXPERTS_COLS,
                       up + (size_t)i * EXPERTS_COLS);
@@ -286,11 +294,10 @@ static void sum_chunk(void *arg, uint32_t chunk, uint32_t worker)
         memset(out + (size_t)r * to->stride, 0, c.n * sizeof(float));
     for (uint32_t i = 0; i < x->n_active; i++) {
         const uint32_t e = x->active[i];
-        const struct cpu_matrix part = repack_part(job->matrix[0], e, c.group);
         for (uint32_t p = x->first[e], n; p < x->first[e + 1]; p += n) {
             const struct cpu_input rows = rows_from(from, p);
             n = block_of(p, x->first[e + 1]);
-            multiply(job, &part, &rows, NULL, n, c.groups, y);
+            multiply(job, 0, e, &c, &rows, NULL, n, y);
             for (uint32_t k = 0; k < n; k++)
                 b->isa->add_scaled(out + (size_t)x->pair_row[p + k] * to->stride,
                                    x->pair_weight[p + k], y + (size_t)k * EXPERTS_COLS, c.n);

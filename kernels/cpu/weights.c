@@ -133,11 +133,12 @@ static int transpose(float *x, uint32_t rows, uint32_t cols)
 
 /* Copies a vector: in the file it may be unaligned. Of a convolution the taps of all channels
  * together. */
-static int load_vector(struct backend *b, const struct model_tensor *file, const float *place)
+static int load_vector(struct backend *b, const struct model_tensor *file, bool convolution,
+                       const float *place)
 {
     float *to = (float *)(void *)(b->image + ((const uint8_t *)place - b->image));
     int rc = load_vector_data(b->model, file, to);
-    return rc || file->rows == 1 ? rc : transpose(to, file->rows, file->cols);
+    return rc || !convolution ? rc : transpose(to, file->rows, file->cols);
 }
 
 /* One that the model lacks is NULL. */
@@ -148,7 +149,8 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
     for (uint32_t i = 0; i <= b->model->n_layer; i++)
         for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
             if (w->layers[i].vector[t])
-                rc = load_vector(b, &file[t], w->layers[i].vector[t]);
+                rc = load_vector(b, &file[t], i < b->model->n_layer && t == MODEL_DELTA_CONV,
+                                 w->layers[i].vector[t]);
     return rc;
 }
 

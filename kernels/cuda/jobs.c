@@ -233,6 +233,7 @@ static struct route_job route_job_of(const struct backend *b, const struct layer
         .pass = b->upload.to,
         .experts = experts_of(b, op),
         .score = floats_of(b, op->from[0]),
+        .own_bias = layer_of(b, op)->vector[op->bias[0]],
         .bias = layer_of(b, op)->vector[op->tensor[0]],
         .stride = b->buffers.of[op->from[0]].stride,
         .layer = op->layer,
@@ -252,8 +253,10 @@ static struct expert_job expert_job_of(const struct backend *b, const struct lay
         .experts = experts_of(b, op),
         .gathered = gated,
     };
-    for (uint32_t i = 0; i < op->n_parts; i++)
+    for (uint32_t i = 0; i < op->n_parts; i++) {
         job.matmul.part[i].matrix = layer_of(b, op)->matrix[op->tensor[i]];
+        job.bias[i] = layer_of(b, op)->vector[op->bias[i]];
+    }
     job.matmul.groups = job.matmul.part[0].matrix.groups;
     if (gated) {
         job.matmul.gate = CUDA_GATE_SILU + b->model->gate;

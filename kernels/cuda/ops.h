@@ -77,8 +77,9 @@ struct matmul_job {
 struct route_job {
     struct cuda_pass pass;
     struct cuda_experts experts;
-    const float *score; /* [rows][stride] */
-    const float *bias;  /* [n_expert] of the choice, or NULL */
+    float *score;          /* [rows][stride] */
+    const float *own_bias; /* [n_expert], added to the scores first, or NULL */
+    const float *bias;     /* [n_expert] of the choice, or NULL */
     uint32_t stride, layer;
     uint32_t sigmoid, normed; /* model_router's */
     float scale;
@@ -90,7 +91,8 @@ struct route_job {
 struct expert_job {
     struct matmul_job matmul;
     struct cuda_experts experts;
-    uint32_t gathered; /* x is of the rows */
+    const float *bias[2]; /* of the parts, [n_expert][rows of one matrix], or NULL */
+    uint32_t gathered;    /* x is of the rows */
 };
 
 /* How many tiles of rows a run has at most, in a pass of so many rows: many where experts have more than one on average.

@@ -187,6 +187,7 @@ static struct layer_op *experts(struct maker *k)
     op = add(k, OP_ROUTE, OP_EACH_ROW, g->n_expert);
     op->from[0] = BUFFER_ROUTER;
     op->tensor[0] = MODEL_FFN_CHOICE_BIAS;
+    op->bias[0] = MODEL_FFN_ROUTER_BIAS;
     op->check = true;
     if (shared)
         dense(k, MODEL_FFN_GATE_SHARED, g->n_ff_shared, BUFFER_SHARED);
@@ -196,6 +197,8 @@ static struct layer_op *experts(struct maker *k)
     op->to[0] = BUFFER_EXPERTS;
     op->tensor[0] = MODEL_FFN_GATE_EXPS;
     op->tensor[1] = MODEL_FFN_UP_EXPS;
+    op->bias[0] = MODEL_FFN_GATE_EXPS_BIAS;
+    op->bias[1] = MODEL_FFN_UP_EXPS_BIAS;
     op->n_parts = 2;
 
     op = add(k, OP_EXPERT_SUM, OP_EXPERTS, k->m->n_embd);
@@ -203,6 +206,7 @@ static struct layer_op *experts(struct maker *k)
     op->from[1] = shared ? BUFFER_SHARED : BUFFER_NONE;
     op->from[2] = gated ? BUFFER_SHARED_GATE : BUFFER_NONE;
     op->tensor[0] = MODEL_FFN_DOWN_EXPS;
+    op->bias[0] = MODEL_FFN_DOWN_EXPS_BIAS;
     op->n_parts = 1;
     return op;
 }

@@ -103,6 +103,7 @@ struct layer_op {
         tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases;
                       a vector that the layer lacks has data NULL */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
+    uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*: of the matrices' outputs */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
     bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */

@@ -26,6 +26,7 @@ enum size {
     EXPERTS,
     GATE,
     SHARED_FF,
+    EACH_EXPERT, /* a vector for each of them */
     VOCAB,
     CHANNELS,
     TAPS,
@@ -87,6 +88,10 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_NORM] = {"ssm_norm.weight", ONE, DELTA_DIM, false},
     [MODEL_DELTA_OUT] = {"ssm_out.weight", EMBD, DELTA_VALUES, false},
+    [MODEL_FFN_ROUTER_BIAS] = {"ffn_gate_inp.bias", ONE, EXPERTS, false},
+    [MODEL_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", EACH_EXPERT, FF, false},
+    [MODEL_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", EACH_EXPERT, FF, false},
+    [MODEL_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps.bias", EACH_EXPERT, EMBD, false},
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -119,6 +124,8 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return g->n_ff;
     case EXPERTS:
         return g->n_expert;
+    case EACH_EXPERT:
+        return g->n_expert;
     case SHARED_FF:
         return g->n_ff_shared;
     case VOCAB:
@@ -145,7 +152,7 @@ static bool is_router(const struct shape *shape)
 /* Tensors that are F32 in every file, and that no matmul reads. */
 static bool is_vector(const struct shape *shape)
 {
-    return shape->rows == ONE || shape->cols == TAPS;
+    return shape->rows == ONE || shape->rows == EACH_EXPERT || shape->cols == TAPS;
 }
 
 static bool matrix_type_valid(uint32_t type)
@@ -245,7 +252,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .n_expert = dense ? 0 : m->n_expert,
         .n_expert_used = dense ? 0 : m->n_expert_used,
         .n_ff_shared = dense ? 0 : l->n_ff_shared,
-        .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local,
+        .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local && m->n_ropes > 1,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
 }
@@ -414,6 +421,8 @@ static int view_tensors(struct model_loader *l)
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
         rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
                          size_of(l, GLOBAL_SHAPES[i].rows), &m->global[i]);
+    if (!rc && l->arch->untied && !m->global[MODEL_OUTPUT].data)
+        return FAIL(l, -EBADMSG, "malformed: tensor output.weight is missing");
     if (!rc)
         rc = take_rope_divisors(l);
     if (!rc)

@@ -81,7 +81,7 @@ enum model_global {
 };
 
 /* Tensors of a layer. The shape is [rows][cols]: cols inputs, contiguous, rows outputs; vectors
- * have rows 1. */
+ * have rows 1, those of experts n_expert. */
 enum model_layer_tensor {
     MODEL_NO_TENSOR,       /* of an operation that has none here; data is NULL in every layer */
     MODEL_ATTN_NORM,       /* [n_embd] F32 */
@@ -104,22 +104,26 @@ enum model_layer_tensor {
     MODEL_FFN_POST_NORM,   /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
     MODEL_FFN_ROUTER,      /* [n_expert][n_embd] F32, where the layer has experts: qwen3moe */
     MODEL_FFN_CHOICE_BIAS, /* [n_expert] F32, added to probabilities for the choice alone: glm4moe */
-    MODEL_FFN_SHARED_ROUTER, /* [1][n_embd] F32, of the shared expert: qwen2moe */
-    MODEL_FFN_GATE_SHARED,   /* [n_ff_shared][n_embd], where an expert is always used: glm4moe */
-    MODEL_FFN_UP_SHARED,     /* [n_ff_shared][n_embd] */
-    MODEL_FFN_DOWN_SHARED,   /* [n_embd][n_ff_shared] */
-    MODEL_FFN_GATE_EXPS,     /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_UP_EXPS,       /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_DOWN_EXPS,     /* n_expert matrices [n_embd][n_ff] */
-    MODEL_DELTA_QKV,         /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
-    MODEL_DELTA_Z,           /* [n_head_v * v_dim][n_embd] the gate of the output */
-    MODEL_DELTA_BETA,        /* [n_head_v][n_embd] */
-    MODEL_DELTA_ALPHA,       /* [n_head_v][n_embd] */
-    MODEL_DELTA_CONV,        /* [channels][MODEL_TAPS] F32, the oldest position first */
-    MODEL_DELTA_A,           /* [n_head_v] F32, below 0 */
-    MODEL_DELTA_DT,          /* [n_head_v] F32 */
-    MODEL_DELTA_NORM,        /* [v_dim] F32 */
-    MODEL_DELTA_OUT,         /* [n_embd][n_head_v * v_dim] */
+    MODEL_FFN_SHARED_ROUTER,  /* [1][n_embd] F32, of the shared expert: qwen2moe */
+    MODEL_FFN_GATE_SHARED,    /* [n_ff_shared][n_embd], where an expert is always used: glm4moe */
+    MODEL_FFN_UP_SHARED,      /* [n_ff_shared][n_embd] */
+    MODEL_FFN_DOWN_SHARED,    /* [n_embd][n_ff_shared] */
+    MODEL_FFN_GATE_EXPS,      /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_UP_EXPS,        /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_DOWN_EXPS,      /* n_expert matrices [n_embd][n_ff] */
+    MODEL_FFN_ROUTER_BIAS,    /* [n_expert] F32, where the architecture has these: gpt-oss */
+    MODEL_FFN_GATE_EXPS_BIAS, /* [n_expert][n_ff] F32 */
+    MODEL_FFN_UP_EXPS_BIAS,   /* [n_expert][n_ff] F32 */
+    MODEL_FFN_DOWN_EXPS_BIAS, /* [n_expert][n_embd] F32 */
+    MODEL_DELTA_QKV,          /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
+    MODEL_DELTA_Z,            /* [n_head_v * v_dim][n_embd] the gate of the output */
+    MODEL_DELTA_BETA,         /* [n_head_v][n_embd] */
+    MODEL_DELTA_ALPHA,        /* [n_head_v][n_embd] */
+    MODEL_DELTA_CONV,         /* [channels][MODEL_TAPS] F32, the oldest position first */
+    MODEL_DELTA_A,            /* [n_head_v] F32, below 0 */
+    MODEL_DELTA_DT,           /* [n_head_v] F32 */
+    MODEL_DELTA_NORM,         /* [v_dim] F32 */
+    MODEL_DELTA_OUT,          /* [n_embd][n_head_v * v_dim] */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -258,7 +262,8 @@ int model_open_scaled(const struct gguf *gguf, const char *rope_scaling, struct 
 
 void model_close(struct model *model); /* NULL is fine */
 
-/* Is that tensor of a layer, or of none, a vector? Else it is a matrix, which may have one row. */
+/* Is that tensor of a layer, or of none, a vector, or one for each expert? Else it is a matrix,
+ * which may have one row. */
 bool model_layer_vector(enum model_layer_tensor tensor);
 bool model_global_vector(enum model_global tensor);
 
@@ -343,9 +348,9 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   temperature_period N
  *   layer_recurrent B B ..    these two only where layers are recurrent: 0 or 1 for each; the sizes
  *   delta HK HV DK DV         of the delta rule: heads of K, of V, values of a head of K, of V
- *   local_period N            these three only where layers are local
+ *   local_period N            these two only where layers are local
  *   local_window N
- *   local_rope_base BITS
+ *   local_rope_base BITS      only where local layers have a rope of their own
  *   embd_scale BITS           these four only where the file says them: granite
  *   score_scale BITS
  *   residual_scale BITS

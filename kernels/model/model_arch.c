@@ -15,6 +15,9 @@
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_BETA) |    \
      HAS(MODEL_DELTA_ALPHA) | HAS(MODEL_DELTA_CONV) | HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) |   \
      HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) | HAS(MODEL_FFN_NORM))
+#define EXPERT_BIASES                                                                              \
+    (HAS(MODEL_FFN_ROUTER_BIAS) | HAS(MODEL_FFN_GATE_EXPS_BIAS) | HAS(MODEL_FFN_UP_EXPS_BIAS) |    \
+     HAS(MODEL_FFN_DOWN_EXPS_BIAS))
 
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
@@ -34,6 +37,7 @@ static const struct model_arch ARCHS[] = {
      .gate = MODEL_GATE_GELU,
      .embedding_scaled = true,
      .local_period = 6,
+     .local_rope = true,
      .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM},
     {.name = "granite", .rope = MODEL_ROPE_ADJACENT, .scales = true, .tensors = LLAMA_TENSORS},
     {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
@@ -77,10 +81,20 @@ static const struct model_arch ARCHS[] = {
      .recurrent_period = 4,
      .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
      .recurrent_tensors = DELTA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER)},
+    {.name = "gpt-oss",
+     .rope = MODEL_ROPE_HALVES,
+     .gate = MODEL_GATE_SWIGLU,
+     .local_period = 2,
+     .yarn_untruncated = true,
+     .experts = true,
+     .untied = true,
+     .ffn_norm = "post_attention_norm.weight",
+     .tensors = ATTENTION_TENSORS | QKV_BIAS | HAS(MODEL_ATTN_SINKS) | HAS(MODEL_ATTN_OUT_BIAS) |
+                EXPERTS | EXPERT_BIASES},
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe"
+    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe, gpt-oss"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

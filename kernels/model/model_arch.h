@@ -18,12 +18,14 @@ struct model_arch {
     uint32_t
         local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
     uint32_t no_rope_period; /* 0, or: every n-th layer has no rope */
+    bool local_rope;         /* local layers turn by another base, without scaling */
     bool yarn_untruncated;   /* YaRN's blended pairs begin and end between whole numbers */
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
     bool fused;   /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */
     bool experts; /* a router chooses among feed-forward parts */
     enum model_gating gating; /* the router's, and whether weights are normalised, */
     bool unnormed;            /* where the file does not say */
+    bool untied;              /* output.weight must be there */
     const char *ffn_norm;     /* the file's name of FFN_NORM; NULL: the usual one */
     uint64_t tensors;  /* bits 1 << model_layer_tensor: what a layer holds, and nothing else; those
                           of experts where it has them, else those of a dense part */

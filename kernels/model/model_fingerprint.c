@@ -103,11 +103,11 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         fprintf(out, "temperature_period %u\n", m->temperature_period);
     }
     write_recurrent(out, m);
-    if (m->local_period > 0) {
+    if (m->local_period > 0)
         fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
                 m->local_sliding_window);
+    if (m->n_ropes > 1)
         write_float(out, "local_rope_base", m->ropes[1].base);
-    }
     if (m->scales_given) {
         write_float(out, "embd_scale", m->embd_scale);
         write_float(out, "score_scale", m->score_scale);

@@ -535,18 +535,24 @@ static int read_scales(struct model_loader *l)
 }
 
 /* Layers that attend in a window, between others that see all: the window's length must be there,
- * which layers these are and their rope's base may be. */
+ * which layers these are and their rope's base may be. Where they have no rope of their own its base
+ * is the others'. */
 static int read_local_layers(struct model_loader *l)
 {
     struct model *m = l->model;
+    const float base = m->ropes[0].base;
     m->local_period = l->arch->local_period;
-    m->ropes[1] = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f, .attention = 1.0f};
-    m->n_ropes = 2;
+    m->ropes[1] = (struct model_rope_table){
+        .base = l->arch->local_rope ? 10000.0f : base, .scale = 1.0f, .attention = 1.0f};
+    m->n_ropes = l->arch->local_rope ? 2 : 1;
     int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
     if (!rc)
         rc = read_count(l, "attention.sliding_window_pattern", MODEL_MAX_LAYERS, &m->local_period);
     if (!rc)
         rc = read_rope_base(l, "rope.freq_base_swa", &m->ropes[1].base);
+    if (!rc && m->n_ropes == 1 && m->ropes[1].base != base)
+        return FAIL(l, -ENOTSUP, "%s with a rope of its own in local layers (%s) is not supported",
+                    l->arch->name, key_of(l, "rope.freq_base_swa").name);
     return rc;
 }
 
@@ -556,7 +562,7 @@ static int set_scales(struct model_loader *l)
 {
     enum { GEMMA3_27B_LAYERS = 62 };
     struct model *m = l->model;
-    bool by_width = l->arch->local_period > 0 && m->n_layer == GEMMA3_27B_LAYERS;
+    bool by_width = l->arch->local_rope && m->n_layer == GEMMA3_27B_LAYERS;
     if (by_width && m->n_embd < m->n_head)
         return FAIL(l, -EBADMSG, "malformed: %u heads in a width of %u", m->n_head, m->n_embd);
     m->score_scale = 1.0f / sqrtf((float)(by_width ? m->n_embd / m->n_head : m->head_dim));

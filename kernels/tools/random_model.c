@@ -54,6 +54,12 @@ enum kind {
     DELTA_DT,
     DELTA_NORM,
     DELTA_OUT,
+    ATTN_SINKS,
+    ATTN_OUT_BIAS,
+    FFN_ROUTER_BIAS,
+    FFN_GATE_EXPS_BIAS,
+    FFN_UP_EXPS_BIAS,
+    FFN_DOWN_EXPS_BIAS,
     N_KINDS,
 };
 
@@ -86,6 +92,12 @@ static const struct {
     {"ffn_up_exps.weight", FFN_UP_EXPS, MODEL_FFN_UP_EXPS},
     {"ffn_down_exps.weight", FFN_DOWN_EXPS, MODEL_FFN_DOWN_EXPS},
     {"exp_probs_b.bias", FFN_CHOICE_BIAS, MODEL_FFN_CHOICE_BIAS},
+    {"attn_sinks.weight", ATTN_SINKS, MODEL_ATTN_SINKS},
+    {"attn_output.bias", ATTN_OUT_BIAS, MODEL_ATTN_OUT_BIAS},
+    {"ffn_gate_inp.bias", FFN_ROUTER_BIAS, MODEL_FFN_ROUTER_BIAS},
+    {"ffn_gate_exps.bias", FFN_GATE_EXPS_BIAS, MODEL_FFN_GATE_EXPS_BIAS},
+    {"ffn_up_exps.bias", FFN_UP_EXPS_BIAS, MODEL_FFN_UP_EXPS_BIAS},
+    {"ffn_down_exps.bias", FFN_DOWN_EXPS_BIAS, MODEL_FFN_DOWN_EXPS_BIAS},
     {"ffn_gate_inp_shexp.weight", FFN_SHARED_ROUTER, MODEL_FFN_SHARED_ROUTER},
     {"ffn_gate_shexp.weight", FFN_GATE_SHARED, MODEL_FFN_GATE_SHARED},
     {"ffn_up_shexp.weight", FFN_UP_SHARED, MODEL_FFN_UP_SHARED},
@@ -110,6 +122,11 @@ static const struct model_arch *find_arch(const char *name)
 bool random_model_arch_valid(const char *arch)
 {
     return find_arch(arch) != NULL;
+}
+
+static bool is_tied(const struct random_model *m)
+{
+    return m->shape->tied && !find_arch(m->arch)->untied;
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -168,7 +185,7 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
             }
     *ret = tensor == 0 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
                        : (struct place){OUTPUT, 0, "output.weight"};
-    return tensor < (m->shape->tied ? 1 : 2);
+    return tensor < (is_tied(m) ? 1 : 2);
 }
 
 /* Of a shape without experts, where they were asked for: eight, half as wide, two of them used. */
@@ -209,7 +226,11 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED: /* the shared expert is as wide as the others */
         return n_ff_expert(s);
+    case FFN_GATE_EXPS_BIAS:
+    case FFN_UP_EXPS_BIAS:
+        return n_ff_expert(s);
     case FFN_CHOICE_BIAS:
+    case FFN_ROUTER_BIAS:
         return n_expert(s);
     case DELTA_CONV:
         return MODEL_TAPS;
@@ -220,6 +241,8 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return shape_delta(s).dim;
     case DELTA_OUT:
         return shape_delta(s).v_heads * shape_delta(s).dim;
+    case ATTN_SINKS:
+        return s->n_head;
     default:
         return s->n_embd;
     }
@@ -254,6 +277,9 @@ static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a ve
     case FFN_SHARED_ROUTER:
         return 1;
     case FFN_ROUTER:
+    case FFN_GATE_EXPS_BIAS:
+    case FFN_UP_EXPS_BIAS:
+    case FFN_DOWN_EXPS_BIAS:
         return n_expert(s);
     case FFN_GATE_EXPS:
     case FFN_UP_EXPS:
@@ -309,6 +335,19 @@ static void list_scales(const struct random_model *m, struct gguf_out *out)
     f32(out, m->arch, "logit_scale", m->peaked ? 1 : 8);
 }
 
+/* YaRN, in an architecture that has its own. */
+static void list_yarn(const struct random_model *m, struct gguf_out *out)
+{
+    enum { FACTOR = 32 };
+    char name[96];
+    if (!find_arch(m->arch)->yarn_untruncated)
+        return;
+    snprintf(name, sizeof(name), "%s.rope.scaling.type", m->arch);
+    gguf_out_string(out, name, "yarn");
+    f32(out, m->arch, "rope.scaling.factor", FACTOR);
+    u32(out, m->arch, "rope.scaling.original_context_length", m->shape->n_context / FACTOR);
+}
+
 static void list_experts(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_arch *arch = find_arch(m->arch);
@@ -358,6 +397,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
     u32(out, m->arch, "vocab_size", s->n_vocab);
     list_local_layers(m, out);
+    list_yarn(m, out);
     list_scales(m, out);
     list_experts(m, out);
     list_recurrence(m, out);
@@ -369,7 +409,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
     struct place p;
     const struct model_shape *s = m->shape;
     const struct type_mix_model facts = {
-        .n_layer = s->n_layer, .n_gqa = s->n_head / s->n_head_kv, .tied = s->tied};
+        .n_layer = s->n_layer, .n_gqa = s->n_head / s->n_head_kv, .tied = is_tied(m)};
     int rc = list_keys(m, out);
     for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
         uint32_t rows = rows_of(m, p.kind), cols = cols_of(m->shape, p.kind);
@@ -450,8 +490,16 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case ATTN_Q_BIAS:
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
+    case ATTN_OUT_BIAS:
     case FFN_CHOICE_BIAS:
+    case FFN_ROUTER_BIAS:
+    case FFN_GATE_EXPS_BIAS:
+    case FFN_UP_EXPS_BIAS:
+    case FFN_DOWN_EXPS_BIAS:
         noise(m, p, row, 0, 0.1f, x, cols);
+        break;
+    case ATTN_SINKS:
+        noise(m, p, row, 0, 1, x, cols);
         break;
     default:
         if (rows_of(m, p.kind))
@@ -542,7 +590,7 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
     float a = (float)code_dims(s), n = (float)s->n_embd, copied = copied_code(s);
     float after = sqrtf((2 * a + a * copied * copied + (n - 2 * a) * REST * REST) / n);
     float weight = TOP_LOGIT * after / (copied * a);
-    if (s->tied && embedding_scaled(m))
+    if (is_tied(m) && embedding_scaled(m))
         weight = weight * sqrtf(n); /* makes up for the smaller rows of the tied head */
     noise(m, p, 0, weight / 20, weight / 100, x, s->n_embd);
     noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
@@ -612,6 +660,8 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case ATTN_Q_BIAS:
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
+    case ATTN_OUT_BIAS:
+    case FFN_DOWN_EXPS_BIAS:
         noise(m, p, row, 0, 0.01f, x, cols);
         break;
     case ATTN_POST_NORM:

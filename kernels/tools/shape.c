@@ -35,6 +35,8 @@ const struct model_shape shapes[] = {
      VOCABULARY_QWEN, 0, 0, 0, 0},
     {"qwen35-35b-a3b", "qwen35moe", 40, 2048, 4096, 16, 2, 256, 248320, 248044, 262144, 1e7f, 1e-6f,
      false, VOCABULARY_QWEN, 0, 256, 8, 512},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 199998, 131072, 150000, 1e-5f,
+     false, VOCABULARY_HARMONY, 128, 32, 4, 2880},
 };
 const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Which special tokens a vocabulary ends with, and how its words are formed. */
-enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA, VOCABULARY_GEMMA };
+enum shape_vocabulary { VOCABULARY_QWEN, VOCABULARY_LLAMA, VOCABULARY_GEMMA, VOCABULARY_HARMONY };
 
 struct model_shape {
     const char *name, *arch; /* arch: that of the real model; any other can be requested */

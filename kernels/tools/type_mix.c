@@ -165,7 +165,8 @@ uint32_t type_mix_of(const struct type_mix *mix, const char *tensor, uint64_t co
                      const struct type_mix_model *m)
 {
     uint32_t type = wanted(mix, tensor, m);
-    if (strstr(tensor, ".ffn_gate_inp") || ends_with(tensor, ".ssm_conv1d.weight")) /* a router */
+    if (strstr(tensor, ".ffn_gate_inp") || ends_with(tensor, ".ssm_conv1d.weight") ||
+        ends_with(tensor, ".bias")) /* a router, biases of experts */
         return QUANT_F32;
     if (cols % quant_find(type)->block != 0)
         type = type == QUANT_Q4_K                         ? QUANT_Q5_0

@@ -74,6 +74,18 @@ static const struct special gemma_specials[] = {
     {12, "        ", NULL, true},
 };
 
+static const struct special harmony_specials[] = {
+    {0, "<|startoftext|>", "tokenizer.ggml.bos_token_id", false},
+    {1, "<|endoftext|>", "tokenizer.ggml.padding_token_id", false},
+    {4, "<|return|>", "tokenizer.ggml.eos_token_id", false},
+    {5, "<|constrain|>", NULL, false},
+    {7, "<|channel|>", NULL, false},
+    {8, "<|start|>", NULL, false},
+    {9, "<|end|>", NULL, false},
+    {10, "<|message|>", NULL, false},
+    {14, "<|call|>", NULL, false},
+};
+
 static const struct family {
     const char *model, *pre;
     bool add_bos;
@@ -86,6 +98,8 @@ static const struct family {
                           sizeof(llama_specials) / sizeof(llama_specials[0])},
     [VOCABULARY_GEMMA] = {"llama", "default", true, gemma_specials,
                           sizeof(gemma_specials) / sizeof(gemma_specials[0])},
+    [VOCABULARY_HARMONY] = {"gpt2", "gpt-4o", false, harmony_specials,
+                            sizeof(harmony_specials) / sizeof(harmony_specials[0])},
 };
 
 static bool is_spm(const struct family *f)

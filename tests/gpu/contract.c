@@ -131,8 +131,8 @@ static void every_number_of_rows_gives_the_same_bits(void)
 static void every_architecture_gives_the_same_bits(void)
 {
     static const char *const archs[] = {
-        "llama",    "qwen2",    "qwen3",    "gemma3",  "granite",    "smollm3",     "phi3",
-        "mistral3", "qwen3moe", "qwen2moe", "glm4moe", "granitemoe", "ernie4_5-moe"};
+        "llama",    "qwen2",    "qwen3",    "gemma3",  "granite",    "smollm3",      "phi3",
+        "mistral3", "qwen3moe", "qwen2moe", "glm4moe", "granitemoe", "ernie4_5-moe", "gpt-oss"};
     enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
     for (uint32_t i = 0; i < 2 * N; i++) {

@@ -16,8 +16,8 @@ static struct tiny_model shape_of(uint32_t type, uint32_t n_expert, uint32_t n_u
 }
 
 /* Architectures with experts: routers of all kinds, shared experts. */
-static const char *const archs[] = {"qwen3moe",   "qwen2moe",     "glm4moe",
-                                    "granitemoe", "ernie4_5-moe", "llama"};
+static const char *const archs[] = {"qwen3moe",     "qwen2moe", "glm4moe", "granitemoe",
+                                    "ernie4_5-moe", "llama",    "gpt-oss"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 /* Of 40 rows experts have 8 on average, of 20 more than a tile. */
@@ -77,10 +77,11 @@ void experts_of_odd_shapes_give_the_same_bits(void)
  * run of the longest. The others hold numbers that would be seen, and may not be read. */
 void tied_experts_are_the_first(void)
 {
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         const uint32_t n_used = i % 2 ? 3 : 1;
         struct tiny_model shape = shape_of(i < 2 ? QUANT_F32 : QUANT_Q8_0, i < 2 ? 6 : 40, n_used);
         struct subject s;
+        shape.arch = i < 4 ? shape.arch : "gpt-oss";
         subject_init(&s, &shape, 70);
         for (uint32_t l = 0; l < s.model->n_layer; l++) {
             const struct model_layer *layer = &s.model->layers[l];
@@ -88,10 +89,13 @@ void tied_experts_are_the_first(void)
             uint8_t *router = subject_bytes(&s, l, MODEL_FFN_ROUTER);
             for (uint32_t e = 1; e < shape.n_expert; e++)
                 memcpy(router + e * row, router, row);
-            for (uint32_t t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS; t++) {
+            for (uint32_t t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS_BIAS; t++) {
                 const struct model_tensor *x = &layer->tensor[t];
-                const uint64_t one = x->rows * x->row_bytes;
-                memset(subject_bytes(&s, l, t) + n_used * one, 0x7f, x->bytes - n_used * one);
+                const uint64_t one = x->bytes / shape.n_expert;
+                if (x->data && t == MODEL_FFN_ROUTER_BIAS)
+                    memset(subject_bytes(&s, l, t), 0, x->bytes);
+                else if (x->data)
+                    memset(subject_bytes(&s, l, t) + n_used * one, 0x7f, x->bytes - n_used * one);
             }
         }
         subject_expect(&s);

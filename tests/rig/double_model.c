@@ -365,9 +365,13 @@ static void route(struct double_model *d, const struct layer_op *op)
 {
     const struct model_router *router = &d->m->router;
     const uint32_t n = op->geometry->n_expert_used;
-    const double *score = d->buffer[op->from[0]], *bias = d->layers[op->layer][op->tensor[0]].w;
+    const double *bias = d->layers[op->layer][op->tensor[0]].w,
+                 *own = d->layers[op->layer][op->bias[0]].w;
+    double *score = d->buffer[op->from[0]];
     double sum = 0, *p = numbers(op->n), *by = numbers(op->n);
     uint32_t used = 0;
+    if (own)
+        add(score, own, op->n);
     probabilities(router, score, op->n, p);
     for (uint32_t e = 0; e < op->n; e++)
         by[e] = bias ? p[e] + bias[e] : score[e];
@@ -386,24 +390,26 @@ static void route(struct double_model *d, const struct layer_op *op)
     free(by);
 }
 
-/* The matrix of an expert. */
-static struct weights expert(const struct double_model *d, const struct layer_op *op, int part,
-                             uint32_t e)
+/* y = a matrix of an expert times x, with its bias; x [cols]. Returns cols. */
+static uint32_t multiply_expert(const struct double_model *d, const struct layer_op *op, int part,
+                                uint32_t e, const double *x, double *y)
 {
     struct weights w = d->layers[op->layer][op->tensor[part]];
+    const struct weights *bias = &d->layers[op->layer][op->bias[part]];
     w.w += (size_t)e * w.rows * w.cols;
-    return w;
+    multiply(&w, x, y);
+    if (bias->w)
+        add(y, bias->w + (size_t)e * w.rows, w.rows);
+    return w.cols;
 }
 
 static void expert_gate(const struct double_model *d, const struct layer_op *op)
 {
     double *up = numbers(op->n);
     for (uint32_t i = 0; i < op->geometry->n_expert_used; i++) {
-        const struct weights wg = expert(d, op, 0, d->chosen[i]),
-                             wu = expert(d, op, 1, d->chosen[i]);
         double *to = d->buffer[op->to[0]] + (size_t)i * op->n;
-        multiply(&wg, d->buffer[op->from[0]], to);
-        multiply(&wu, d->buffer[op->from[0]], up);
+        multiply_expert(d, op, 0, d->chosen[i], d->buffer[op->from[0]], to);
+        multiply_expert(d, op, 1, d->chosen[i], d->buffer[op->from[0]], up);
         for (uint32_t j = 0; j < op->n; j++)
             to[j] = gated(d->m, to[j], up[j]);
     }
@@ -413,10 +419,10 @@ static void expert_gate(const struct double_model *d, const struct layer_op *op)
 static void expert_sum(const struct double_model *d, const struct layer_op *op)
 {
     double *y = numbers(op->n), *to = d->buffer[op->to[0]];
+    const double *from = d->buffer[op->from[0]];
     memset(to, 0, op->n * sizeof(*to));
     for (uint32_t i = 0; i < op->geometry->n_expert_used; i++) {
-        const struct weights w = expert(d, op, 0, d->chosen[i]);
-        multiply(&w, d->buffer[op->from[0]] + (size_t)i * w.cols, y);
+        from += multiply_expert(d, op, 0, d->chosen[i], from, y);
         for (uint32_t j = 0; j < op->n; j++)
             to[j] += d->weight[i] * y[j];
     }

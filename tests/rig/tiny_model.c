@@ -191,7 +191,8 @@ static bool has_head_norms(const struct tiny_model *s)
 
 static bool has_qkv_bias(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen2") || is_arch(s, "qwen2moe") || is_arch(s, "glm4moe");
+    return is_arch(s, "qwen2") || is_arch(s, "qwen2moe") || is_arch(s, "glm4moe") ||
+           is_arch(s, "gpt-oss");
 }
 
 /* The first layer has no experts, and the others choose with a bias. */
@@ -261,6 +262,12 @@ static void extras(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.%s.bias", index, parts[i]);
         tensor(b, name, QUANT_F32, n[i], 0, 0, 1);
     }
+    if (is_arch(s, "gpt-oss")) {
+        snprintf(name, sizeof(name), "blk.%u.attn_sinks.weight", index);
+        tensor(b, name, QUANT_F32, s->n_head, 0, 1, 1);
+        snprintf(name, sizeof(name), "blk.%u.attn_output.bias", index);
+        tensor(b, name, QUANT_F32, s->n_embd, 0, 0, 0.5f);
+    }
     for (int i = 0; i < 2 && has_head_norms(s) && !is_recurrent(s, index); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
         tensor(b, name, QUANT_F32, k_dim(s), 0, 1, 0.3f);
@@ -274,8 +281,8 @@ static void extras(struct builder *b, uint32_t index)
 
 static uint32_t n_expert(const struct tiny_model *s)
 {
-    const bool any =
-        is_arch(s, "qwen3moe") || has_shared_expert(s) || (is_arch(s, "llama") && s->n_expert);
+    const bool any = is_arch(s, "qwen3moe") || is_arch(s, "gpt-oss") || has_shared_expert(s) ||
+                     (is_arch(s, "llama") && s->n_expert);
     return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
@@ -294,6 +301,21 @@ static void merged_experts(struct builder *b, uint32_t index, uint32_t n_ff, uin
     snprintf(name, sizeof(name), "blk.%u.ffn_gate_up_exps.weight", index);
     put_tensor(b, name, type, (uint64_t[]){n_embd, 2 * n_ff, n}, x);
     free(x);
+}
+
+/* Of a router's scores and of all that its experts compute: wide enough to move choices, and gates to
+ * their limits. */
+static void expert_biases(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    static const char *const parts[] = {"gate", "up", "down"};
+    char name[64];
+    snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.bias", index);
+    tensor(b, name, QUANT_F32, n_expert(s), 0, 0, 0.5f);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "blk.%u.ffn_%s_exps.bias", index, parts[i]);
+        tensor(b, name, QUANT_F32, i < 2 ? s->n_ff : s->n_embd, n_expert(s), 0, i < 2 ? 4 : 0.5f);
+    }
 }
 
 /* Gate, up and down of a width, 0 or more of each. */
@@ -336,6 +358,8 @@ static void feed_forward(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.exp_probs_b.bias", index);
         tensor(b, name, QUANT_F32, experts, 0, 0, 0.3f);
     }
+    if (is_arch(s, "gpt-oss"))
+        expert_biases(b, index);
 }
 
 static void layer(struct builder *b, uint32_t index)
@@ -358,7 +382,8 @@ static void layer(struct builder *b, uint32_t index)
     }
     if (!is_recurrent(s, index))
         matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
-    vector(b, has_late_norm(s) ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
+    const bool late = has_late_norm(s) || is_arch(s, "gpt-oss");
+    vector(b, late ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
 #undef NAME
     feed_forward(b, index);
     extras(b, index);
@@ -473,6 +498,13 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "attention.sliding_window_pattern", 2);
         gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
     }
+    if (is_arch(s, "gpt-oss")) {
+        arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
+        gw_key_f32(w, "gpt-oss.rope.freq_base", 150000);
+        gw_key_string(w, "gpt-oss.rope.scaling.type", "yarn");
+        gw_key_f32(w, "gpt-oss.rope.scaling.factor", 32);
+        gw_key_u32(w, "gpt-oss.rope.scaling.original_context_length", 64);
+    }
     if (n_expert(s)) {
         arch_key(w, s, "expert_count", n_expert(s));
         arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
@@ -561,7 +593,7 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     vocabulary(&b.w, shape->n_vocab);
     matrix(&b, "token_embd.weight", shape->n_embd, shape->n_vocab, 1);
     vector(&b, "output_norm.weight", shape->n_embd);
-    if (shape->untied)
+    if (shape->untied || is_arch(shape, "gpt-oss"))
         matrix(&b, "output.weight", shape->n_embd, shape->n_vocab, 0.5f);
     for (uint32_t i = 0; i < shape->n_layer; i++)
         layer(&b, i);

@@ -26,20 +26,20 @@ struct tiny_model {
                          layer without them, as ernie4_5-moe; granitemoe granite's factors and
                          experts, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
-                         qwen35moe that and what qwen2moe has */
+                         qwen35moe that and what qwen2moe has, gpt-oss all that it has */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim;    /* 0: n_embd / n_head */
     uint32_t v_dim;       /* of V; 0: as of Q and K */
     uint32_t odd_head_kv; /* KV heads of every second layer; 0: n_head_kv */
     uint32_t n_vocab;     /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
-    uint32_t window;                  /* of local layers, gemma3; 0: 20 */
+    uint32_t window;                  /* of local layers, gemma3 and gpt-oss; 0: 20 */
     uint32_t n_draft;                 /* layers after n_layer that only draft (MTP) */
     bool merged;                      /* gate and up of experts are one tensor */
     uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
     uint32_t delta_k, delta_v;        /* qwen35: values of a head of K, of V; 0: 12, 40 */
     uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
-    bool untied;                      /* with output.weight */
+    bool untied;                      /* with output.weight, as gpt-oss always */
     bool freqs;                       /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1: logits stay small */

@@ -120,10 +120,16 @@ MODELS = {
                          num_attention_heads=4, num_key_value_heads=2, moe_num_experts=8, moe_k=3, moe_num_shared_experts=2,
                          moe_layer_start_index=1, tie_word_embeddings=False,
                          rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
+    # The second layer sees all, the first 12 positions; gates reach their limits; the blended pairs of rope lie between 0.3 and 3.0.
+    "gpt-oss": dict(kind="gpt_oss", hidden_size=32, intermediate_size=22, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, head_dim=12, num_local_experts=6, num_experts_per_tok=2, sliding_window=12,
+                    tie_word_embeddings=False, pad_token_id=0,
+                    rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 8.0, "beta_fast": 2.0, "beta_slow": 0.25,
+                                     "original_max_position_embeddings": 16, "truncate": False}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
-       "qwen35": "qwen35", "qwen35moe": "qwen35"}  # pre-tokenizer; SPM for the others
+       "qwen35": "qwen35", "qwen35moe": "qwen35", "gpt-oss": "gpt-4o"}  # pre-tokenizer; SPM for the others
 
 
 def recur_in_double(module):
@@ -139,10 +145,11 @@ def make_model(spec, seed):
     spec = dict(spec)
     config = AutoConfig.for_model(spec.pop("kind"), vocab_size=N_VOCAB, max_position_embeddings=128, rms_norm_eps=1e-5,
                                   bos_token_id=1, eos_token_id=2, **spec)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", experts_implementation="eager")
+    attention = "eager" if config.model_type == "gpt_oss" else "sdpa"  # the latter has no sinks
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, experts_implementation="eager")
     model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
-    gemma = config.model_type == "gemma3_text"
+    gemma, gpt_oss = config.model_type == "gemma3_text", config.model_type == "gpt_oss"
     qwen35 = config.model_type.startswith("qwen3_5")
     if qwen35:
         recur_in_double(sys.modules[type(model).__module__])
@@ -163,6 +170,8 @@ def make_model(spec, seed):
                 x = x * p.shape[1] ** 0.5
             if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj")):
                 x = 3 * x  # else a tied model answers with its last token for ever
+            if gpt_oss and "gate_up_proj" in name:
+                x = 3 * x  # some gates reach their limits
             p.copy_(x.to(torch.float16))
         for name, b in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
@@ -175,7 +184,7 @@ def watch_routers(model):
     gaps = []
 
     def note(router, inputs, _):
-        scores = inputs[0] @ router.weight.T
+        scores = inputs[0] @ router.weight.T + (router.bias if model.config.model_type == "gpt_oss" else 0)
         if hasattr(router, "e_score_correction_bias"):
             scores = scores.sigmoid() + router.e_score_correction_bias
         if hasattr(router, "moe_statics"):
@@ -185,7 +194,7 @@ def watch_routers(model):
         gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
 
     for name, module in model.named_modules():
-        if name.endswith(("mlp.gate", "moe.router")):
+        if name.endswith(("mlp.gate", "moe.router", "mlp.router")):
             module.register_forward_hook(note)
     return gaps
 
@@ -222,7 +231,11 @@ MERGES = ["Ġ t", "h e", "i n", "r e", "Ġ a", "Ġt he", "1 2", "12 3", "123 4",
           "' t", "e r", "o n", "Ġ s", "a t", "i s", "( a", "_ a", "l l", "in g", "T H"]
 # How the pre-tokenizers cut text before any merge.
 WORDS = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
-PRE = {"llama-bpe": WORDS % r"\p{N}{1,3}", "qwen2": WORDS % r"\p{N}",
+ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+UPPER, LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+GPT_4O = (rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*{ENDINGS}|"
+          r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PRE = {"llama-bpe": WORDS % r"\p{N}{1,3}", "qwen2": WORDS % r"\p{N}", "gpt-4o": GPT_4O,
        "qwen35": (WORDS % r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")}
 TEXTS = ["the thing is 1234 12345", "we'll    see\n\nhe'LL can't  12\t34", "THE (a_a) over! \n\n  in a\n", "été 中文 is 3.14\r\n"]
 
@@ -311,6 +324,10 @@ QWEN35_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm
 GEMMA_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
                "pre_feedforward_layernorm.weight": "ffn_norm.weight", "post_feedforward_layernorm.weight": "post_ffw_norm.weight"}
 GLM_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight"}
+GPT_OSS_PARTS = {**GLM_PARTS, "self_attn.sinks": "attn_sinks.weight",
+                 "self_attn.o_proj.bias": "attn_output.bias", "mlp.router.weight": "ffn_gate_inp.weight",
+                 "mlp.router.bias": "ffn_gate_inp.bias", "mlp.experts.down_proj_bias": "ffn_down_exps.bias"}
+OTHER_PARTS = {"gemma3": GEMMA_PARTS, "glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS, "gpt-oss": GPT_OSS_PARTS}
 GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight"}
 
@@ -340,11 +357,11 @@ def recurrent_part(part, value, c):
 
 def write(model, name, path):
     c = model.config
-    gemma = c.model_type == "gemma3_text"
+    gemma, gpt_oss = c.model_type == "gemma3_text", c.model_type == "gpt_oss"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
             "qwen3_5_moe_text": "qwen35moe", "mixtral": "llama", "granitemoeshared": "granitemoe",
-            "ernie4_5_moe": "ernie4_5-moe"}.get(c.model_type, c.model_type)
+            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
@@ -418,6 +435,11 @@ def write(model, name, path):
         out.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
         out.add_full_attention_interval(c.layer_types.index("full_attention") + 1)
         out.add_rope_dimension_sections(rope["mrope_section"] + [0])
+    if gpt_oss:
+        out.add_expert_count(c.num_local_experts)
+        out.add_expert_used_count(c.num_experts_per_tok)
+        out.add_expert_feed_forward_length(c.intermediate_size)
+        out.add_sliding_window(c.sliding_window)
     if "partial_rotary_factor" in rope:
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
@@ -452,16 +474,20 @@ def write(model, name, path):
             tensors = {GLOBALS[key]: value}
         else:
             _, _, layer, part = key.split(".", 3)
-            if part.endswith("experts.gate_up_proj"):
+            if gpt_oss and part in ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"):
+                value = value.swapaxes(1, 2)
+            if gpt_oss and "gate_up_proj" in part:  # rows of gate and up in turn
+                kind = "bias" if part.endswith("bias") else "weight"
+                parts = {f"ffn_gate_exps.{kind}": value[:, 0::2], f"ffn_up_exps.{kind}": value[:, 1::2]}
+            elif part.endswith("experts.gate_up_proj"):
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
             elif part == "shared_mlp.input_linear.weight":
                 parts = dict(zip(["ffn_gate_shexp.weight", "ffn_up_shexp.weight"], np.split(value, 2, axis=0)))
             else:
-                names = {"glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS}.get(arch, GEMMA_PARTS if gemma else PARTS)
-                parts = {names[part]: value}
+                parts = {OTHER_PARTS.get(arch, PARTS)[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
-            whole = v.ndim == 1 or "ffn_gate_inp" in tensor or "conv1d" in tensor  # F32 in every file
+            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor  # F32 in every file
             out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()

@@ -75,9 +75,12 @@ static __device__ __forceinline__ void route_row(const struct route_job &job, ui
 {
     const struct cuda_experts &x = job.experts;
     const uint32_t lane = threadIdx.x % 32;
-    const float *score = job.score + (uint64_t)r * job.stride;
+    float *score = job.score + (uint64_t)r * job.stride;
     const bool of_chosen = job.normed && !job.sigmoid; /* their softmax alone is needed */
     struct softmax all = {0.0f, 1.0f};
+    for (uint32_t e = lane; job.own_bias && e < x.n_expert; e += 32)
+        score[e] = __fadd_rn(score[e], job.own_bias[e]);
+    __syncwarp();
     if (!job.sigmoid && (job.bias || !of_chosen))
         all = softmax_of(score, x.n_expert);
     bool good = true;

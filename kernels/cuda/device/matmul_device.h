@@ -524,6 +524,20 @@ static __device__ void matmul_item(const struct matmul_job &job, uint32_t group,
     }
 }
 
+/* y [TILES] = y + the bias of output `lane` of a group of an expert's part, if it has biases. */
+template <int TILES>
+static __device__ __forceinline__ void add_bias(const struct expert_job &job, int part,
+                                                uint32_t expert, uint32_t group, float y[TILES])
+{
+    const uint32_t rows = job.matmul.part[part].matrix.rows,
+                   o = group * CUDA_GROUP + threadIdx.x % 32;
+    if (!job.bias[part] || o >= rows)
+        return;
+    const float bias = job.bias[part][(uint64_t)expert * rows + o];
+    for (int i = 0; i < TILES; i++)
+        y[i] = __fadd_rn(y[i], bias);
+}
+
 /* Item: group `group` of a run's expert, for the run's pairs. */
 template <int TILES>
 static __device__ void expert_item(const struct expert_job &job, uint32_t run, uint32_t group,
@@ -542,6 +556,7 @@ static __device__ void expert_item(const struct expert_job &job, uint32_t run, u
         struct cuda_matrix matrix = matmul.part[p].matrix;
         matrix.data += (uint64_t)pairs.expert * matrix.groups * matrix.group_bytes;
         any_group<TILES, false>(matmul, matrix, group, rows, shared, y);
+        add_bias<TILES>(job, p, pairs.expert, group, y);
         if (p == last)
             break;
         for (int i = 0; i < TILES; i++)

@@ -178,6 +178,7 @@ START_TEST(nonfinite_biases_and_norms_poison_their_layer)
         {"glm4moe", MODEL_FFN_CHOICE_BIAS, NAN},    {"glm4moe", MODEL_FFN_DOWN_SHARED, NAN},
         {"qwen2moe", MODEL_FFN_SHARED_ROUTER, NAN}, {"qwen2", MODEL_ATTN_SINKS, NAN},
         {"qwen2", MODEL_ATTN_SINKS, INFINITY},      {"gemma3", MODEL_ATTN_OUT_BIAS, NAN},
+        {"gpt-oss", MODEL_FFN_ROUTER_BIAS, NAN},    {"gpt-oss", MODEL_FFN_ROUTER_BIAS, -INFINITY},
     };
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -202,7 +203,7 @@ int main(void)
     tcase_add_test(tcase, a_nonfinite_residual_poisons_its_row_only);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(tcase, nonfinite_weights_poison_every_row);
-    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 18);
+    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 20);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

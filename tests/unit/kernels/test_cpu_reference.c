@@ -97,6 +97,7 @@ START_TEST(logits_are_close_to_double_precision)
         {"granitemoe", QUANT_F32, 1e-4, 1}, {"ernie4_5-moe", QUANT_F32, 1e-4, 1},
         {"sinks", QUANT_F32, 1e-4, 1},      {"qwen35", QUANT_F32, 1e-4, 1},
         {"qwen35", QUANT_Q8_0, 2, 2},       {"qwen35moe", QUANT_F32, 1e-4, 1},
+        {"gpt-oss", QUANT_F32, 1e-4, 3},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
                sinks = strcmp(cases[_i].arch, "sinks") == 0;
@@ -442,7 +443,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 28);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 29);
     tcase_add_test(doubles, a_recurrent_state_does_not_drift);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);

@@ -134,10 +134,10 @@ static void q4_close(struct model *q4)
 START_TEST(a_fast_pass_equals_the_model_in_q4_0)
 {
     static const uint32_t types[] = {QUANT_F16, QUANT_BF16, QUANT_Q8_0};
-    static const char *const archs[] = {"llama",  "qwen2",    "qwen3",
-                                        "gemma3", "qwen3moe", "qwen2moe"};
+    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",  "gemma3",
+                                        "qwen3moe", "qwen2moe", "gpt-oss"};
     struct tiny_model shape = shape_of(types[_i % 3], 40 + (uint64_t)_i);
-    shape.arch = archs[_i / 3 % 6];
+    shape.arch = archs[_i / 3 % 7];
     shape.merged = _i % 2;
     struct help_model m;
     help_model_tiny(&m, &shape);
@@ -278,7 +278,7 @@ int main(void)
     TCase *t = tcase_create("shadow");
 
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, a_fast_pass_equals_the_model_in_q4_0, 0, 36);
+    tcase_add_loop_test(t, a_fast_pass_equals_the_model_in_q4_0, 0, 42);
     tcase_add_loop_test(t, canonical_passes_ignore_the_shadow, 0, 8);
     tcase_add_test(t, describe_names_the_shadow);
     tcase_add_test(t, a_model_of_few_bits_gets_no_shadow);

@@ -165,7 +165,7 @@ START_TEST(other_kinds_of_files_are_refused_by_name)
     check_refused(&w, -ENOTSUP,
                   "architecture mamba is not supported yet; supported: llama, qwen2, qwen3, "
                   "qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, glm4moe, qwen35, "
-                  "qwen35moe, granitemoe, ernie4_5-moe");
+                  "qwen35moe, granitemoe, ernie4_5-moe, gpt-oss");
     gw_init(&w);
     gw_llama_keys(&w, &spec);
     gw_llama_tokens(&w, spec.n_vocab);
@@ -239,6 +239,73 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert_uint_eq(o.model->layers[1].geometry.sliding_window, MODEL_NO_WINDOW);
         close_opened(&o);
     }
+}
+END_TEST
+
+/* Names are traps: what other files call the norm of what attention adds is the one before the experts.
+ * Even layers attend in a window and turn as the others do, by YaRN between whole numbers. */
+START_TEST(gpt_oss_has_biases_sinks_and_a_norm_of_another_name)
+{
+    static const struct {
+        enum model_layer_tensor tensor;
+        uint32_t rows, cols;
+    } SHAPES[] = {{MODEL_ATTN_Q_BIAS, 1, 64},      {MODEL_ATTN_K_BIAS, 1, 32},
+                  {MODEL_ATTN_V_BIAS, 1, 32},      {MODEL_ATTN_SINKS, 1, 4},
+                  {MODEL_ATTN_OUT_BIAS, 1, 64},    {MODEL_FFN_NORM, 1, 64},
+                  {MODEL_FFN_ROUTER_BIAS, 1, 7},   {MODEL_FFN_GATE_EXPS_BIAS, 7, 96},
+                  {MODEL_FFN_UP_EXPS_BIAS, 7, 96}, {MODEL_FFN_DOWN_EXPS_BIAS, 7, 64}};
+    struct opened o;
+    size_t bytes;
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = "gpt-oss";
+    shape.n_layer = 4;
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    int rc = open_file(file, bytes, &o);
+    ck_assert_msg(rc == 0, "%d: %s", rc, err);
+    const struct model *m = o.model;
+    for (size_t i = 0; i < sizeof(SHAPES) / sizeof(SHAPES[0]); i++) {
+        const struct model_tensor *t = &m->layers[1].tensor[SHAPES[i].tensor];
+        ck_assert(t->data && t->rows == SHAPES[i].rows && t->cols == SHAPES[i].cols);
+        ck_assert(t->n_matrices == 1 && model_layer_vector(SHAPES[i].tensor));
+    }
+    ck_assert_ptr_eq(m->layers[1].tensor[MODEL_FFN_NORM].data,
+                     gguf_find_tensor(o.gguf, "blk.1.post_attention_norm.weight")->data);
+    ck_assert_ptr_null(m->layers[1].tensor[MODEL_ATTN_POST_NORM].data);
+    ck_assert(m->gate == MODEL_GATE_SWIGLU && m->rope == MODEL_ROPE_HALVES && !m->tied);
+    ck_assert(model_portable(m)); /* vectors and a router in F32 do not count */
+    ck_assert(m->n_ropes == 1 && m->ropes[0].yarn.original == 64 && !m->ropes[0].yarn.truncated);
+    for (uint32_t l = 0; l < 4; l++) {
+        ck_assert_uint_eq(m->layers[l].geometry.sliding_window, l % 2 ? MODEL_NO_WINDOW : 20);
+        ck_assert_uint_eq(m->layers[l].geometry.rope, 0);
+    }
+    close_opened(&o);
+}
+END_TEST
+
+START_TEST(gpt_oss_without_one_of_its_tensors_is_refused)
+{
+    static const char *const NAMES[] = {"output.weight",
+                                        "blk.1.attn_sinks.weight",
+                                        "blk.1.attn_output.bias",
+                                        "blk.1.ffn_gate_inp.bias",
+                                        "blk.1.ffn_gate_exps.bias",
+                                        "blk.1.ffn_up_exps.bias",
+                                        "blk.1.ffn_down_exps.bias",
+                                        "blk.1.post_attention_norm.weight"};
+    struct opened o;
+    size_t bytes;
+    char want[96];
+    struct tiny_model shape = tiny_model_default(QUANT_F32);
+    shape.arch = "gpt-oss";
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    const size_t length = strlen(NAMES[_i]);
+    for (size_t at = 8; at + length <= bytes; at++)
+        if (memcmp(file + at, NAMES[_i], length) == 0 && file[at - 8] == length)
+            file[at + length - 1] = 'X';
+    snprintf(want, sizeof(want), "malformed: tensor %s is missing", NAMES[_i]);
+    ck_assert_int_eq(open_file(file, bytes, &o), -EBADMSG);
+    ck_assert_str_eq(err, want);
+    close_opened(&o);
 }
 END_TEST
 
@@ -393,6 +460,8 @@ int main(void)
     tcase_add_test(core, only_layer_weights_decide_the_numerics);
     tcase_add_test(core, other_kinds_of_files_are_refused_by_name);
     tcase_add_test(core, an_architecture_has_its_own_tensors);
+    tcase_add_test(core, gpt_oss_has_biases_sinks_and_a_norm_of_another_name);
+    tcase_add_loop_test(core, gpt_oss_without_one_of_its_tensors_is_refused, 0, 8);
     tcase_add_test(core, some_layers_have_no_rope);
     tcase_add_test(core, fused_tensors_are_views_of_their_rows);
     tcase_add_test(core, another_architectures_tensors_are_refused);

@@ -106,10 +106,11 @@ START_TEST(real_shapes_have_the_published_sizes)
         const char *shape, *arch;
         double millions; /* parameters, as published */
     } models[] = {
-        {"qwen2.5-0.5b", "qwen2", 494},  {"qwen2.5-1.5b", "qwen2", 1544},
-        {"llama-3.2-1b", "llama", 1236}, {"qwen3-0.6b", "qwen3", 596},
-        {"llama-3.1-8b", "llama", 8030}, {"gemma-3-270m", "gemma3", 268},
-        {"gemma-3-1b", "gemma3", 1000},  {"qwen3-30b-a3b", "qwen3moe", 30532},
+        {"qwen2.5-0.5b", "qwen2", 494},       {"qwen2.5-1.5b", "qwen2", 1544},
+        {"llama-3.2-1b", "llama", 1236},      {"qwen3-0.6b", "qwen3", 596},
+        {"llama-3.1-8b", "llama", 8030},      {"gemma-3-270m", "gemma3", 268},
+        {"gemma-3-1b", "gemma3", 1000},       {"qwen3-30b-a3b", "qwen3moe", 30532},
+        {"gpt-oss-20b", "gpt-oss", 20914.76},
     };
     const struct model_shape *s = shape_find(models[_i].shape);
     ck_assert_str_eq(s->arch, models[_i].arch);
@@ -117,6 +118,8 @@ START_TEST(real_shapes_have_the_published_sizes)
     double layer = 2 * width * q + 2 * width * kv + 3.0 * width * s->n_ff;
     if (s->n_expert) /* in place of it, and the router */
         layer += s->n_expert * width * (3.0 * s->n_ff_expert + 1) - 3.0 * width * s->n_ff;
+    if (s->window && s->n_expert) /* gpt-oss: biases of all that is multiplied, and sinks */
+        layer += q + 2 * kv + width + s->n_head + s->n_expert * (2.0 * s->n_ff_expert + width + 1);
     double all = layer * s->n_layer + width * s->n_vocab * (s->tied ? 1 : 2);
     ck_assert_double_eq_tol(all / 1e6, models[_i].millions, 1);
 }
@@ -183,9 +186,10 @@ static void copy_model(const char *from_path, const char *type, const char *path
     gguf_close(from);
 }
 
-static const char *const archs[] = {"llama",   "qwen2",  "qwen3",     "gemma3",     "granite",
-                                    "smollm3", "phi3",   "mistral3",  "qwen3moe",   "qwen2moe",
-                                    "glm4moe", "qwen35", "qwen35moe", "granitemoe", "ernie4_5-moe"};
+static const char *const archs[] = {"llama",     "qwen2",      "qwen3",        "gemma3",
+                                    "granite",   "smollm3",    "phi3",         "mistral3",
+                                    "qwen3moe",  "qwen2moe",   "glm4moe",      "qwen35",
+                                    "qwen35moe", "granitemoe", "ernie4_5-moe", "gpt-oss"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
@@ -276,7 +280,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, bytes_of_a_seed_are_pinned, 0, 11);
     tcase_add_test(t, the_seed_decides_the_bytes_not_the_threads);
-    tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 8);
+    tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 9);
     tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 4);
     tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);

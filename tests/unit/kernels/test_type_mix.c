@@ -98,6 +98,7 @@ START_TEST(small_types_keep_more_bits_in_some_tensors)
         {"MXFP4", "blk.9.ffn_down.weight", "MXFP4"},
         {"MXFP4_MOE", "blk.9.ffn_down_exps.weight", "MXFP4"},
         {"MXFP4_MOE", "blk.9.ffn_gate_inp.weight", "F32"},
+        {"MXFP4_MOE", "blk.9.ffn_down_exps.bias", "F32"},
         {"Q4_K_M", "blk.9.ffn_gate_inp.weight", "F32"},
         {"MXFP4_MOE", "output.weight", "Q8_0"},
     };
