@@ -218,7 +218,7 @@ static __device__ void expert_sum_item(const struct expert_sum_job &job, uint32_
         out = __fmaf_rn(
             job.shared_gate ? device_sigmoid(job.shared_gate[(uint64_t)r * job.gate_stride]) : 1.0f,
             job.shared[at], out);
-    if (job.residual)
+    if (job.residual && k < job.n) /* what OP_ADD made is not padded */
         out = __fadd_rn(out, job.residual[at]);
     job.to[at] = out;
     if (job.check && k < job.n && !device_finite(out))
