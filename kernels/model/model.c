@@ -123,7 +123,6 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     case FF:
         return g->n_ff;
     case EXPERTS:
-        return g->n_expert;
     case EACH_EXPERT:
         return g->n_expert;
     case SHARED_FF:

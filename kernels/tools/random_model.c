@@ -225,7 +225,6 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return s->n_ff;
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED: /* the shared expert is as wide as the others */
-        return n_ff_expert(s);
     case FFN_GATE_EXPS_BIAS:
     case FFN_UP_EXPS_BIAS:
         return n_ff_expert(s);
@@ -602,6 +601,22 @@ static uint32_t first_attention(const struct random_model *m)
     return period > 0 ? period - 1 : 0;
 }
 
+/* Query head h matches the keys of KV head h / share; a gate of 0 halves. */
+static void peaked_query(const struct random_model *m, struct place p, uint64_t row, float weight,
+                         float *x)
+{
+    const struct model_shape *s = m->shape;
+    uint64_t head = row / s->head_dim, share = s->n_head / s->n_head_kv;
+    const bool gated = find_arch(m->arch)->head_gate;
+    if (gated && head % 2 == 1) {
+        noise(m, p, row, 0, 0, x, cols_of(s, p.kind));
+        return;
+    }
+    p.kind = ATTN_K;
+    row = (gated ? head / 2 : head) / share * s->head_dim + row % s->head_dim;
+    noise(m, p, row, 0, weight, x, cols_of(s, ATTN_Q));
+}
+
 static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     const struct model_shape *s = m->shape;
@@ -616,15 +631,8 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case OUTPUT_NORM:
         peaked_output_norm(m, p, x);
         break;
-    case ATTN_Q: /* query head h matches the keys of KV head h / share; a gate of 0 halves */
-        if (gated && row / s->head_dim % 2 == 1) {
-            noise(m, p, row, 0, 0, x, cols);
-            break;
-        }
-        p.kind = ATTN_K;
-        row = (gated ? row / s->head_dim / 2 : row / s->head_dim) / share * s->head_dim +
-              row % s->head_dim;
-        noise(m, p, row, 0, sqrtf(own) * in, x, cols);
+    case ATTN_Q:
+        peaked_query(m, p, row, sqrtf(own) * in, x);
         break;
     case ATTN_K:
         noise(m, p, row, 0, sqrtf(own) * in, x, cols);

@@ -477,6 +477,26 @@ static void kv_heads_key(struct gw *w, const struct tiny_model *s)
     gw_key_array(w, key, GGUF_U32, s->n_layer, heads, s->n_layer * sizeof(*heads));
 }
 
+static void expert_keys(struct gw *w, const struct tiny_model *s)
+{
+    if (n_expert(s)) {
+        arch_key(w, s, "expert_count", n_expert(s));
+        arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
+        if (!is_arch(s, "llama") && !is_arch(s, "granitemoe"))
+            arch_key(w, s, "expert_feed_forward_length", s->n_ff);
+    }
+    if (has_shared_expert(s) && !is_arch(s, "glm4moe"))
+        arch_key(w, s, "expert_shared_feed_forward_length", n_ff_shared(s));
+    if (has_dense_layer(s))
+        arch_key(w, s, "leading_dense_block_count", 1);
+    if (is_arch(s, "glm4moe")) {
+        arch_key(w, s, "expert_shared_count", n_ff_shared(s) / s->n_ff);
+        arch_key(w, s, "expert_gating_func", 2);
+        gw_key_bool(w, "glm4moe.expert_weights_norm", 1);
+        gw_key_f32(w, "glm4moe.expert_weights_scale", 1.5f);
+    }
+}
+
 static void keys(struct gw *w, const struct tiny_model *s)
 {
     const char *arch = s->arch ? s->arch : "llama";
@@ -505,22 +525,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
         gw_key_f32(w, "gpt-oss.rope.scaling.factor", 32);
         gw_key_u32(w, "gpt-oss.rope.scaling.original_context_length", 64);
     }
-    if (n_expert(s)) {
-        arch_key(w, s, "expert_count", n_expert(s));
-        arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
-        if (!is_arch(s, "llama") && !is_arch(s, "granitemoe"))
-            arch_key(w, s, "expert_feed_forward_length", s->n_ff);
-    }
-    if (has_shared_expert(s) && !is_arch(s, "glm4moe"))
-        arch_key(w, s, "expert_shared_feed_forward_length", n_ff_shared(s));
-    if (has_dense_layer(s))
-        arch_key(w, s, "leading_dense_block_count", 1);
-    if (is_arch(s, "glm4moe")) {
-        arch_key(w, s, "expert_shared_count", n_ff_shared(s) / s->n_ff);
-        arch_key(w, s, "expert_gating_func", 2);
-        gw_key_bool(w, "glm4moe.expert_weights_norm", 1);
-        gw_key_f32(w, "glm4moe.expert_weights_scale", 1.5f);
-    }
+    expert_keys(w, s);
     if (is_arch(s, "granite") || is_arch(s, "granitemoe")) {
         arch_key_f32(w, s, "embedding_scale", 3);
         arch_key_f32(w, s, "attention.scale", 0.3f);
