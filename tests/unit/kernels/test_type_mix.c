@@ -143,12 +143,13 @@ START_TEST(rows_that_do_not_fit_take_another_type)
 }
 END_TEST
 
-START_TEST(names_are_exact)
+START_TEST(names_are_whole_and_in_any_case)
 {
     char names[256];
     type_mix_names(names, sizeof(names));
     ck_assert(strncmp(names, "F32, F16, BF16, Q8_0, ", 22) == 0);
-    ck_assert_ptr_null(type_mix_find("q8_0"));
+    ck_assert_ptr_nonnull(type_mix_find("Q8_0"));
+    ck_assert_ptr_eq(type_mix_find("q8_0"), type_mix_find("Q8_0"));
     ck_assert_ptr_null(type_mix_find("Q8"));
     ck_assert_ptr_null(type_mix_find(""));
 }
@@ -164,7 +165,7 @@ int main(void)
     tcase_add_test(t, small_mixes_favour_the_first_layers);
     tcase_add_test(t, small_types_keep_more_bits_in_some_tensors);
     tcase_add_test(t, rows_that_do_not_fit_take_another_type);
-    tcase_add_test(t, names_are_exact);
+    tcase_add_test(t, names_are_whole_and_in_any_case);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
