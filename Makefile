@@ -350,7 +350,7 @@ tsan: deps-check ## the tests under the thread sanitizer
 
 # The determinism suite at length, on a build with fault injection: each request is run N times in each of some
 # configurations (see the file), on Q8_0, an eighth of them a thousand times, then fewer times on every other type, on a
-# model of gemma3, on two recurrent ones and with q8_0 KV; and the thread that looks for tokens which are taken back.
+# model of gemma3, two with experts, two recurrent ones and with q8_0 KV; and the thread that looks for tokens which are taken back.
 DETERMINISM_ROUNDS ?= 16
 DETERMINISM_OFTEN ?= 100
 DETERMINISM_TYPE_ROUNDS ?= 2
@@ -365,7 +365,7 @@ determinism: deps-check ## the determinism suite at length
 	@for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K MXFP4 IQ4_NL IQ4_XS IQ3_XXS IQ3_S; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_TYPE=$$type HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
-	@for arch in gemma3 qwen35 qwen35moe; do \
+	@for arch in gemma3 qwen3moe gpt-oss qwen35 qwen35moe; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_ARCH=$$arch HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
 	@BUILD=build/faults HEARTH_DETERMINISM_KV=q8_0 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
