@@ -2,32 +2,12 @@
 #include "client/prompt/chat_continue.h"
 
 #include "client/prompt/chat_adapt.h"
+#include "client/prompt/chat_form.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Does the text end with this word, apart from white space? */
-static bool ends_with(const struct jinja_output *o, const char *word)
-{
-    size_t n = o->bytes, bytes = strlen(word);
-    while (n && strchr(" \t\r\n", o->text[n - 1]))
-        n--;
-    return n >= bytes && memcmp(o->text + n - bytes, word, bytes) == 0;
-}
-
-/* Renders a short conversation with the variables of `extra`. */
-static int render_short(const struct chat *c, json_t *extra, struct jinja_output *ret)
-{
-    char err[8];
-    struct chat probe = *c;
-    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
-    probe.extra = extra;
-    int rc = messages ? chat_render(&probe, messages, ret, err, sizeof(err)) : -ENOMEM;
-    json_decref(messages);
-    return rc;
-}
 
 /* Will the answer begin with thoughts? It will where `enable_thinking`: false makes another prompt,
  * or where the prompt opens them. A template that does not render tells so when the conversation is
@@ -35,15 +15,19 @@ static int render_short(const struct chat *c, json_t *extra, struct jinja_output
 static bool will_think(const struct chat *c)
 {
     struct jinja_output given = {0}, off = {0};
-    json_t *extra = c->extra ? json_copy(c->extra) : json_object();
-    bool thinks = false;
-    if (extra && !json_object_set_new(extra, "enable_thinking", json_false()) &&
-        !render_short(c, c->extra, &given) && !render_short(c, extra, &off))
-        thinks = ends_with(&given, "<think>") || given.bytes != off.bytes ||
-                 memcmp(given.text, off.text, off.bytes) != 0;
+    struct reader_desc form;
+    struct chat quiet = *c;
+    chat_form_find(c, &form);
+    bool thinks = form.thinks;
+    quiet.extra = c->extra ? json_copy(c->extra) : json_object();
+    if (!thinks && quiet.extra &&
+        !json_object_set_new(quiet.extra, "enable_thinking", json_false()) &&
+        chat_form_render(c, CHAT_FORM_ASKED, true, &given) &&
+        chat_form_render(&quiet, CHAT_FORM_ASKED, true, &off))
+        thinks = given.bytes != off.bytes || memcmp(given.text, off.text, off.bytes) != 0;
     jinja_output_fini(&given);
     jinja_output_fini(&off);
-    json_decref(extra);
+    json_decref(quiet.extra);
     return thinks;
 }
 

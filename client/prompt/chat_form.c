@@ -13,9 +13,7 @@
     "\"type\":\"function\",\"function\":{\"name\":\"tool" NEEDLE "\",\"arguments\":"               \
     "\"{\\\"" NEEDLE "\\\": \\\"it is\\\"}\"}}]}]"
 
-/* Renders made-up messages, adapted to the template. */
-static bool render_adapted(const struct chat *c, const char *text, bool prompt,
-                           struct jinja_output *ret)
+bool chat_form_render(const struct chat *c, const char *text, bool prompt, struct jinja_output *ret)
 {
     char err[8];
     struct chat probe = *c;
@@ -65,8 +63,8 @@ static const struct call_form *find_written(const struct chat *c, const char *me
 {
     struct jinja_output asked = {0}, called = {0};
     const struct call_form *found = NULL;
-    if (render_adapted(c, "[" ASKED "]", true, &asked) &&
-        render_adapted(c, messages, false, &called)) {
+    if (chat_form_render(c, CHAT_FORM_ASKED, true, &asked) &&
+        chat_form_render(c, messages, false, &called)) {
         size_t n = answer_at(&asked, &called);
         for (size_t i = 0; i < n_call_forms && !found; i++)
             if (reads_back(&call_forms[i], called.text + n, called.bytes - n))
@@ -124,7 +122,7 @@ bool chat_form_has_tools(const struct chat *c)
                                  "\",\"description\":\"x\",\"parameters\":{\"type\":\"object\","
                                  "\"properties\":{}}}}]",
                                  0, NULL);
-        bool writes = render_adapted(&probe, "[" ASKED "]", true, &o) &&
+        bool writes = chat_form_render(&probe, CHAT_FORM_ASKED, true, &o) &&
                       memmem(o.text, o.bytes, NEEDLE, strlen(NEEDLE));
         t->has_tools = writes ? 1 : -1;
         jinja_output_fini(&o);
@@ -153,7 +151,7 @@ static bool prompt_thinks(const struct chat *c, const struct thought_form *f)
 {
     struct jinja_output o = {0};
     bool thinks = false;
-    if (c->prompt && !c->answer && render_adapted(c, "[" ASKED "]", true, &o)) {
+    if (c->prompt && !c->answer && chat_form_render(c, CHAT_FORM_ASKED, true, &o)) {
         size_t n = o.bytes, sign = sign_bytes(f);
         while (n && strchr(" \t\r\n", o.text[n - 1]))
             n--;

@@ -6,6 +6,14 @@
 #include "client/events/reader.h"
 #include "client/prompt/chat_render.h"
 
+/* Renders made-up messages (a JSON array), adapted to the template; `prompt`: up to where an answer
+ * begins. Returns false where that fails. */
+bool chat_form_render(const struct chat *c, const char *messages, bool prompt,
+                      struct jinja_output *ret);
+
+/* The least messages to ask with. */
+#define CHAT_FORM_ASKED "[{\"role\":\"user\",\"content\":\"x\"}]"
+
 /* Fills *ret for an answer to c, whose tools it points to. A form of calls is found by reading back
  * a call that the template wrote. */
 void chat_form_find(const struct chat *c, struct reader_desc *ret);

@@ -17,10 +17,20 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
                      struct hearth_chat_reader **ret_reader)
 {
     struct chat c = {0};
+    struct hearth_chat least;
     *ret_reader = NULL;
     int rc = handle_check(h);
-    if (!rc)
-        rc = chat_init(h, chat, &c);
+    if (!rc && chat->size < sizeof(chat->size))
+        rc = handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
+    if (rc)
+        return rc;
+    /* An answer's form does not depend on the messages, which are long. */
+    hearth_chat_init(&least, sizeof(least));
+    memcpy(&least, chat, chat->size < sizeof(least) ? chat->size : sizeof(least));
+    least.size = sizeof(least);
+    least.messages = CHAT_FORM_ASKED;
+    least.messages_bytes = strlen(least.messages);
+    rc = chat_init(h, &least, &c);
     if (!rc && json_array_size(c.tools) && !chat_form_has_tools(&c))
         rc = handle_fail(h, -ENOTSUP,
                          "the model's chat template does not write tools, so the model would not "

@@ -350,6 +350,8 @@ START_TEST(an_answer_is_not_continued_where_the_model_would_think_first)
     assert_chat(&c, "off", "x:<think></think>So far");
     c = chat_of(begun, always);
     assert_refused(&c, -EINVAL, "messages[1]");
+    c = chat_of(begun, "{{ messages[0].content }}:[THINK]");
+    assert_refused(&c, -EINVAL, "messages[1]");
     c = chat_of(thought, "chatml");
     assert_refused(&c, -EINVAL, "reasoning_content");
     c = chat_of(image, "chatml");
