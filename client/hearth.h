@@ -270,7 +270,7 @@ HEARTH_API int hearth_chat_feed(struct hearth_chat_reader *reader, const char *t
 HEARTH_API int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event *event);
 
 /* One line: why something that began as a call is content, or a call is not complete. NULL where
- * there is no such thing. */
+ * every call was complete. */
 HEARTH_API const char *hearth_chat_unparsed(const struct hearth_chat_reader *reader);
 
 /* ---- requests -------------------------------------------------------------------------------- */

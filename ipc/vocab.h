@@ -186,8 +186,8 @@ bool vocab_find_token(const struct vocab *v, uint32_t id, struct vocab_token *re
 uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes);
 
 /* The bytes of token id, and their number in *ret_n; NULL and 0 where there is no such token. The
- * bytes of a control token are its literal text: leave out of an answer's text what is no part of
- * it (vocab_is_text). */
+ * bytes of a control token are its literal text, which is not part of an answer's text
+ * (vocab_is_text). */
 const char *vocab_bytes(const struct vocab *v, uint32_t id, uint32_t *ret_n);
 
 /* The token of one byte: BPE's alphabet, SPM's <0xNN>. VOCAB_NONE where the vocabulary has none. */

@@ -100,7 +100,7 @@ void reader_end_call(struct reader *p);
 /* May this text be the name of a tool? */
 bool reader_is_name(const char *text, size_t bytes);
 
-/* It is no call, or none any more, from here on: what was not given out is content. */
+/* What was read as a call is not one: what was not given out yet is content. */
 void reader_break(struct reader *p, const char *reason);
 
 /* Steps of a state: each returns whether it did anything; if not it needs more text. */

@@ -18,8 +18,8 @@
  * The file is never written to once it has its name, only replaced; if someone cuts it off while it is
  * mapped, SIGBUS ends the daemon.
  *
- * The folder and the file must belong to our user, and nobody else may write to them: they replace the
- * model. What goes wrong with either is one line of the log; the daemon then works without.
+ * The folder and the file must belong to our user, and no other user may write to them: they replace
+ * the model. What goes wrong with either is one line of the log; the daemon then works without.
  *
  * Main thread, which is the control thread. Owns its threads, descriptors and the mapping. */
 #ifndef HEARTH_DAEMON_MODEL_WEIGHTS_CACHE_H

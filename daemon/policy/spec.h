@@ -19,8 +19,8 @@
  *              canonical + unverified < accepted
  *   base       the recurrent state, of models that have one, holds what follows from tokens
  *              [0, base); update records of the rows [base, canonical), at most 13, lie beside it;
- *              base <= canonical, else SPEC_NO_STATE: there is no state to go on from; that of the
- *              empty text, base 0, is always at hand
+ *              base <= canonical, or SPEC_NO_STATE where there is no state to go on from. The state
+ *              of the empty text, base 0, is always there
  *
  * The two reference flows (window 3; prefill gave T0; P = position of T0):
  *

@@ -145,7 +145,7 @@ static void check_windows(const struct rig *rig)
         RIG_CHECK(seen[i] == 1, "window page %u is nowhere", i);
 }
 
-/* A slot's state, and the restart point that it begins from. Counts those who begin. */
+/* A slot's state, and the restart point that it begins from. Counts the slots that begin from one. */
 static void check_slot_state(const struct rig *rig, const struct slot *slot, uint8_t *seen,
                              uint32_t *beginners)
 {

@@ -18,7 +18,7 @@ stop() {
 }
 trap stop EXIT
 
-# A user of no group, who must be able to read the tree.
+# A user without groups has to be able to read the tree.
 confined=(setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --ambient-caps=-all --bounding-set=-all --no-new-privs)
 "${confined[@]}" test -x "$build/bin/hearthd" || { echo "skip: other users cannot read this folder"; exit 0; }
 mkdir -m 0777 "$folder/run"

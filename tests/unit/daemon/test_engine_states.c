@@ -403,7 +403,7 @@ START_TEST(no_way_to_a_text_changes_its_answer)
         lengths[i] = 100 + 60 * i;
     }
     for (uint32_t step = 0; step < STEPS; step++) {
-        uint32_t i = random_below(&random, TEXTS), who = random_below(&random, CLIENTS);
+        uint32_t i = random_below(&random, TEXTS), client_at = random_below(&random, CLIENTS);
         uint32_t at = random_below(&random, lengths[i]), what = random_below(&random, 40);
         if (what < 8)
             texts[i][at] = FAKE_BYTES + random_below(&random, 8);
@@ -414,18 +414,18 @@ START_TEST(no_way_to_a_text_changes_its_answer)
         else if (what == 30)
             memcpy(texts[i], texts[at % TEXTS], sizeof(texts[i]));
         else if (what == 31)
-            slot_evict(slot_of(who), &rig.engine->kv.prefix);
+            slot_evict(slot_of(client_at), &rig.engine->kv.prefix);
         if (what == 32) {
-            rig_detach(&rig, &clients[who]);
-            rig_attach(&rig, &clients[who], 1, USER, "");
+            rig_detach(&rig, &clients[client_at]);
+            rig_attach(&rig, &clients[client_at], 1, USER, "");
         } else if (what == 33) {
             teardown();
             open_with(&desc);
         }
-        memcpy(tokens[who], texts[i], sizeof(texts[i]));
-        requests[who].n = lengths[i];
-        requests[who].max_tokens = random_below(&random, 12);
-        cached += cached_of(who);
+        memcpy(tokens[client_at], texts[i], sizeof(texts[i]));
+        requests[client_at].n = lengths[i];
+        requests[client_at].max_tokens = random_below(&random, 12);
+        cached += cached_of(client_at);
     }
     ck_assert_uint_gt(cached, STEPS);
 }
