@@ -204,6 +204,17 @@ struct hearth_chat {
     /* Default 1: the text ends where the answer begins: after a last message of the assistant, which
      * the answer continues. */
     uint32_t add_generation_prompt;
+    uint32_t tool_choice;    /* enum hearth_tool_choice; default HEARTH_TOOLS_AUTO */
+    const char *tool_name;   /* HEARTH_TOOLS_REQUIRED: the one tool that is called; NULL: any */
+    uint32_t single_call;    /* default 0. 1: an answer calls at most one tool */
+    int32_t thinking_tokens; /* default -1: any number. Else so many tokens at most that an answer
+                                thinks: then its thought is closed as the template closes it */
+};
+
+enum hearth_tool_choice {
+    HEARTH_TOOLS_AUTO = 0,    /* the model chooses. A tool's own `strict`: true binds its calls */
+    HEARTH_TOOLS_NONE = 1,    /* no calls: as without tools */
+    HEARTH_TOOLS_REQUIRED = 2 /* the answer calls a tool, once it has thought */
 };
 
 /* Fills *chat with the defaults. `size` is sizeof(*chat). */
@@ -227,6 +238,7 @@ HEARTH_API int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat
 /* ---- what a chat's answer says --------------------------------------------------------------- */
 
 struct hearth_chat_reader; /* reads one answer, in the form that the model's template has */
+struct hearth_request;
 
 enum hearth_chat_kind {
     HEARTH_CHAT_CONTENT = 1,
@@ -259,6 +271,13 @@ HEARTH_API void hearth_chat_close(struct hearth_chat_reader *reader);
  * hearth_request.shown_tokens: without them the text lacks these marks. */
 HEARTH_API const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *reader,
                                              uint32_t *ret_n);
+
+/* Sets what a request for such an answer needs, and nothing else: shown_tokens, and what tool_choice,
+ * single_call, strict tools and thinking_tokens ask for. What it points to belongs to the reader:
+ * valid until hearth_chat_close(). Returns 0, or -EINVAL where the request has a grammar of its own
+ * and calls have to be bound, too. */
+HEARTH_API int hearth_chat_request(const struct hearth_chat_reader *reader,
+                                   struct hearth_request *request);
 
 /* Takes more of the answer's text; end: 1 where this is its end. Returns 0 or -ENOMEM. */
 HEARTH_API int hearth_chat_feed(struct hearth_chat_reader *reader, const char *text, size_t bytes,

@@ -139,8 +139,8 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
         if (rc < 0)
             return fail_library(f, rc, hearth_error(h));
     }
-    a->base.shown_tokens = hearth_chat_marks(a->readers[0], &a->base.n_shown_tokens);
-    return 0;
+    int rc = hearth_chat_request(a->readers[0], &a->base);
+    return rc ? fail_library(f, rc, hearth_error(h)) : 0;
 }
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)

@@ -8,7 +8,8 @@
 
 void hearth_chat_init(struct hearth_chat *chat, size_t size)
 {
-    const struct hearth_chat defaults = {.size = (uint32_t)size, .add_generation_prompt = 1};
+    const struct hearth_chat defaults = {
+        .size = (uint32_t)size, .add_generation_prompt = 1, .thinking_tokens = -1};
     memset(chat, 0, size);
     memcpy(chat, &defaults, size < sizeof(defaults) ? size : sizeof(defaults));
 }
@@ -121,13 +122,23 @@ int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c)
     if (given->size < sizeof(given->size))
         return handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
     memcpy(&chat, given, given->size < sizeof(chat) ? given->size : sizeof(chat));
-    *c = (struct chat){.h = h, .prompt = chat.add_generation_prompt != 0};
+    *c = (struct chat){.h = h,
+                       .prompt = chat.add_generation_prompt != 0,
+                       .choice = chat.tool_choice,
+                       .tool_name = chat.tool_name,
+                       .single_call = chat.single_call != 0,
+                       .thinking_tokens = chat.thinking_tokens};
+    if (chat.tool_choice > HEARTH_TOOLS_REQUIRED)
+        return handle_fail(h, -EINVAL,
+                           "tool_choice %u: give HEARTH_TOOLS_AUTO, HEARTH_TOOLS_NONE or "
+                           "HEARTH_TOOLS_REQUIRED",
+                           chat.tool_choice);
     if (!chat.messages)
         return handle_fail(h, -EINVAL, "messages: give a JSON array");
     int rc = choose_template(c, &chat);
     if (!rc)
         rc = read_json(h, "messages", chat.messages, chat.messages_bytes, JSON_ARRAY, &c->messages);
-    if (!rc)
+    if (!rc && c->choice != HEARTH_TOOLS_NONE)
         rc = read_json(h, "tools", chat.tools, chat.tools_bytes, JSON_ARRAY, &c->tools);
     if (!rc)
         rc = read_json(h, "extra", chat.extra, chat.extra_bytes, JSON_OBJECT, &c->extra);

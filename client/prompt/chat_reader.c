@@ -35,6 +35,10 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
         rc = handle_fail(h, -ENOTSUP,
                          "the model's chat template does not write tools, so the model would not "
                          "see them: use a model or a template that does, or leave 'tools' out");
+    if (!rc && (c.choice == HEARTH_TOOLS_REQUIRED || c.single_call || c.thinking_tokens >= 0))
+        rc = handle_fail(h, -ENOTSUP,
+                         "tool_choice, single_call and thinking_tokens are not bound yet: leave "
+                         "them out");
     struct hearth_chat_reader *reader = rc ? NULL : calloc(1, sizeof(*reader));
     if (reader) {
         struct reader_desc desc;
@@ -68,6 +72,13 @@ const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *reader, uint3
 {
     *ret_n = reader->n_marks;
     return reader->marks;
+}
+
+int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
+{
+    request->shown_tokens = reader->marks;
+    request->n_shown_tokens = reader->n_marks;
+    return 0;
 }
 
 int hearth_chat_feed(struct hearth_chat_reader *reader, const char *text, size_t bytes, int end)

@@ -16,6 +16,10 @@ struct chat {
     json_t *extra;    /* object, or NULL */
     json_t *answer;   /* a text that the answer begins with (chat_continue.h), or NULL */
     bool prompt;      /* end with the beginning of the answer */
+    enum hearth_tool_choice choice;
+    const char *tool_name; /* the caller's */
+    bool single_call;
+    int32_t thinking_tokens; /* -1: any number */
 };
 
 /* Reads `given`, chooses the template and adapts the messages to it. Returns as hearth_chat_text();

@@ -102,6 +102,10 @@ class Chat(ctypes.Structure):
         ("chat_template", c_char_p),
         ("chat_template_bytes", c_size_t),
         ("add_generation_prompt", c_uint32),
+        ("tool_choice", c_uint32),
+        ("tool_name", c_char_p),
+        ("single_call", c_uint32),
+        ("thinking_tokens", c_int32),
     ]
 
 
@@ -261,6 +265,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "hearth_chat_open": (c_int, [c_void_p, POINTER(Chat), POINTER(c_void_p)]),
     "hearth_chat_close": (None, [c_void_p]),
     "hearth_chat_marks": (c_void_p, [c_void_p, POINTER(c_uint32)]),
+    "hearth_chat_request": (c_int, [c_void_p, POINTER(Request)]),
     "hearth_chat_feed": (c_int, [c_void_p, c_char_p, c_size_t, c_int]),
     "hearth_chat_next": (c_int, [c_void_p, POINTER(ChatEvent)]),
     "hearth_chat_unparsed": (c_char_p, [c_void_p]),
@@ -277,6 +282,7 @@ _LATER = {
     "hearth_chat_open": "chat_reader()",
     "hearth_chat_close": "chat_reader()",
     "hearth_chat_marks": "chat_reader()",
+    "hearth_chat_request": "chat_reader()",
     "hearth_chat_feed": "chat_reader()",
     "hearth_chat_next": "chat_reader()",
     "hearth_chat_unparsed": "chat_reader()",
