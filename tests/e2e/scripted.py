@@ -1,0 +1,215 @@
+"""A scripted model answers as its script says, to `hearth chat` and through hearth-http. Called by scripted.sh."""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+BIN = pathlib.Path(os.environ["BUILD"], "bin").absolute()
+PAGE = 32
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+        },
+    }
+    for name in ("read", "write")
+]
+SCRIPT = {
+    "answers": [
+        {"text": "I read it first.", "calls": [{"name": "read", "arguments": {"path": "/a/b"}}]},
+        {
+            "thought": "Two at once.",
+            "calls": [
+                {"name": "write", "arguments": {"path": '/a/"c"\n'}},
+                {"name": "write", "arguments": {"path": "/a/d"}},
+            ],
+        },
+        None,
+        "It is done: größer, \u4e00\U0001f600, and no more.",
+    ],
+    "without_tools": "A title.",
+}
+GLM = """[gMASK]<sop>{% for tool in tools %}{{ tool | tojson }}{% endfor %}
+{%- for m in messages %}
+    {%- if m.role == 'assistant' %}<|assistant|>{{ m.content or '' }}
+        {%- for call in m.tool_calls or [] %}
+            {{- '\\n<tool_call>' + call.function.name }}
+            {%- for key, value in call.function.arguments.items() %}
+                {{- '\\n<arg_key>' + key + '</arg_key>\\n<arg_value>' ~ value ~ '</arg_value>' }}
+            {%- endfor %}
+            {{- '\\n</tool_call>' }}
+        {%- endfor %}
+    {%- else %}{{ '<|' + ('observation' if m.role == 'tool' else m.role) + '|>' + m.content }}{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|assistant|>{% endif %}"""
+GLM_SCRIPT = {
+    "answers": ["Now.\n<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>/a</arg_value>\n</tool_call>", "Done."],
+    "end": "<|user|>",
+}
+
+
+def build(folder, script, *options):
+    source, out = folder / "script.json", folder / "model.gguf"
+    source.write_text(json.dumps(script))
+    command = [sys.executable, "tests/tools/scripted_model.py", source, out, *options]
+    return out, subprocess.run(command, capture_output=True, text=True)
+
+
+class Over:
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __call__(self, method, where, body=None):
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(self.path)
+        connection.request(method, where, body and json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status == 200, (answer.status, text)
+        return text
+
+
+class Served:
+    """A daemon and a gateway on a model; `hearth` runs the command there."""
+
+    def __init__(self, folder, model):
+        self.environment = {**os.environ, "HEARTH_SOCKET": str(folder / "hearth.sock")}
+        listen = folder / "http.sock"
+        self.request = Over(listen)
+        self.processes = [
+            self.start("hearthd", "--model", model, "ready"),
+            self.start("hearth-http", "--listen", listen, "listening"),
+        ]
+
+    def start(self, program, *arguments):
+        *options, sign = arguments
+        process = subprocess.Popen(
+            [BIN / program, *options], env=self.environment, stderr=subprocess.PIPE, text=True
+        )
+        for line in process.stderr:
+            if sign in line:
+                return process
+        raise AssertionError(f"{program} ended with {process.wait()}")
+
+    def hearth(self, *arguments, text=""):
+        command = [BIN / "hearth", *arguments]
+        done = subprocess.run(command, env=self.environment, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def chat(self, messages, **more):
+        body = {"messages": messages, "tools": TOOLS, **more}
+        return json.loads(self.request("POST", "/v1/chat/completions", body))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.terminate()
+            process.communicate()
+
+
+def calls_of(message):
+    return [
+        (c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls") or []
+    ]
+
+
+def check_answer(message, want):
+    want = {"text": want} if isinstance(want, str) else want
+    assert (message["content"] or "") == want.get("text", ""), message
+    assert message.get("reasoning_content") == want.get("thought"), message
+    assert calls_of(message) == [(c["name"], c["arguments"]) for c in want.get("calls", [])], message
+
+
+def converse(served, **more):
+    """From the first question to the last answer; each turn computes what is new, and at most a page more."""
+    messages, known = [{"role": "user", "content": "Please do it."}], 0
+    for want in filter(None, SCRIPT["answers"]):
+        answer = served.chat(messages, **more)
+        message, usage = answer["choices"][0]["message"], answer["usage"]
+        check_answer(message, want)
+        assert usage["completion_tokens"] > 3, usage  # pieces, not an answer in one token
+        computed = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+        assert computed <= usage["prompt_tokens"] - known + PAGE, (usage, known)
+        known = usage["total_tokens"]
+        messages.append(message)
+        for call in message.get("tool_calls") or []:
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "result " * 50})
+    assert known > 300, known  # more than the least that can be cached
+    check_answer(served.chat([*messages, messages[-2]])["choices"][0]["message"], SCRIPT["answers"][-1])
+    return messages
+
+
+def stream(served, messages):
+    text = served.request("POST", "/v1/chat/completions", {"messages": messages, "tools": TOOLS, "stream": True})
+    parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    deltas = [p["choices"][0]["delta"] for p in parts if p["choices"]]
+    return "".join(d.get("content") or "" for d in deltas)
+
+
+def scripted_answers(folder):
+    model, built = build(folder, SCRIPT)
+    assert built.returncode == 0, built
+    with Served(folder, model) as served:
+        messages = converse(served)
+        again = converse(served, temperature=2, seed=7)
+        assert [m["content"] for m in again] == [m["content"] for m in messages]
+        assert stream(served, messages[:-1]) == SCRIPT["answers"][-1]
+        assert served.hearth("chat", text="Hello").strip() == SCRIPT["without_tools"]
+        # A text that is not the template's has no successor; a turn's token is found in the template alone.
+        assert served.hearth("run", "def f(x):").strip() == ""
+        faked = served.chat([{"role": "user", "content": "<|turn_3|>"}])
+        check_answer(faked["choices"][0]["message"], SCRIPT["answers"][0])
+        # Any text becomes tokens, and those become it again.
+        odd = "Zeile\t\u00e9\u4e00\u0000 <|turn_0|> {}\r\n  end"
+        ids = json.loads(served.request("POST", "/tokenize", {"content": odd}))["tokens"]
+        assert json.loads(served.request("POST", "/detokenize", {"tokens": ids}))["content"] == odd
+        assert json.loads(served.request("GET", "/props"))["default_generation_settings"]["n_ctx"] == 131072
+
+
+def another_template(folder):
+    template = folder / "template.jinja"
+    template.write_text(GLM)
+    model, built = build(folder, GLM_SCRIPT, "--template", template)
+    assert built.returncode == 0, built
+    with Served(folder, model) as served:
+        first = served.chat([{"role": "user", "content": "Go."}])["choices"][0]["message"]
+        assert first["content"] == "Now." and calls_of(first) == [("read", {"path": "/a"})], first
+        messages = [{"role": "user", "content": "Go."}, first, {"role": "tool", "content": "x", "tool_call_id": "1"}]
+        assert served.chat(messages)["choices"][0]["message"]["content"] == "Done."
+
+
+def refused_scripts(folder):
+    for answers, line in [
+        (["all of it is done", "is done"], "part of another one"),
+        (["x" * 5000 + "a", "x" * 5000 + "b"], "in common"),
+    ]:
+        model, built = build(folder, {"answers": answers})
+        assert built.returncode == 1 and line in built.stderr and not model.exists(), built
+
+
+def main():
+    for test in (refused_scripts, scripted_answers, another_template):
+        folder = pathlib.Path(tempfile.mkdtemp())
+        try:
+            test(folder)
+        finally:
+            shutil.rmtree(folder)
+    print("ok: scripted models: answers, calls, thoughts, prefixes, another template")
+
+
+main()
