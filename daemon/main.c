@@ -285,6 +285,25 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
+/* --describe: what --check says, as far as it can be told without loading. */
+static int describe_model(struct daemon *daemon, char *err, size_t err_bytes)
+{
+    struct loaded_model *loaded = &daemon->loaded;
+    int rc = loaded_model_open_file(loaded, daemon->config.model, err, err_bytes);
+    if (rc == 0)
+        rc = loaded_model_open_model(loaded, daemon->config.model, daemon->config.rope_scaling, err,
+                                     err_bytes);
+    if (rc == 0)
+        rc = loaded_model_open_draft(loaded, &daemon->config, err, err_bytes);
+    if (rc == 0)
+        rc = loaded_model_plan(loaded, &daemon->config, err, err_bytes);
+    if (rc == 0)
+        rc = loaded_model_finish_vocab(loaded, err, err_bytes);
+    if (rc == 0)
+        report_describe(loaded);
+    return rc;
+}
+
 /* Loads first and listens last, so that every client that can connect is served. */
 static int start(struct daemon *daemon, char *err, size_t err_bytes)
 {
@@ -345,8 +364,9 @@ int main(int argc, char **argv)
     } else if (rc == 0) {
         log_init((enum log_level)daemon.config.log_level);
         config_dump(&daemon.config, log_option);
-        rc = daemon.config.check ? check_model(&daemon, err, sizeof(err))
-                                 : start(&daemon, err, sizeof(err));
+        rc = daemon.config.check      ? check_model(&daemon, err, sizeof(err))
+             : daemon.config.describe ? describe_model(&daemon, err, sizeof(err))
+                                      : start(&daemon, err, sizeof(err));
     }
     if (rc == 0)
         rc = flush_output(err, sizeof(err));

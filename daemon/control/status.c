@@ -2,6 +2,7 @@
  * read. */
 #include "daemon/control/status.h"
 
+#include "daemon/json_escape.h"
 #include "ipc/counters.h"
 
 #include <errno.h>
@@ -49,24 +50,6 @@ static uint64_t resident_bytes(const struct status_process *process)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Escapes quotes, backslashes and control characters for a JSON string. `to` is cut to fit. */
-static const char *escape(const char *from, char *to, size_t to_bytes)
-{
-    size_t n = 0;
-    for (; *from && n + sizeof("\\u0000") <= to_bytes; from++) {
-        unsigned char byte = (unsigned char)*from;
-        if (byte < 0x20) {
-            n += (size_t)snprintf(to + n, to_bytes - n, "\\u%04x", byte);
-            continue;
-        }
-        if (byte == '"' || byte == '\\')
-            to[n++] = '\\';
-        to[n++] = *from;
-    }
-    to[n] = 0;
-    return to;
-}
-
 /* What the fast pass of a backend is, in the words of --proposer. */
 static const char *const fast_names[] = {
     [BACKEND_FAST_NONE] = "none", [BACKEND_FAST_SHADOW] = "shadow", [BACKEND_FAST_NATIVE] = "fast"};
@@ -104,8 +87,8 @@ static void status_device(struct text *text, const struct status_facts *facts)
              "\"version\":\"%s\",\"pid\":%ld,\"socket\":\"%s\",\"model\":\"%s\",\"arch\":\"%s\","
              "\"type\":\"%s\",\"fingerprint\":\"%s\",\"numerics\":\"%s\",\"device\":\"%s\",",
              HEARTH_VERSION, (long)getpid(),
-             escape(facts->socket, socket_path, sizeof(socket_path)),
-             escape(loaded->name, name, sizeof(name)), loaded->model->arch,
+             json_escape(facts->socket, socket_path, sizeof(socket_path)),
+             json_escape(loaded->name, name, sizeof(name)), loaded->model->arch,
              model_type_name(loaded->model), fingerprint, loaded->info.numerics, loaded->info.name);
     text_add(text,
              "\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,"
@@ -114,7 +97,7 @@ static void status_device(struct text *text, const struct status_facts *facts)
              loaded->info.isa, loaded->info.threads, loaded->limits.context,
              loaded->info.weight_bytes, loaded->info.shadow_bytes, loaded->info.page_bytes,
              loaded->info.window_page_bytes, loaded->info.state_bytes + loaded->info.record_bytes,
-             loaded->draft ? escape(loaded->draft->name, draft, sizeof(draft)) : "",
+             loaded->draft ? json_escape(loaded->draft->name, draft, sizeof(draft)) : "",
              fast_names[loaded->info.fast], facts->loop);
 }
 
@@ -141,7 +124,7 @@ static void status_slot(struct text *text, const struct client *client, uint32_t
     if (open)
         text_add(text, "\"pid\":%ld,", (long)client->pid);
     if (open && slot == 0 && client->name[0])
-        text_add(text, "\"name\":\"%s\",", escape(client->name, name, sizeof(name)));
+        text_add(text, "\"name\":\"%s\",", json_escape(client->name, name, sizeof(name)));
     text_add(text,
              "\"state\":\"%s\",\"priority\":\"%s\",\"prompt\":%u,\"kv\":%u,"
              "\"output\":%u,\"outputs\":%llu}",

@@ -248,12 +248,9 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     return rc;
 }
 
-static int open_on_device(struct loaded_model *loaded, const struct config *config, char *err,
-                          size_t err_bytes)
+static int open_on_device(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
-    int rc = choose_budget(loaded, config, err, err_bytes);
-    if (rc == 0)
-        rc = open_instance(loaded, err, err_bytes);
+    int rc = open_instance(loaded, err, err_bytes);
     return rc < 0 ? rc : open_draft_instance(loaded, err, err_bytes);
 }
 
@@ -268,8 +265,8 @@ static void close_instances(struct loaded_model *loaded)
         close_instances(loaded->draft);
 }
 
-static int open_backend(struct loaded_model *loaded, const struct config *config, char *err,
-                        size_t err_bytes)
+int loaded_model_plan(struct loaded_model *loaded, const struct config *config, char *err,
+                      size_t err_bytes)
 {
     static const char *const isas[] = {NULL, "ref", "avx2", "avxvnni", "avx512"};
     struct backend_limits *limits = &loaded->limits;
@@ -284,7 +281,16 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
     limits->shadow = config->shadow == 1;
     limits->kv_q8_0 = config->kv_type == 1;
     limits->native = config->numerics == 1;
-    rc = open_on_device(loaded, config, err, err_bytes);
+    return choose_budget(loaded, config, err, err_bytes);
+}
+
+static int open_backend(struct loaded_model *loaded, const struct config *config, char *err,
+                        size_t err_bytes)
+{
+    int rc = loaded_model_plan(loaded, config, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    rc = open_on_device(loaded, err, err_bytes);
     /* With --device auto: the model does not fit the GPU or cannot run there, or the plugin has no
      * code for it. Use the CPU. */
     if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && loaded->device.ops != &backend_cpu &&
@@ -294,7 +300,9 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
         snprintf(loaded->device.why, sizeof(loaded->device.why), "device cpu: %.200s", err);
         err[0] = 0; /* logged here: must not show up in a later failure */
         loaded->ops = loaded->device.ops;
-        rc = open_on_device(loaded, config, err, err_bytes);
+        rc = choose_budget(loaded, config, err, err_bytes);
+        if (rc == 0)
+            rc = open_on_device(loaded, err, err_bytes);
     }
     return rc;
 }

@@ -65,6 +65,14 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
 int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *draft, char *err,
                                size_t err_bytes);
 
+/* Chooses the device, the context and the KV memory, as open_backend will, without loading: `limits`
+ * and `facts`. -ENODEV if the device does not exist; -EINVAL if --kv-bytes holds no context. */
+int loaded_model_plan(struct loaded_model *loaded, const struct config *config, char *err,
+                      size_t err_bytes);
+
+/* Waits for the vocabulary that open_model began to build; open_backend does that, too. */
+int loaded_model_finish_vocab(struct loaded_model *loaded, char *err, size_t err_bytes);
+
 /* Opens the backend for the model, and for the draft model: weights repacked, KV reserved.
  * Afterwards vocabulary and fingerprint are complete, too. -ENODEV if the device does not exist. */
 int loaded_model_open_backend(struct loaded_model *loaded, const struct config *config, char *err,

@@ -9,9 +9,6 @@
  * that builds the vocabulary. PRECOND: the model is open. */
 int loaded_model_start_vocab(struct loaded_model *loaded, char *err, size_t err_bytes);
 
-/* Waits for the vocabulary, if it is still being built. Returns 0 or -errno with one line. */
-int loaded_model_finish_vocab(struct loaded_model *loaded, char *err, size_t err_bytes);
-
 /* Releases the vocabulary. PRECOND: no thread is building it. */
 void loaded_model_close_vocab(struct loaded_model *loaded);
 

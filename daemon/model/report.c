@@ -1,9 +1,11 @@
 /* report.c: formats what was loaded, as lines of the log or for --check. */
 #include "daemon/model/report.h"
 
+#include "daemon/json_escape.h"
 #include "daemon/log.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static void log_draft(const struct loaded_model *draft)
@@ -15,6 +17,12 @@ static void log_draft(const struct loaded_model *draft)
              draft->info.weight_bytes / 1024, draft->info.page_bytes / 1024, draft->limits.context);
     if (draft->info.note)
         log_info("draft model: %s", draft->info.note);
+}
+
+static struct budget chosen_of(const struct loaded_model *loaded)
+{
+    return (struct budget){loaded->limits.context, loaded->limits.pages,
+                           loaded->limits.window_pages, loaded->limits.states};
 }
 
 static void describe_device(const struct loaded_model *loaded, char *text, size_t text_bytes)
@@ -68,8 +76,7 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
 {
     size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     size_t needed = loaded->info.weight_bytes + loaded->info.shadow_bytes + loaded->info.kv_bytes;
-    const struct budget chosen = {loaded->limits.context, loaded->limits.pages,
-                                  loaded->limits.window_pages, loaded->limits.states};
+    const struct budget chosen = chosen_of(loaded);
     char text[256];
     model_describe(loaded->model, text, sizeof(text));
     log_info("%s: %s", loaded->name, text);
@@ -124,4 +131,33 @@ void report_check(const struct loaded_model *loaded)
             printf("draft model: %s\n", loaded->draft->info.note);
     }
     report_weights(loaded, true);
+}
+
+static const char *json_bool(bool is)
+{
+    return is ? "true" : "false";
+}
+
+void report_describe(const struct loaded_model *loaded)
+{
+    const struct model *model = loaded->model;
+    const struct budget chosen = chosen_of(loaded);
+    const struct vocab_string chat = vocab_template(&loaded->vocab, VOCAB_TEMPLATE_CHAT),
+                              tools = vocab_template(&loaded->vocab, VOCAB_TEMPLATE_TOOLS);
+    const bool has_tools = tools.bytes > 0 || strstr(chat.data, "tools");
+    const uint64_t kv = budget_kv_bytes(&loaded->facts, &chosen), needs = loaded->facts.loaded + kv;
+    char name[160];
+    printf(
+        "{\"model\":\"%s\",\"arch\":\"%s\",\"type\":\"%s\",\"parameters\":%llu,\"device\":\"%s\",",
+        json_escape(loaded->name, name, sizeof(name)), model->arch, model_type_name(model),
+        (unsigned long long)model->n_params, loaded->ops->name);
+    printf("\"weight_bytes\":%llu,\"model_context\":%u,\"context\":%u,\"kv_bytes\":%llu,"
+           "\"needs_bytes\":%llu,\"available_bytes\":%llu,\"fits\":%s,",
+           (unsigned long long)model->tensor_bytes, model->n_context, chosen.context,
+           (unsigned long long)kv, (unsigned long long)needs,
+           (unsigned long long)loaded->facts.available,
+           json_bool(needs <= loaded->facts.available));
+    printf("\"chat\":%s,\"tools\":%s,\"fim\":%s}\n", json_bool(chat.bytes > 0),
+           json_bool(has_tools),
+           json_bool(vocab_special(&loaded->vocab, VOCAB_FIM_PREFIX) != VOCAB_NONE));
 }

@@ -138,17 +138,19 @@ int budget_choose(const struct budget_facts *f, struct budget *ret, char *err, s
     return 0;
 }
 
+uint64_t budget_kv_bytes(const struct budget_facts *f, const struct budget *chosen)
+{
+    return bytes_of(f, chosen->pages, chosen->window_pages) + chosen->states * f->state;
+}
+
 void budget_describe(const struct budget_facts *f, const struct budget *chosen, char *text,
                      size_t text_bytes)
 {
     const double gib = 1 << 30;
-    snprintf(
-        text, text_bytes,
-        "context %u of the model's %u, %.1f GiB for KV: weights and scratch take %.1f of "
-        "%.1f GiB available%s%s",
-        chosen->context, f->model_context,
-        (double)(bytes_of(f, chosen->pages, chosen->window_pages) + chosen->states * f->state) /
-            gib,
-        (double)f->loaded / gib, (double)f->available / gib,
-        f->context ? "; context as asked for" : "", f->kv_bytes ? "; KV as asked for" : "");
+    snprintf(text, text_bytes,
+             "context %u of the model's %u, %.1f GiB for KV: weights and scratch take %.1f of "
+             "%.1f GiB available%s%s",
+             chosen->context, f->model_context, (double)budget_kv_bytes(f, chosen) / gib,
+             (double)f->loaded / gib, (double)f->available / gib,
+             f->context ? "; context as asked for" : "", f->kv_bytes ? "; KV as asked for" : "");
 }

@@ -46,6 +46,9 @@ enum { BUDGET_WINDOWS = 4 };
  * left states get half, up to as many a slot. */
 enum { BUDGET_STATES = 5 };
 
+/* Bytes of the KV memory that was chosen: pages, window pages and states. */
+uint64_t budget_kv_bytes(const struct budget_facts *facts, const struct budget *chosen);
+
 /* One line about the choice, for a log: "context 38912 of 262144 and 3.6 GiB for KV: ...". */
 void budget_describe(const struct budget_facts *facts, const struct budget *chosen, char *text,
                      size_t text_bytes);

@@ -16,7 +16,7 @@ for function in $functions; do
     grep -q "^\\\\fB.*$function(" "$build/man/libhearth.3" || fail "libhearth.3 does not describe $function"
     sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -qw "$function" || fail "$function is not a name of libhearth.3"
 done
-for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|version|help'); do
+for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|describe|version|help'); do
     grep -q "^\.BI ${key//-/\\\\-} \" = " "$build/man/hearthd.conf.5" || fail "hearthd.conf.5 has no $key"
     # Every key of the page exists: the daemon then reports the missing model, not the key.
     printf '%s =\n' "$key" >"$work/conf"
