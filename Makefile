@@ -75,6 +75,8 @@ KERNELS  = $(filter-out $(if $(filter x86_64,$(ARCH)),,$(SIMD_FILES)),\
 DEVICE   = $(call variants,$(wildcard kernels/cuda/device/*.cu))
 DAEMON   = $(filter-out daemon/main.c,$(wildcard daemon/*.c daemon/*/*.c))
 CLI      = $(wildcard client/cli/*.c)
+# Models on this disk: of the command and of the gateway, not of the library.
+MODELS   = $(wildcard client/models/*.c)
 CLIENT   = $(wildcard $(foreach d,base lib prompt events schema tokenizer jinja,client/$d/*.c))
 # The gateway: an ordinary client, which carries the library's objects.
 HTTP     = $(filter-out client/http/main.c,$(wildcard client/http/*.c))
@@ -133,7 +135,7 @@ OBJECTS_ipc     = $(call obj,$(IPC))
 OBJECTS_kernels = $(call obj,$(KERNELS))
 OBJECTS_tools   = $(call obj,$(TOOL_PART))
 OBJECTS_daemon  = $(call obj,$(DAEMON))
-OBJECTS_client  = $(call obj,$(CLIENT))
+OBJECTS_client  = $(call obj,$(CLIENT) $(MODELS))
 OBJECTS_http    = $(call obj,$(HTTP))
 OBJECTS_rig     = $(call obj,$(wildcard tests/rig/*.c))
 OBJECTS_e2e     = $(call obj,$(filter-out tests/e2e/test_%,$(wildcard tests/e2e/*.c)))
@@ -157,7 +159,7 @@ $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 # The CLI carries the library's objects (start-up time), and the reader of GGUF files for --model.
-$(BUILD)/bin/hearth: $(call obj,$(CLI) $(wildcard kernels/gguf/*.c) kernels/quant/quant_types.c) $(LIB_OBJ)
+$(BUILD)/bin/hearth: $(call obj,$(CLI) $(MODELS) $(wildcard kernels/gguf/*.c) kernels/quant/quant_types.c) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)

@@ -89,6 +89,14 @@ HEARTH_API void hearth_options_init(struct hearth_options *options, size_t size)
 HEARTH_API int hearth_connect(const char *path, const struct hearth_options *options,
                               struct hearth **ret_h, char *err, size_t err_bytes);
 
+/* Finds the daemon of this user, or of the machine, that serves `model`, and writes its socket's path:
+ * the one that was started for a model of that name (hearth serve, hearth@NAME.service), or of the
+ * only one whose name begins so; else one whose model has that name. Returns 0; -ENOENT: no daemon
+ * does, -EEXIST: several may be meant, -ENAMETOOLONG, -ENOMEM, with one line in `err` (may be
+ * NULL). */
+HEARTH_API int hearth_find(const char *model, char *path, size_t path_bytes, char *err,
+                           size_t err_bytes);
+
 /* With HEARTH_NONBLOCK: has the daemon answered? Returns 1: the handle can be used (always without
  * the flag); 0: not yet, look again when hearth_fd() is readable or after a moment (every other call
  * but hearth_fd, hearth_error and hearth_close fails with -EAGAIN until then); or -errno as

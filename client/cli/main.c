@@ -42,6 +42,14 @@ static const struct command commands[] = {
     {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what the daemon does now",
      "q or Ctrl-C quits. With --once, or where stdout is not a terminal, one frame is\n"
      "printed: what happened in one interval.\n"},
+    {"models", CLI_CMD_MODELS, cli_models, "[options]", "list the models on this disk",
+     "What other programs downloaded counts: Hugging Face's cache, llama.cpp, LM\n"
+     "Studio, Ollama; your own folders are in $HEARTH_MODELS.\n"},
+    {"serve", CLI_CMD_SERVE, cli_serve, "[options] NAME [-- OPTIONS OF HEARTHD]",
+     "start a daemon for a model",
+     "NAME is a model of `hearth models`, the beginning of its name, or a file. Where\n"
+     "systemd runs it becomes the service hearth@NAME, else a process of yours.\n"},
+    {"stop", CLI_CMD_STOP, cli_stop, "NAME", "end the daemon of a model", ""},
     {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
      "check this machine for hearth, and say what would help",
      "Exits with 71 where hearthd cannot run, with 0 where it can.\n"},
@@ -56,8 +64,8 @@ static int help(void)
         buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
     buffer_text(&b,
                 "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
-                "version. The daemon, hearthd, must run for all but doctor, and tokenize and\n"
-                "detokenize with --model.\n");
+                "version. The daemon, hearthd, must run for all but models, serve, doctor, and\n"
+                "tokenize and detokenize with --model.\n");
     return cli_print(&b);
 }
 
@@ -116,7 +124,7 @@ static int run_command(const struct command *c, int argc, char **argv)
         code = cli_fail(CLI_USAGE, "%s", err);
     else if (o.help)
         code = command_help(c);
-    else if (!(c->id & (CLI_CMD_ASK | CLI_CMD_REPLAY)) && o.n_words)
+    else if (!(c->id & (CLI_CMD_ASK | CLI_CMD_REPLAY | CLI_CMD_SERVE | CLI_CMD_STOP)) && o.n_words)
         code = cli_fail(CLI_USAGE, "%s '%s': it takes no argument, see hearth %s --help", c->name,
                         o.words[0], c->name);
     else

@@ -19,11 +19,16 @@ enum cli_command {
     CLI_CMD_DOCTOR = 32,
     CLI_CMD_FIM = 64,
     CLI_CMD_CHAT = 128,
-    CLI_CMD_TOP = 1024
+    CLI_CMD_TOP = 1024,
+    CLI_CMD_MODELS = 2048,
+    CLI_CMD_SERVE = 4096,
+    CLI_CMD_STOP = 8192
 };
 #define CLI_CMD_ASK (CLI_CMD_RUN | CLI_CMD_FIM) /* commands that stream one answer */
 #define CLI_CMD_SAY (CLI_CMD_ASK | CLI_CMD_CHAT)
 #define CLI_CMD_TEXT (CLI_CMD_TOKENIZE | CLI_CMD_DETOKENIZE)
+#define CLI_CMD_CONNECT                                                                            \
+    (CLI_CMD_SAY | CLI_CMD_TEXT | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR | CLI_CMD_TOP)
 #define CLI_CMD_ALL 0xffffffffu
 
 /* O(name, value, commands, kind, field, default, least, most, help) */
@@ -97,18 +102,25 @@ enum cli_command {
       "no: unverified tokens, where faster")                                                       \
     O("resume-ms", "N", CLI_CMD_SAY, OPTION_I32, resume_ms, "30000", 0, 1 << 30,                   \
       "wait N ms for a restarting daemon")                                                         \
-    O("model", "FILE", CLI_CMD_TEXT, OPTION_TEXT, model, NULL, 0, 0,                               \
-      "use the vocabulary of a GGUF file, no daemon")                                              \
+    O("model", "NAME|FILE", CLI_CMD_CONNECT & ~CLI_CMD_DOCTOR, OPTION_TEXT, model, NULL, 0, 0,     \
+      "ask the daemon that serves it; tokenize: a file")                                           \
+    O("context", "N|auto", CLI_CMD_MODELS | CLI_CMD_SERVE, OPTION_TEXT, context, NULL, 0, 0,       \
+      "tokens of prompt and answer (what memory holds)")                                           \
+    O("kv-bytes", "N|auto", CLI_CMD_SERVE, OPTION_TEXT, kv_bytes, NULL, 0, 0,                      \
+      "memory for the KV cache (what weights leave)")                                              \
+    O("draft", "NAME", CLI_CMD_MODELS | CLI_CMD_SERVE, OPTION_TEXT, draft, NULL, 0, 0,             \
+      "a small model of the same vocabulary, that drafts")                                         \
     O("special", NULL, CLI_CMD_TEXT, OPTION_FLAG, special, NULL, 0, 0,                             \
       "texts of special tokens mean these tokens")                                                 \
     O("record", "FILE", CLI_CMD_ASK, OPTION_TEXT, record, NULL, 0, 0,                              \
       "write a record for hearth replay to FILE")                                                  \
-    O("json", NULL, CLI_CMD_SAY | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR, OPTION_FLAG,   \
-      json, NULL, 0, 0, "print JSON, one object per line")                                         \
+    O("json", NULL,                                                                                \
+      CLI_CMD_SAY | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR | CLI_CMD_MODELS,             \
+      OPTION_FLAG, json, NULL, 0, 0, "print JSON, one object per line")                            \
     O("interval", "S", CLI_CMD_TOP, OPTION_F32, interval, "1", 0.1, 3600,                          \
       "seconds between two samples")                                                               \
     O("once", NULL, CLI_CMD_TOP, OPTION_FLAG, once, NULL, 0, 0, "print one frame, as text")        \
-    O("socket", "PATH", CLI_CMD_ALL, OPTION_TEXT, socket, NULL, 0, 0,                              \
+    O("socket", "PATH", CLI_CMD_CONNECT, OPTION_TEXT, socket, NULL, 0, 0,                          \
       "where hearthd listens ($HEARTH_SOCKET)")                                                    \
     O("help", NULL, CLI_CMD_ALL, OPTION_FLAG, help, NULL, 0, 0, "print this help and exit")
 
@@ -132,6 +144,7 @@ struct cli_options {
     struct cli_biases bias;
     const char *file, *slot, *guess, *grammar, *grammar_file, *json_schema, *record, *model,
         *socket;
+    const char *context, *kv_bytes, *draft;       /* of models and serve */
     const char *system, *chat_template;           /* of chat */
     const char *prefix_file, *suffix_file, *repo; /* of fim */
     struct option_texts extra;

@@ -87,9 +87,16 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
     options.resume_ms = o->resume_ms;
-    char err[512];
+    char err[512], found[128];
+    const char *path = o->socket;
+    int rc = 0;
     cli_stop_at_once(1);
-    int rc = hearth_connect(o->socket, &options, ret_h, err, sizeof(err));
+    if (o->model) {
+        rc = hearth_find(o->model, found, sizeof(found), err, sizeof(err));
+        path = found;
+    }
+    if (!rc)
+        rc = hearth_connect(path, &options, ret_h, err, sizeof(err));
     if (slots)
         cli_stop_at_once(0);
     return rc ? cli_fail(cli_exit_connect(rc), "%s", err) : 0;

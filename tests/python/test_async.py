@@ -338,3 +338,14 @@ def test_nothing_leaks(own_daemon):
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == files
     until(lambda: own_daemon.counters()["slots_used"] == 0)
+
+
+@in_loop
+async def test_a_daemon_is_found_by_its_model(daemon, monkeypatch, tmp_path):
+    (tmp_path / "hearth").mkdir()
+    (tmp_path / "hearth" / "model-8b.sock").symlink_to(daemon.socket)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    async with hearth.AsyncClient(model="model") as client:
+        assert client.info.server_pid == daemon.process.pid
+    with pytest.raises(hearth.NotRunning, match="no daemon serves other"):
+        await hearth.AsyncClient(model="other").connect()

@@ -370,3 +370,17 @@ def test_json_of_status_is_what_the_command_says(daemon, client):
     theirs = json.loads(daemon.run("status", "--json"))
     assert set(theirs) == set(client.status())
     assert os.path.samefile(theirs["socket"], client.info.socket_path)
+
+
+def test_a_daemon_is_found_by_its_model(daemon, monkeypatch, tmp_path):
+    (tmp_path / "hearth").mkdir()
+    (tmp_path / "hearth" / "some-model-8b.sock").symlink_to(daemon.socket)
+    (tmp_path / "hearth" / "some-model-3b.sock").symlink_to(daemon.socket)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name in "some-model-8b", "some:model-8", "hearth code 5M":  # the last is what the daemon says
+        with hearth.Client(model=name, slots=0) as client:
+            assert client.info.server_pid == daemon.process.pid
+    with pytest.raises(hearth.InvalidRequest, match="several"):
+        hearth.Client(model="some")
+    with pytest.raises(hearth.NotRunning, match="no daemon serves other, only some-model-3b"):
+        hearth.Client(model="other")

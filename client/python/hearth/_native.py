@@ -244,6 +244,7 @@ STRUCTURES: Dict[str, Any] = {
 _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "hearth_options_init": (None, [POINTER(Options), c_size_t]),
     "hearth_connect": (c_int, [c_char_p, POINTER(Options), POINTER(c_void_p), c_void_p, c_size_t]),
+    "hearth_find": (c_int, [c_char_p, c_void_p, c_size_t, c_void_p, c_size_t]),
     "hearth_ready": (c_int, [c_void_p]),
     "hearth_close": (None, [c_void_p]),
     "hearth_info": (c_int, [c_void_p, POINTER(Info)]),

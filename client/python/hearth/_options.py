@@ -8,7 +8,7 @@ from typing import Optional
 
 from . import _native
 from ._text import encode
-from .errors import InvalidRequest
+from .errors import InvalidRequest, make_error
 from .types import Socket
 
 
@@ -22,6 +22,16 @@ def make_path(socket: Optional[Socket]) -> Optional[bytes]:
     if b"\0" in path:
         raise InvalidRequest("socket: a path cannot hold a byte 0")
     return path
+
+
+def find_socket(model: str) -> str:
+    """Where the daemon listens that serves a model of that name."""
+    path, text = ctypes.create_string_buffer(128), ctypes.create_string_buffer(512)
+    name = encode("model", model)
+    code = _native.load().hearth_find(name, path, len(path), text, len(text))
+    if code < 0:
+        raise make_error(code, text.value.decode("utf-8", "replace"))
+    return os.fsdecode(path.value)
 
 
 def make_options(

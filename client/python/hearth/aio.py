@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Dict, Mapping, Optional, U
 
 from . import _native
 from ._core import ENDED, LOOK, MOMENT, Core, Run, is_crowded
+from ._options import find_socket
 from ._shared import BaseClient, BaseSequence, BaseStream
 from .errors import Busy, Closed, Forked, InvalidRequest
 from .record import check_origin, compare, read_record
@@ -223,18 +224,23 @@ class AsyncClient(BaseClient[AsyncStream]):
         self,
         socket: Optional[Socket] = None,
         *,
+        model: Optional[str] = None,
         slots: int = 4,
         slot_name: Optional[str] = None,
         timeout: Optional[float] = 30.0,
         resume: float = 30.0,
     ) -> None:
+        self._model = model
         self._options = (socket, slots, slot_name, timeout, resume)
         self._core = None
 
     async def connect(self) -> Self:
         """Waits for a daemon that is just being started, as long as `timeout` says."""
         if self._core is None:
-            self._core = await _connect(*self._options)
+            socket, *others = self._options
+            if self._model is not None:
+                socket = await asyncio.get_running_loop().run_in_executor(None, find_socket, self._model)
+            self._core = await _connect(socket, *others)
         return self
 
     def _start(self, run: Run) -> AsyncStream:

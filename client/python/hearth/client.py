@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, 
 
 from . import _native
 from ._core import ENDED, LOOK, MOMENT, Core, Run, is_crowded
+from ._options import find_socket
 from ._shared import BaseClient, BaseSequence, BaseStream
 from .errors import Busy, Closed, Error, Forked, InvalidRequest
 from .record import check_origin, compare, read_record
@@ -217,6 +218,7 @@ class Client(BaseClient[Stream]):
     """A connection to hearthd.
 
     socket     where it listens; None: $HEARTH_SOCKET, else the user's own, else the system's
+    model      in place of socket: the daemon that serves a model of that name (`hearth serve`)
     slots      how many answers may run at the same time; more than these wait for one to end. The daemon
                may grant fewer (client.info.slots)
     slot_name  a slot that keeps its tokens when the client leaves, for the next one that asks for that
@@ -231,11 +233,14 @@ class Client(BaseClient[Stream]):
         self,
         socket: Optional[Socket] = None,
         *,
+        model: Optional[str] = None,
         slots: int = 4,
         slot_name: Optional[str] = None,
         timeout: Optional[float] = 30.0,
         resume: float = 30.0,
     ) -> None:
+        if model is not None:
+            socket = find_socket(model)
         self._core = _connect(socket, slots, slot_name, timeout, resume)
 
     def _start(self, run: Run) -> Stream:

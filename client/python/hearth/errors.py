@@ -72,6 +72,7 @@ _CLASSES: Dict[int, Type[Error]] = {
     errno.EOPNOTSUPP: NotSupported,
     errno.ENOSYS: NotSupported,
     errno.EINVAL: InvalidRequest,
+    errno.EEXIST: InvalidRequest,
     errno.ERANGE: InvalidRequest,
     errno.E2BIG: InvalidRequest,
     errno.ENAMETOOLONG: InvalidRequest,

@@ -3,6 +3,7 @@ local M = {}
 
 M.defaults = {
   socket = nil,            -- path of the daemon's socket; nil: $HEARTH_SOCKET, else the usual place
+  model = nil,             -- in its place: the daemon that serves a model of that name
   slots = 4,               -- buffers whose context stays warm at once
   max_tokens = 64,         -- of a completion
   max_lines = 8,           -- shown of a completion; 1: never more than the rest of a line
@@ -77,7 +78,7 @@ function M.set(user)
     return 'give a table of options'
   end
   for name in pairs(user or {}) do
-    if M.defaults[name] == nil and name ~= 'socket' and name ~= 'ignore' then
+    if M.defaults[name] == nil and name ~= 'socket' and name ~= 'model' and name ~= 'ignore' then
       return ('option %s is unknown: see :help hearth-options'):format(tostring(name))
     end
   end

@@ -229,8 +229,14 @@ local function connect()
   o.slots = config.options.slots
   o.resume_ms = config.options.resume_ms
   M.counts.connects = M.counts.connects + 1
-  local socket = config.options.socket
-  local rc = lib.hearth_connect(socket, o, ref, err, 512)
+  local socket, rc = config.options.socket, 0
+  if config.options.model then
+    socket = ffi.new('char[128]')
+    rc = lib.hearth_find(config.options.model, socket, 128, err, 512)
+  end
+  if rc == 0 then
+    rc = lib.hearth_connect(socket, o, ref, err, 512)
+  end
   if rc ~= 0 then
     M.state, M.why = 'down', ffi.string(err)
     tell('down', M.why)

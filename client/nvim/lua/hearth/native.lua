@@ -62,6 +62,7 @@ struct hearth_event {
 };
 void hearth_options_init(struct hearth_options *, size_t);
 int hearth_connect(const char *, const struct hearth_options *, struct hearth **, char *, size_t);
+int hearth_find(const char *, char *, size_t, char *, size_t);
 int hearth_ready(struct hearth *);
 void hearth_close(struct hearth *);
 int hearth_info(struct hearth *, struct hearth_info *);

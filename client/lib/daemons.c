@@ -1,0 +1,196 @@
+/* daemons: see daemons.h; and hearth_find(). */
+#include "client/lib/daemons.h"
+
+#include "client/hearth.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char machine_folder[] = "/run/hearth";
+static const char ending[] = ".sock";
+
+static bool is_plain(unsigned char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
+}
+
+/* FNV-1a: tells apart what is cut alike. */
+static uint32_t hash_of(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES])
+{
+    enum { HASH = sizeof("-01234567") };
+    size_t n = 0;
+    for (const char *c = model; *c && n < DAEMONS_NAME_BYTES - 1; c++) {
+        if (is_plain((unsigned char)*c) && !(n == 0 && *c == '.'))
+            ret[n++] = *c;
+        else if (n > 0 && ret[n - 1] != '-')
+            ret[n++] = '-';
+    }
+    ret[n] = 0;
+    if (strcmp(ret, "hearth") == 0 || strcmp(ret, "http") == 0) /* others' sockets */
+        snprintf(ret + n, DAEMONS_NAME_BYTES - n, "-model");
+    if (n == DAEMONS_NAME_BYTES - 1)
+        snprintf(ret + n + 1 - HASH, HASH, "-%08x", hash_of(model));
+}
+
+int daemons_folder(char ret[HELLO_PATH_BYTES])
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (!runtime || !*runtime)
+        return -ENOENT;
+    int n = snprintf(ret, HELLO_PATH_BYTES, "%s/hearth", runtime);
+    return n < (int)HELLO_PATH_BYTES ? 0 : -ENAMETOOLONG;
+}
+
+static int add(struct daemons *daemons, const char *folder, const char *name)
+{
+    const size_t bytes = strlen(name), stem = bytes - strlen(ending);
+    struct daemon_socket socket;
+    struct stat st;
+    if (bytes <= strlen(ending) || strcmp(name + stem, ending) != 0 || stem >= DAEMONS_NAME_BYTES ||
+        strlen(folder) + 1 + bytes >= sizeof(socket.path))
+        return 0;
+    snprintf(socket.instance, sizeof(socket.instance), "%.*s", (int)stem, name);
+    snprintf(socket.path, sizeof(socket.path), "%s/%s", folder, name);
+    if (stat(socket.path, &st) < 0 || !S_ISSOCK(st.st_mode) || strcmp(name, "http.sock") == 0)
+        return 0;
+    struct daemon_socket *sockets =
+        realloc(daemons->sockets, (daemons->n + 1) * sizeof(*daemons->sockets));
+    if (!sockets)
+        return -ENOMEM;
+    daemons->sockets = sockets;
+    sockets[daemons->n++] = socket;
+    return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const struct daemon_socket *)a)->instance,
+                  ((const struct daemon_socket *)b)->instance);
+}
+
+static int add_folder(struct daemons *daemons, const char *folder)
+{
+    const size_t first = daemons->n;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    int rc = 0;
+    while (dir && rc == 0 && (entry = readdir(dir)))
+        rc = add(daemons, folder, entry->d_name);
+    if (dir)
+        closedir(dir);
+    if (daemons->n > first)
+        qsort(daemons->sockets + first, daemons->n - first, sizeof(*daemons->sockets), compare);
+    return rc;
+}
+
+int daemons_list(struct daemons *ret)
+{
+    char own[HELLO_PATH_BYTES];
+    int rc = 0;
+    *ret = (struct daemons){0};
+    if (daemons_folder(own) == 0)
+        rc = add_folder(ret, own);
+    if (rc == 0)
+        rc = add_folder(ret, machine_folder);
+    if (rc == 0)
+        return 0;
+    free(ret->sockets);
+    *ret = (struct daemons){0};
+    return rc;
+}
+
+/* The only socket whose name begins with `instance`, or is that. Returns how many there are. */
+static unsigned find_socket(const struct daemons *daemons, const char *instance,
+                            const struct daemon_socket **ret)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < daemons->n; i++)
+        if (strcasecmp(daemons->sockets[i].instance, instance) == 0) {
+            *ret = &daemons->sockets[i];
+            return 1;
+        }
+    for (size_t i = 0; i < daemons->n && *instance; i++)
+        if (strncasecmp(daemons->sockets[i].instance, instance, strlen(instance)) == 0) {
+            *ret = &daemons->sockets[i];
+            n++;
+        }
+    return n;
+}
+
+/* The same by what daemons say: the name of the model that they serve. */
+static unsigned ask_daemons(const struct daemons *daemons, const char *model,
+                            const struct daemon_socket **ret)
+{
+    struct hearth_options options;
+    hearth_options_init(&options, sizeof(options));
+    options.slots = 0;
+    options.connect_timeout_ms = 2000;
+    for (size_t i = 0; i < daemons->n; i++) {
+        struct hearth_info info = {.size = sizeof(info)};
+        struct hearth *h;
+        if (hearth_connect(daemons->sockets[i].path, &options, &h, NULL, 0) < 0)
+            continue;
+        const bool found =
+            hearth_info(h, &info) == 0 && info.model && strcasecmp(info.model, model) == 0;
+        hearth_close(h);
+        if (found) {
+            *ret = &daemons->sockets[i];
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void name_sockets(const struct daemons *daemons, const char *model, char *err,
+                         size_t err_bytes)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < daemons->n && strlen(names) < sizeof(names) - DAEMONS_NAME_BYTES - 2;
+         i++)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s", i ? ", " : "",
+                 daemons->sockets[i].instance);
+    snprintf(err, err_bytes, "no daemon serves %s%s%s: start it with hearth serve %s", model,
+             daemons->n ? ", only " : "", names, model);
+}
+
+int hearth_find(const char *model, char *path, size_t path_bytes, char *err, size_t err_bytes)
+{
+    char instance[DAEMONS_NAME_BYTES];
+    const struct daemon_socket *found = NULL;
+    struct daemons daemons;
+    int rc = daemons_list(&daemons);
+    if (rc) {
+        snprintf(err, err_bytes, "out of memory: free some and try again");
+        return rc;
+    }
+    daemons_instance(model, instance);
+    unsigned n = find_socket(&daemons, instance, &found);
+    if (n == 0)
+        n = ask_daemons(&daemons, model, &found);
+    if (n == 0) {
+        rc = -ENOENT;
+        name_sockets(&daemons, model, err, err_bytes);
+    } else if (n > 1) {
+        rc = -EEXIST;
+        snprintf(err, err_bytes, "%s may mean several daemons: give more of the name", model);
+    } else if (snprintf(path, path_bytes, "%s", found->path) >= (int)path_bytes) {
+        rc = -ENAMETOOLONG;
+        snprintf(err, err_bytes, "the socket path is too long: %s", found->path);
+    }
+    free(daemons.sockets);
+    return rc;
+}

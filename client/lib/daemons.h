@@ -1,0 +1,35 @@
+/* daemons: the sockets of the daemons that a user may connect to, by the models that they serve.
+ *
+ * Daemons listen in $XDG_RUNTIME_DIR/hearth and in /run/hearth. A daemon for the model NAME has the
+ * socket DAEMON.sock there, DAEMON being the name as daemons_instance writes it; hearth.sock is the
+ * default one's. Any thread. Never prints. */
+#ifndef HEARTH_CLIENT_LIB_DAEMONS_H
+#define HEARTH_CLIENT_LIB_DAEMONS_H
+
+#include "ipc/hello.h"
+
+#include <stddef.h>
+
+enum { DAEMONS_NAME_BYTES = 64 };
+
+/* The name of a model as that of a socket, a unit, a file: letters, digits, '.', '_' and '-' stay,
+ * what is between becomes '-'; a longer one is cut and ends with a hash of all of it. */
+void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES]);
+
+/* The folder of this user's daemons. Returns 0, or -ENOENT where XDG_RUNTIME_DIR is not set. */
+int daemons_folder(char ret[HELLO_PATH_BYTES]);
+
+struct daemon_socket {
+    char instance[DAEMONS_NAME_BYTES];
+    char path[HELLO_PATH_BYTES];
+};
+
+struct daemons {
+    struct daemon_socket *sockets; /* [n], this user's first, by name; free it */
+    size_t n;
+};
+
+/* Lists the sockets: whether a daemon listens there is not looked at. Returns 0 or -ENOMEM. */
+int daemons_list(struct daemons *ret);
+
+#endif

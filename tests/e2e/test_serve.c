@@ -1,0 +1,136 @@
+/* Models by name: hearth models, serve, stop, and --model, without a service manager. */
+#include "tests/e2e/harness.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char home[64];
+static struct harness_output o;
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+/* A home whose models are `tiny` and `tinier`, links to one file and a copy. */
+static void setup(void)
+{
+    static const char *const own[] = {"XDG_CACHE_HOME",  "XDG_DATA_HOME", "XDG_STATE_HOME",
+                                      "XDG_CONFIG_HOME", "HF_HUB_CACHE",  "HF_HOME",
+                                      "LLAMA_CACHE",     "OLLAMA_MODELS"};
+    char path[128], file[PATH_MAX];
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+        unsetenv(own[i]);
+    strcpy(home, "/tmp/hearth-serve-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(home));
+    setenv("HOME", home, 1);
+    setenv("XDG_RUNTIME_DIR", home, 1);
+    setenv("HEARTH_MODELS", home, 1);
+    ck_assert_ptr_nonnull(realpath(harness_tiny_model(), file));
+    snprintf(path, sizeof(path), "%s/tiny:model.gguf", home);
+    ck_assert_int_eq(symlink(file, path), 0);
+    snprintf(path, sizeof(path), "%s/broken.gguf", home);
+    FILE *broken = fopen(path, "w");
+    ck_assert_ptr_nonnull(broken);
+    fputs("no model", broken);
+    fclose(broken);
+}
+
+static void run(int code, const char *const *arguments)
+{
+    harness_output_fini(&o);
+    o = harness_run(NULL, NULL, arguments);
+    ck_assert_msg(o.code == code, "exit code %d, not %d: %s%s", o.code, code, o.out, o.error);
+}
+#define RUN(code, ...) run(code, (const char *const[]){__VA_ARGS__, NULL})
+
+static void teardown(void)
+{
+    harness_output_fini(&o);
+    o = HARNESS_RUN(NULL, NULL, "stop", "tiny");
+    harness_output_fini(&o);
+    nftw(home, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+START_TEST(models_are_listed_with_what_they_are)
+{
+    RUN(0, "models", "--json", "--context", "512");
+    char *second = strchr(o.out, '\n');
+    ck_assert_ptr_nonnull(second);
+    *second++ = 0;
+    json_t *broken = json_loads(o.out, 0, NULL), *tiny = json_loads(second, 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(broken, "name")), "broken");
+    ck_assert_str_eq(json_string_value(json_object_get(broken, "refused")),
+                     "not a GGUF file: it starts with \"no m\", not \"GGUF\"");
+    ck_assert_str_eq(json_string_value(json_object_get(tiny, "name")), "tiny:model");
+    ck_assert_str_eq(json_string_value(json_object_get(tiny, "arch")), "llama");
+    ck_assert_str_eq(json_string_value(json_object_get(tiny, "type")), "Q8_0");
+    ck_assert_int_eq(json_integer_value(json_object_get(tiny, "context")), 512);
+    ck_assert(json_is_true(json_object_get(tiny, "fits")));
+    ck_assert(json_is_false(json_object_get(tiny, "agents")));
+    json_decref(broken);
+    json_decref(tiny);
+}
+END_TEST
+
+START_TEST(a_model_is_served_asked_and_stopped_by_its_name)
+{
+    RUN(69, "run", "--model", "tiny", "--tokens", "1,2,3");
+    RUN(0, "serve", "TINY", "--context", "512", "--", "--slots", "3", "--threads", "1");
+    ck_assert_ptr_nonnull(strstr(o.out, "/hearth/tiny-model.sock\ncontext 512 of "));
+    RUN(0, "serve", "tiny");
+    ck_assert_ptr_nonnull(strstr(o.out, " already\n"));
+    RUN(0, "run", "--model", "tiny", "--tokens", "1,2,3", "--max-tokens", "4", "--json");
+    ck_assert_ptr_nonnull(strstr(o.out, "\"event\":\"done\",\"reason\":\"length\""));
+    RUN(0, "status", "--model", "tiny:model", "--json");
+    ck_assert_ptr_nonnull(strstr(o.out, "\"context\":512"));
+    ck_assert_ptr_nonnull(strstr(o.out, "\"slots_total\":3"));
+    RUN(0, "stop", "tiny");
+    RUN(69, "stop", "tiny");
+    ck_assert_str_eq(o.error, "hearth: no daemon serves tiny: start it with hearth serve tiny\n");
+}
+END_TEST
+
+START_TEST(what_cannot_be_served_is_one_line)
+{
+    RUN(64, "serve");
+    RUN(64, "stop");
+    RUN(66, "serve", "other");
+    ck_assert_ptr_nonnull(strstr(o.error, "no model other"));
+    RUN(65, "serve", "broken");
+    ck_assert_str_eq(o.error, "hearth: broken: not a GGUF file: it starts with \"no m\", not "
+                              "\"GGUF\"\n");
+    RUN(64, "serve", "tiny", "--", "--no-such-option");
+    ck_assert_ptr_nonnull(strstr(o.error, "hearth: unknown option --no-such-option: see --help"));
+}
+END_TEST
+
+START_TEST(a_context_that_memory_does_not_hold_is_refused_with_one_that_fits)
+{
+    RUN(71, "serve", "tiny", "--kv-bytes", "512G");
+    ck_assert_ptr_nonnull(strstr(o.error, " are available: --context "));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("serve");
+    TCase *c = tcase_create("serve");
+    tcase_set_timeout(c, 120);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, models_are_listed_with_what_they_are);
+    tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
+    tcase_add_test(c, what_cannot_be_served_is_one_line);
+    tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
