@@ -309,6 +309,20 @@ struct hearth_bias {
     float value; /* added to the token's logit, -10000 to 10000; -INFINITY means -10000: never */
 };
 
+enum hearth_mark_kind {
+    HEARTH_MARK_CALL = 1,    /* the grammar binds what follows, outside of thoughts. Without one it
+                                binds the first token that is not of a thought */
+    HEARTH_MARK_THOUGHT = 2, /* a thought begins; goes with one mark of its end */
+    HEARTH_MARK_THOUGHT_END = 3
+};
+
+struct hearth_mark {
+    uint32_t kind;    /* enum hearth_mark_kind */
+    const char *text; /* 1 to 52 bytes and a 0; the text of a control token means it, too */
+    uint32_t open;    /* of a thought. 1: the answer begins inside of one */
+    int32_t tokens;   /* of a thought: so many at most, then n_closing; -1: any number. Else 0 */
+};
+
 struct hearth_request {
     uint32_t size; /* set by hearth_request_init() */
 
@@ -365,8 +379,8 @@ struct hearth_request {
     /* A grammar in llama.cpp's GBNF that the answer follows from its rule "root" on, or NULL. At any
      * time the answer is the beginning of a sentence of it; the model may end it exactly where a
      * sentence ends, and where nothing else may follow it ends by itself (HEARTH_EOS). max_tokens,
-     * the context, stop tokens and stop texts may end it in the middle of a sentence. Tokens
-     * without text are never picked. The daemon compiles it: where it does not compile the request
+     * the context, stop tokens and stop texts may end it in the middle of a sentence. Control
+     * tokens are picked only where it has <[id]>. The daemon compiles it: where it does not compile the request
      * ends with HEARTH_ERROR, -EINVAL and a line that says where; where no token of the model's
      * vocabulary can go on, with -ENOTSUP; where following it takes too much, with -E2BIG. */
     const char *grammar;
@@ -378,6 +392,14 @@ struct hearth_request {
     uint32_t
         n_shown_tokens; /* control tokens that are part of the text you get (others are not), */
     const uint32_t *shown_tokens; /* such as hearth_chat_marks() */
+
+    /* Marks in the answer, at most 16, as hearth_chat_request() finds them in a chat's template. They
+     * are parameters like the others: of the receipt, of a resume and a replay. */
+    uint32_t n_marks;
+    const struct hearth_mark *marks;
+    uint32_t
+        n_closing; /* the tokens that close a thought at its limit, at most 64; they count as */
+    const uint32_t *closing; /* tokens of the answer */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof(*request). */

@@ -3,6 +3,7 @@
 
 #include "ipc/fail.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 void params_default(struct params *p)
@@ -51,6 +52,8 @@ static int check_counts(const struct params *p, char *err, size_t err_bytes)
         {"number of stop tokens", p->n_stop_tokens, PARAMS_STOP_TOKENS_MAX},
         {"number of stop texts", p->n_stop_texts, PARAMS_STOP_TEXTS_MAX},
         {"number of guessed tokens", p->n_guess, PARAMS_GUESS_MAX},
+        {"number of marks", p->n_marks, PARAMS_MARKS_MAX},
+        {"number of closing tokens", p->n_closing, PARAMS_CLOSING_MAX},
         {"grammar size", p->grammar_bytes, LIMIT_PARAMS_MAX},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -125,6 +128,44 @@ static int check_stop_texts(const struct params *p, char *err, size_t err_bytes)
     return 0;
 }
 
+static int check_mark(const struct params_mark *m, char *err, size_t err_bytes)
+{
+    bool thought = m->kind == PARAMS_MARK_THOUGHT;
+    if (m->kind < PARAMS_MARK_CALL || m->kind > PARAMS_MARK_THOUGHT_END)
+        return ipc_fail(err, err_bytes, -EINVAL, "unknown kind of mark %u", m->kind);
+    if (m->bytes < 1 || m->bytes > PARAMS_MARK_BYTES)
+        return ipc_fail(err, err_bytes, -EINVAL, "a mark of %u bytes is outside 1..%u", m->bytes,
+                        PARAMS_MARK_BYTES);
+    if (m->open > (thought ? 1 : 0) || (!thought && m->tokens != 0))
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "a mark of kind %u has a flag or a number that it cannot have", m->kind);
+    for (uint32_t i = m->bytes; i < PARAMS_MARK_BYTES; i++)
+        if (m->text[i] != 0)
+            return ipc_fail(err, err_bytes, -EINVAL, "a mark does not end in zero bytes");
+    return 0;
+}
+
+static int check_marks(const struct params *p, char *err, size_t err_bytes)
+{
+    uint32_t n[PARAMS_MARK_THOUGHT_END + 1] = {0};
+    bool limited = false;
+    for (uint32_t i = 0; i < p->n_marks; i++) {
+        if (check_mark(&p->marks[i], err, err_bytes) < 0)
+            return -EINVAL;
+        n[p->marks[i].kind]++;
+        limited |= p->marks[i].kind == PARAMS_MARK_THOUGHT && p->marks[i].tokens != PARAMS_NO_LIMIT;
+    }
+    if (n[PARAMS_MARK_THOUGHT] > 1 || n[PARAMS_MARK_THOUGHT] != n[PARAMS_MARK_THOUGHT_END])
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "marks of thoughts: give one of its beginning and one of its end");
+    if (limited != (p->n_closing > 0))
+        return ipc_fail(err, err_bytes, -EINVAL,
+                        "a thought's limit and the tokens that close it go together");
+    if (n[PARAMS_MARK_CALL] > 0 && p->grammar_bytes == 0)
+        return ipc_fail(err, err_bytes, -EINVAL, "a mark of a call goes with a grammar");
+    return 0;
+}
+
 int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err_bytes)
 {
     int rc = check_floats(p, err, err_bytes);
@@ -139,6 +180,10 @@ int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err
     if (rc == 0)
         rc = check_tokens("guessed", p->guess, p->n_guess, n_vocab, err, err_bytes);
     if (rc == 0)
+        rc = check_marks(p, err, err_bytes);
+    if (rc == 0)
+        rc = check_tokens("closing", p->closing, p->n_closing, n_vocab, err, err_bytes);
+    if (rc == 0)
         rc = check_stop_texts(p, err, err_bytes);
     return rc;
 }
@@ -149,7 +194,8 @@ int params_check(const struct params *p, uint32_t n_vocab, char *err, size_t err
 uint64_t params_bytes(const struct params *p)
 {
     uint64_t n = sizeof(struct params_head) + (uint64_t)p->n_bias * sizeof(struct params_bias) +
-                 ((uint64_t)p->n_stop_tokens + p->n_guess + p->n_stop_texts) * 4u +
+                 (uint64_t)p->n_marks * sizeof(struct params_mark) +
+                 ((uint64_t)p->n_stop_tokens + p->n_guess + p->n_closing + p->n_stop_texts) * 4u +
                  p->stop_text_bytes + p->grammar_bytes;
     return (n + 3u) & ~(uint64_t)3u;
 }
@@ -191,6 +237,8 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
         .n_bias = p->n_bias,
         .n_stop_tokens = p->n_stop_tokens,
         .n_guess = p->n_guess,
+        .n_marks = p->n_marks,
+        .n_closing = p->n_closing,
         .n_stop_texts = p->n_stop_texts,
         .stop_text_bytes = p->stop_text_bytes,
         .grammar_bytes = p->grammar_bytes,
@@ -200,6 +248,8 @@ int params_encode(const struct params *p, void *block, uint32_t capacity, char *
     at = put(at, p->bias, p->n_bias * sizeof(*p->bias));
     at = put(at, p->stop_tokens, p->n_stop_tokens * sizeof(*p->stop_tokens));
     at = put(at, p->guess, p->n_guess * sizeof(*p->guess));
+    at = put(at, p->marks, p->n_marks * sizeof(*p->marks));
+    at = put(at, p->closing, p->n_closing * sizeof(*p->closing));
     at = put(at, p->stop_text_lengths, p->n_stop_texts * sizeof(*p->stop_text_lengths));
     at = put(at, p->stop_texts, p->stop_text_bytes);
     at = put(at, p->grammar, p->grammar_bytes);
@@ -232,6 +282,8 @@ static void params_from_head(const struct params_head *h, struct params *p)
         .n_bias = h->n_bias,
         .n_stop_tokens = h->n_stop_tokens,
         .n_guess = h->n_guess,
+        .n_marks = h->n_marks,
+        .n_closing = h->n_closing,
         .n_stop_texts = h->n_stop_texts,
         .stop_text_bytes = h->stop_text_bytes,
         .grammar_bytes = h->grammar_bytes,
@@ -249,7 +301,7 @@ int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct par
                         bytes);
     memcpy(&h, take(&at, sizeof(h)), sizeof(h));
     params_from_head(&h, p);
-    if (h.magic != PARAMS_MAGIC || h.zeroes[0] != 0 || h.zeroes[1] != 0)
+    if (h.magic != PARAMS_MAGIC)
         return ipc_fail(err, err_bytes, -EINVAL, "the parameter block is not of this version");
     if (h.bytes != bytes || params_bytes(p) != bytes)
         return ipc_fail(err, err_bytes, -EINVAL,
@@ -257,6 +309,8 @@ int params_decode(const void *copy, uint32_t bytes, uint32_t n_vocab, struct par
     p->bias = take(&at, p->n_bias * sizeof(*p->bias));
     p->stop_tokens = take(&at, p->n_stop_tokens * sizeof(*p->stop_tokens));
     p->guess = take(&at, p->n_guess * sizeof(*p->guess));
+    p->marks = take(&at, p->n_marks * sizeof(*p->marks));
+    p->closing = take(&at, p->n_closing * sizeof(*p->closing));
     p->stop_text_lengths = take(&at, p->n_stop_texts * sizeof(*p->stop_text_lengths));
     p->stop_texts = take(&at, p->stop_text_bytes);
     p->grammar = take(&at, p->grammar_bytes);

@@ -1,4 +1,5 @@
-/* params.h: a request's parameter block: every sampling option, stops, biases, a guess, a grammar.
+/* params.h: a request's parameter block: every sampling option, stops, biases, a guess, a grammar,
+ * and the marks in the answer between which the grammar binds.
  *
  * The client encodes into the slot's block in `up`; the daemon copies the bytes that the submit
  * cell names and decodes its private copy. Decoding checks everything. Pure functions without
@@ -8,6 +9,8 @@
  *   bias          n_bias x {uint32_t token, float value}
  *   stop tokens   n_stop_tokens x uint32_t
  *   guess         n_guess x uint32_t
+ *   marks         n_marks x struct params_mark
+ *   closing       n_closing x uint32_t
  *   stop texts    n_stop_texts x uint32_t length
  *                 the texts' bytes one after another: stop_text_bytes
  *   grammar       grammar_bytes
@@ -24,6 +27,9 @@
 #define PARAMS_GUESS_MAX 16384u /* searched for each draft */
 #define PARAMS_STOP_TEXTS_MAX 64u
 #define PARAMS_STOP_TEXT_BYTES_MAX 256u /* each */
+#define PARAMS_MARKS_MAX 16u
+#define PARAMS_MARK_BYTES 52u
+#define PARAMS_CLOSING_MAX 64u
 #define PARAMS_LOGPROBS_MAX EVENT_TOP_MAX
 #define PARAMS_BIAS_VALUE_MAX 10000.0f /* finite; -10000 bans a token in practice */
 
@@ -45,6 +51,24 @@ struct params_bias {
     float value; /* added to the logit */
 };
 
+enum params_mark_kind {
+    PARAMS_MARK_CALL = 1,        /* the grammar binds what follows */
+    PARAMS_MARK_THOUGHT = 2,     /* a thought begins */
+    PARAMS_MARK_THOUGHT_END = 3, /* it ends */
+};
+
+/* A text in the answer, where control tokens count with theirs. Without a mark of a call the grammar
+ * binds the first token that is not of a thought. */
+struct params_mark {
+    uint16_t kind; /* enum params_mark_kind; at most one of a thought, which needs one of its end */
+    uint16_t bytes; /* of `text`, which zeroes follow */
+    uint32_t
+        tokens;    /* of a thought: so many at most, then `closing`; PARAMS_NO_LIMIT: any number */
+    uint32_t open; /* of a thought: 1: the answer begins inside of one */
+    char text[PARAMS_MARK_BYTES];
+};
+#define PARAMS_NO_LIMIT UINT32_MAX
+
 /* What a request may ask for. Pointers: into the caller's memory (encode) or into the decoded copy
  * (decode). */
 struct params {
@@ -61,12 +85,14 @@ struct params {
     uint32_t logprobs;       /* alternatives per token, 0 .. PARAMS_LOGPROBS_MAX */
     uint64_t seed;
     uint8_t order[PARAMS_ORDER_BYTES]; /* enum params_stage, each at most once, zero-filled */
-    uint32_t n_bias, n_stop_tokens, n_guess, n_stop_texts;
+    uint32_t n_bias, n_stop_tokens, n_guess, n_marks, n_closing, n_stop_texts;
     uint32_t stop_text_bytes; /* of all texts together */
     uint32_t grammar_bytes;
     const struct params_bias *bias;    /* [n_bias] */
     const uint32_t *stop_tokens;       /* [n_stop_tokens] */
     const uint32_t *guess;             /* [n_guess]: tokens that may follow the prompt */
+    const struct params_mark *marks;   /* [n_marks] */
+    const uint32_t *closing;           /* [n_closing] the tokens that close a thought */
     const uint32_t *stop_text_lengths; /* [n_stop_texts], 1 .. PARAMS_STOP_TEXT_BYTES_MAX */
     const uint8_t *stop_texts;         /* [stop_text_bytes], one after another */
     const uint8_t *grammar;            /* [grammar_bytes] */
@@ -95,7 +121,8 @@ struct params_head {
     uint32_t n_stop_texts;
     uint32_t stop_text_bytes;
     uint32_t grammar_bytes;
-    uint32_t zeroes[2];
+    uint32_t n_marks;
+    uint32_t n_closing;
 };
 
 LAYOUT_SIZE(params_bias, 8);
@@ -123,7 +150,14 @@ LAYOUT_FIELD(params_head, n_guess, 72, 4);
 LAYOUT_FIELD(params_head, n_stop_texts, 76, 4);
 LAYOUT_FIELD(params_head, stop_text_bytes, 80, 4);
 LAYOUT_FIELD(params_head, grammar_bytes, 84, 4);
-LAYOUT_FIELD(params_head, zeroes, 88, 8);
+LAYOUT_FIELD(params_head, n_marks, 88, 4);
+LAYOUT_FIELD(params_head, n_closing, 92, 4);
+LAYOUT_SIZE(params_mark, 64);
+LAYOUT_FIELD(params_mark, kind, 0, 2);
+LAYOUT_FIELD(params_mark, bytes, 2, 2);
+LAYOUT_FIELD(params_mark, tokens, 4, 4);
+LAYOUT_FIELD(params_mark, open, 8, 4);
+LAYOUT_FIELD(params_mark, text, 12, 52);
 
 /* Greedy, everything off, the default order: penalties, top-k, typical-p, top-p, min-p,
  * temperature. */

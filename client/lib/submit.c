@@ -64,6 +64,14 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
     if (r->grammar && r->grammar_bytes > h->welcome.limits.params_bytes)
         return handle_fail(h, -E2BIG, "a grammar of %zu bytes: the daemon has room for %u",
                            r->grammar_bytes, h->welcome.limits.params_bytes);
+    if (r->n_marks > PARAMS_MARKS_MAX)
+        return handle_fail(h, -EINVAL, "%u marks: give at most %u", r->n_marks, PARAMS_MARKS_MAX);
+    for (uint32_t i = 0; i < r->n_marks; i++) {
+        size_t bytes = strlen(r->marks[i].text);
+        if (r->marks[i].kind > UINT16_MAX || bytes > PARAMS_MARK_BYTES)
+            return handle_fail(h, -EINVAL, "a mark of %zu bytes: give 1 to %u, and its kind", bytes,
+                               PARAMS_MARK_BYTES);
+    }
     for (uint32_t i = 0; i < r->n_stops; i++) {
         size_t bytes = strlen(r->stops[i]);
         if (!bytes || bytes > PARAMS_STOP_TEXT_BYTES_MAX)
@@ -113,6 +121,7 @@ struct param_lists {
     struct params_bias *bias;
     uint32_t stop_lengths[PARAMS_STOP_TEXTS_MAX];
     uint8_t stop_texts[PARAMS_STOP_TEXTS_MAX * PARAMS_STOP_TEXT_BYTES_MAX];
+    struct params_mark marks[PARAMS_MARKS_MAX];
 };
 
 /* Adds the request's biases, and those of ignore_eos, to *p. */
@@ -143,6 +152,23 @@ static int make_biases(struct hearth *h, const struct hearth_request *r, struct 
     p->n_bias = n;
     p->bias = lists->bias;
     return 0;
+}
+
+static void make_marks(const struct hearth_request *r, struct param_lists *lists, struct params *p)
+{
+    memset(lists->marks, 0, sizeof(lists->marks));
+    for (uint32_t i = 0; i < r->n_marks; i++) {
+        struct params_mark *mark = &lists->marks[i];
+        mark->kind = (uint16_t)r->marks[i].kind;
+        mark->bytes = (uint16_t)strlen(r->marks[i].text);
+        mark->tokens = r->marks[i].tokens < 0 ? PARAMS_NO_LIMIT : (uint32_t)r->marks[i].tokens;
+        mark->open = r->marks[i].open;
+        memcpy(mark->text, r->marks[i].text, mark->bytes);
+    }
+    p->n_marks = r->n_marks;
+    p->marks = lists->marks;
+    p->n_closing = r->n_closing;
+    p->closing = r->closing;
 }
 
 static int make_params(struct hearth *h, const struct hearth_request *r, struct param_lists *lists,
@@ -176,6 +202,7 @@ static int make_params(struct hearth *h, const struct hearth_request *r, struct 
     ret->n_stop_texts = r->n_stops;
     ret->stop_text_lengths = lists->stop_lengths;
     ret->stop_texts = lists->stop_texts;
+    make_marks(r, lists, ret);
     return make_biases(h, r, lists, ret);
 }
 

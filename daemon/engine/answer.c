@@ -141,7 +141,7 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
              request->unverified ? NUMERICS_FAST : "");
     snprintf(done->text, sizeof(done->text), "%s", text);
     if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED ||
-        (request->grammar && !request->run.grammar))
+        (request->grammar && !request->compiled))
         return; /* no receipt: it was not answered, and its texts may be long */
     answer_hash_request(slot, done->request_hash);
     hash128(slot->tokens + request->prompt_length, (size_t)done->output * sizeof(uint32_t),

@@ -81,7 +81,7 @@ void batch_rows(struct batch *batch, uint32_t i, uint32_t from, uint32_t sampled
     b->row = batch->n_rows;
     for (uint32_t position = from; position < from + b->take; position++) {
         bool samples = position >= sampled;
-        bool masked = samples && request->run.grammar;
+        bool masked = samples && request->constrained;
         batch->rows[batch->n_rows++] = (struct row){
             .sequence = i,
             .position = position,

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 _Static_assert((int)WINDOW_MAX <= (int)GRAMMAR_DRAFTS_MAX, "a run follows each draft of a window");
 
@@ -19,41 +21,76 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
 {
     struct request *request = slot->request;
     const struct params *params = &request->params;
-    if (params->grammar_bytes == 0)
-        return 0;
-    if (grammars_take(&constrain->grammars, slot->uid, params->grammar, params->grammar_bytes,
-                      &request->grammar) < 0) {
+    marks_begin(&request->marks, params);
+    request->constrained = params->grammar_bytes > 0 || request->marks.limit;
+    request->compiled = false;
+    request->rest = 0;
+    request->mark_token = request->one_token = MARKS_NO_TOKEN;
+    if (params->grammar_bytes > 0 && grammars_take(&constrain->grammars, slot->uid, params->grammar,
+                                                   params->grammar_bytes, &request->grammar) < 0) {
+        request->constrained = false;
         snprintf(line, line_bytes, "not enough memory for the grammar: try again later");
         return -ENOMEM;
     }
-    constrain->n_grammars++;
+    constrain->n_constrained += request->constrained;
     return 0;
 }
 
 void constrain_end(struct constrain *constrain, struct slot *slot)
 {
     struct request *request = slot->request;
-    if (!request->grammar)
+    if (!request->constrained)
         return;
     grammar_end(&request->run);
-    grammars_give(request->grammar);
+    if (request->grammar)
+        grammars_give(request->grammar);
+    free(request->one);
     request->grammar = NULL;
-    constrain->n_grammars--;
+    request->one = NULL;
+    request->constrained = false;
+    constrain->n_constrained--;
 }
 
-enum done_reason constrain_accept(struct slot *slot, uint32_t token)
+/* Marks take a token that the grammar does not bind. */
+static void accept_free(const struct vocab *vocab, struct request *request, uint32_t token)
 {
-    struct grammar_run *run = &slot->request->run;
-    if (!run->grammar)
+    uint32_t n;
+    const char *bytes = vocab_bytes(vocab, token, &n);
+    request->rest = (uint32_t)marks_accept(&request->marks, bytes, n);
+    if (request->marks.where == MARKS_BOUND)
+        request->mark_token = token;
+}
+
+enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token)
+{
+    struct request *request = slot->request;
+    if (!request->constrained)
         return 0;
-    if (grammar_accept(run, token) < 0)
+    if (request->marks.where != MARKS_BOUND) {
+        accept_free(vocab, request, token);
+        return 0;
+    }
+    if (grammar_accept(&request->run, token) < 0)
         return DONE_ERROR;
-    return grammar_must_end(run) ? DONE_EOS : (enum done_reason)0;
+    return grammar_must_end(&request->run) ? DONE_EOS : (enum done_reason)0;
 }
 
-bool constrain_draft(struct slot *slot, uint32_t token)
+bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t token)
 {
-    return !slot->request->run.grammar || grammar_draft(&slot->request->run, token) == 0;
+    const struct request *request = slot->request;
+    if (!request->constrained)
+        return true;
+    if (request->marks.where == MARKS_BOUND) /* the run begins with the next step */
+        return request->run.grammar && grammar_draft(&slot->request->run, token) == 0;
+    struct marks ahead = request->marks;
+    for (uint32_t i = 0; i <= slot->spec.drafted; i++) {
+        uint32_t n, next = i < slot->spec.drafted ? slot->tokens[slot->spec.accepted + i] : token;
+        const char *bytes = vocab_bytes(vocab, next, &n);
+        if (marks_forced(&ahead) != MARKS_NO_TOKEN)
+            return false;
+        (void)marks_accept(&ahead, bytes, n);
+    }
+    return ahead.where != MARKS_BOUND && marks_forced(&ahead) == MARKS_NO_TOKEN;
 }
 
 /* The mask after the first `draft` drafts. Returns 1 with the request's masks[draft] set, 0: not in
@@ -92,69 +129,140 @@ static void end_stuck(struct slots *slots, struct slot *slot, int error)
 static int check_end(struct slots *slots, struct slot *slot)
 {
     const struct request *request = slot->request;
-    if (grammar_must_end(&request->run))
+    if (request->run.grammar && grammar_must_end(&request->run))
         request_end(slots, slot, DONE_EOS, 0, "");
-    else if (request->length >= request->limit)
+    else if (slot->spec.accepted >= request->limit)
         request_end(slots, slot, DONE_LENGTH, 0, "");
     return slot->state == SLOT_ENDING ? -1 : 1;
 }
 
-/* Begins the run when the grammar is compiled. Returns as follow. */
-static int begin_run(const struct constrain *constrain, struct slots *slots, struct slot *slot)
+/* Is the grammar compiled, if there is one? Returns as follow. */
+static int check_grammar(struct slots *slots, struct slot *slot)
 {
     struct request *request = slot->request;
-    struct grammars_entry *entry = request->grammar;
+    const struct grammars_entry *entry = request->grammar;
+    if (!entry || request->compiled)
+        return 1;
     if (entry->state != GRAMMARS_DONE)
         return 0;
     if (!entry->job.grammar) {
         request_end(slots, slot, DONE_ERROR, entry->job.error, entry->job.line);
         return -1;
     }
-    grammar_begin(entry->job.grammar,
-                  drops_space(constrain->vocab, slot->tokens[request->prompt_length - 1]),
-                  &request->run);
-    if (request->prewarm || request->followed < request->length)
-        return 1;
-    return check_end(slots, slot);
+    request->compiled = true;
+    return 1;
 }
 
-/* Follows the part of the answer that a resumed request brought, as far as the budget lasts: a
+/* Begins the run: at the start of the answer, or after a mark, whose token may have more text. What
+ * follows the end of a thought in the same token is not part of the answer's form; what follows the
+ * mark of a call is. Returns 0 or -errno. */
+static int begin_run(struct constrain *constrain, struct slot *slot)
+{
+    struct request *request = slot->request;
+    struct grammar *grammar = request->grammar->job.grammar;
+    bool begins = request->mark_token == MARKS_NO_TOKEN;
+    uint32_t n, rest = request->rest;
+    grammar_begin(grammar,
+                  begins && drops_space(constrain->vocab, slot->tokens[request->prompt_length - 1]),
+                  &request->run);
+    request->rest = 0;
+    if (rest == 0)
+        return 0;
+    const char *bytes = vocab_bytes(constrain->vocab, request->mark_token, &n);
+    int rc = grammar_follow_text(&request->run, bytes + n - rest, rest, &constrain->budget);
+    if (rc != -EPERM || !request->marks.calls)
+        return rc == -EPERM ? 0 : rc;
+    grammar_end(&request->run);
+    marks_reject(&request->marks);
+    return 0;
+}
+
+/* One token of the part of an answer that came along. */
+static int follow_token(struct constrain *constrain, struct slot *slot, uint32_t token)
+{
+    struct request *request = slot->request;
+    int rc = 0;
+    if (request->marks.where == MARKS_BOUND && !request->run.grammar)
+        rc = begin_run(constrain, slot);
+    if (rc < 0 || request->marks.where == MARKS_BOUND)
+        return rc < 0 ? rc : grammar_follow(&request->run, token, &constrain->budget);
+    uint32_t forced = marks_forced(&request->marks);
+    if (forced != MARKS_NO_TOKEN && forced != token)
+        return -EPERM;
+    accept_free(constrain->vocab, request, token);
+    constrain->budget--;
+    return 0;
+}
+
+/* Follows the part of the answer that a resumed request brought, as far as the budget lasts, and
+ * begins the run where the grammar binds what is next: a
  * client chooses it and the grammar, and it may be as long as the context. Returns 1: it is
  * followed and the answer goes on; 0: not yet; -1: the answer is over. */
 static int follow(struct constrain *constrain, struct slots *slots, struct slot *slot)
 {
     struct request *request = slot->request;
     int rc = 0;
-    if (request->followed == request->length)
-        return 1;
     while (request->followed < request->length && constrain->budget > 0 && rc == 0) {
-        rc = grammar_follow(&request->run, slot->tokens[request->followed], &constrain->budget);
+        rc = follow_token(constrain, slot, slot->tokens[request->followed]);
         request->followed++;
     }
+    if (rc == 0 && request->followed < request->length)
+        return 0;
+    if (rc == 0 && request->marks.where == MARKS_BOUND && !request->run.grammar)
+        rc = begin_run(constrain, slot);
     if (rc == -EPERM)
         request_end(slots, slot, DONE_ERROR, -EINVAL,
                     "the answer so far does not follow this grammar: ask anew");
     else if (rc < 0)
         request_end(slots, slot, DONE_ERROR, rc, grammar_too_wide);
-    else if (request->followed < request->length)
-        return 0;
     else
         return check_end(slots, slot);
     return -1;
+}
+
+/* The mask of the one token that may follow. Returns as make_mask. */
+static int make_one(struct constrain *constrain, struct request *request, uint32_t token)
+{
+    if (!request->one)
+        request->one = calloc((constrain->n_vocab + 63) / 64, sizeof(*request->one));
+    if (!request->one)
+        return -ENOMEM;
+    if (request->one_token != MARKS_NO_TOKEN)
+        request->one[request->one_token / 64] = 0;
+    request->one[token / 64] = (uint64_t)1 << token % 64;
+    request->one_token = token;
+    request->masks[0] = request->one;
+    return 1;
+}
+
+static int make_first(struct constrain *constrain, struct slots *slots, struct slot *slot)
+{
+    struct request *request = slot->request;
+    uint32_t forced = marks_forced(&request->marks);
+    memset(request->masks, 0, sizeof(request->masks));
+    if (request->run.grammar) {
+        int rc = make_mask(constrain, slot, 0);
+        if (rc < 0)
+            end_stuck(slots, slot, rc);
+        return rc;
+    }
+    if (forced == MARKS_NO_TOKEN)
+        return 1;
+    int rc = make_one(constrain, request, forced);
+    if (rc < 0)
+        request_end(slots, slot, DONE_ERROR, rc, "not enough memory for the answer's form");
+    return rc;
 }
 
 /* One slot's run, and its first mask. Returns whether the next step has more to do for it. */
 static bool mask_first_row(struct constrain *constrain, struct slots *slots, struct slot *slot)
 {
     struct request *request = slot->request;
-    int rc = request->run.grammar ? 1 : begin_run(constrain, slots, slot);
+    int rc = check_grammar(slots, slot);
     if (rc == 1 && !request->prewarm)
         rc = follow(constrain, slots, slot);
-    if (rc == 1 && !request->prewarm) {
-        rc = make_mask(constrain, slot, 0);
-        if (rc < 0)
-            end_stuck(slots, slot, rc);
-    }
+    if (rc == 1 && !request->prewarm)
+        rc = make_first(constrain, slots, slot);
     if (rc == 0)
         slots_set(slots, slot, SLOT_MASKING);
     else if (slot->state == SLOT_MASKING)
@@ -165,13 +273,13 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
 {
     uint32_t waiting = 0;
-    if (constrain->n_grammars == 0)
+    if (constrain->n_constrained == 0)
         return 0;
     grammars_release(&constrain->grammars);
     constrain->budget = constrain->step;
     for (uint32_t i = 0; i < slots->n; i++) {
         struct slot *slot = &slots->all[(i + turn) % slots->n];
-        if (slot->state != SLOT_IDLE && slot->request->grammar)
+        if (slot->state != SLOT_IDLE && slot->request->constrained)
             waiting += mask_first_row(constrain, slots, slot);
     }
     return waiting;
@@ -179,12 +287,12 @@ uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32
 
 bool constrain_goes_on(const struct slot *slot)
 {
-    return slot->request->run.grammar != NULL;
+    return !slot->request->grammar || slot->request->compiled;
 }
 
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n)
 {
-    for (uint32_t i = 0; i < n && constrain->n_grammars > 0; i++) {
+    for (uint32_t i = 0; i < n && constrain->n_constrained > 0; i++) {
         struct slot *slot = slots[i];
         struct request *request = slot->request;
         uint32_t ready = 0;

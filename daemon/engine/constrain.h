@@ -1,10 +1,14 @@
 /*
- * constrain: answers that follow a grammar: the masks of a pass, made beforehand within a budget.
+ * constrain: answers that follow a grammar, or whose thoughts are limited: the masks of a pass, made
+ * beforehand within a budget.
  *
  * A request's run (daemon/grammar/grammar.h) follows its accepted tokens and each draft, so what a
  * row may sample follows from the tokens before it, like everything else about a sample. A slot
  * whose mask is not made yet sits out the pass; a window is cut before the first draft that has
  * none. So a grammar costs other slots a bounded piece of a step, and its own request the rest.
+ *
+ * Marks (daemon/policy/marks.h) say where a grammar begins to bind: they follow accepted tokens only.
+ * What would change with a drafted token is not drafted, so a window lies on one side of a mark.
  */
 #ifndef HEARTH_DAEMON_ENGINE_CONSTRAIN_H
 #define HEARTH_DAEMON_ENGINE_CONSTRAIN_H
@@ -17,9 +21,10 @@
 struct constrain {
     struct grammars grammars;
     const struct vocab *vocab;
-    uint32_t n_grammars; /* requests with a grammar */
-    int64_t step;        /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
-    int64_t budget;      /* left in this step */
+    uint32_t n_vocab;       /* bits of a mask */
+    uint32_t n_constrained; /* requests with a grammar or a limit of thoughts */
+    int64_t step;           /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t budget;         /* left in this step */
 };
 
 /* Asks for the grammar of the slot's decoded request, if it has one. Returns 0, or -ENOMEM with one
@@ -30,10 +35,10 @@ void constrain_end(struct constrain *constrain, struct slot *slot);
 
 /* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
  * DONE_ERROR where it cannot be followed, 0: the answer goes on. */
-enum done_reason constrain_accept(struct slot *slot, uint32_t token);
+enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token);
 
-/* Drafts the token, if the grammar lets it follow. Returns whether it does. */
-bool constrain_draft(struct slot *slot, uint32_t token);
+/* Drafts the token, if the grammar lets it follow, and no mark ends with it. Returns whether it does. */
+bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t token);
 
 /* Makes the mask of the row after the first `draft` drafts: the request's masks[draft]. Returns
  * whether there is one, or none is needed. */

@@ -53,7 +53,7 @@ static void draft_text(struct engine *engine, struct slot *slot, uint32_t most)
     for (uint32_t i = 0; i < n; i++) {
         if (fault_hits(FAULT_DRAFT_MISMATCH))
             drafts[i] = (drafts[i] + 1) % engine->n_vocab;
-        if (!constrain_draft(slot, drafts[i]))
+        if (!constrain_draft(engine->vocab, slot, drafts[i]))
             break; /* it would be rejected, and what follows it */
         spec_draft(spec, slot->tokens, drafts[i]);
         slot->request->drafted++;
@@ -250,7 +250,8 @@ static void draft_take(struct engine *engine, struct drafter *drafter, const str
         return;
     if (fault_hits(FAULT_DRAFT_MISMATCH))
         token = (token + 1) % engine->n_vocab;
-    if (!constrain_draft(slot, token)) { /* an end, too: the verifier finds it as early */
+    if (!constrain_draft(engine->vocab, slot,
+                         token)) { /* an end, too: the verifier finds it as early */
         slot->goal = slot->spec.drafted;
         return;
     }

@@ -85,6 +85,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
         engine->options = *options;
         engine->cost.limit_ns = options->pass_ns;
         engine->constrain.step = GRAMMAR_STEP;
+        engine->constrain.n_vocab = options->loaded->model->n_vocab;
         engine->constrain.vocab = engine->vocab = &options->loaded->vocab;
         engine->n_vocab = options->loaded->model->n_vocab;
         engine->context = options->loaded->limits.context;

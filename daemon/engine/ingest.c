@@ -175,7 +175,7 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
         return DONE_STOP;
     if (request->prewarm)
         return 0;
-    if (request->grammar)
+    if (request->constrained)
         return 0; /* its end is known when its grammar is compiled and has followed that part */
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }

@@ -10,6 +10,7 @@
 
 #include "daemon/engine/client.h"
 #include "daemon/grammar/grammar.h"
+#include "daemon/policy/marks.h"
 #include "daemon/policy/stop.h"
 #include "daemon/policy/window.h"
 #include "ipc/event.h"
@@ -39,10 +40,17 @@ struct request {
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammars_entry *grammar; /* NULL: none */
-    struct grammar_run run;         /* where the answer stands in it, once it is compiled */
-    uint32_t followed;              /* [length at most] tokens that the run has followed */
-    uint32_t whole; /* the most rows that it has needed for its next token (plan_slot) */
-    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft */
+    struct marks marks;             /* where the grammar binds, where thoughts end */
+    struct grammar_run run;         /* where the answer stands in the grammar, once it binds */
+    bool constrained;               /* it has a grammar, or a limit of thoughts */
+    bool compiled;                  /* the grammar was seen compiled */
+    uint32_t mark_token;            /* that completed the mark after which the run begins, ... */
+    uint32_t rest;                  /* ... and how many of its bytes the run has yet to follow */
+    uint32_t followed;              /* [length at most] tokens that marks and run have followed */
+    uint32_t whole;     /* the most rows that it has needed for its next token (plan_slot) */
+    uint64_t *one;      /* a mask of one token, once a thought reached its limit; or NULL */
+    uint32_t one_token; /* that one */
+    const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft; NULL: any token */
 
     /* The account (DESIGN section 8 defines the names). */
     uint32_t cached, prefix_break, passes;

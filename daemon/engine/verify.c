@@ -44,7 +44,7 @@ enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
     }
-    enum done_reason constrained = constrain_accept(slot, token);
+    enum done_reason constrained = constrain_accept(vocab, slot, token);
     if (constrained == DONE_ERROR)
         return constrained;
     if (verify_feed_stops(vocab, slot->request, token))

@@ -145,6 +145,21 @@ int grammar_follow(struct grammar_run *run, uint32_t token, int64_t *budget)
     return rc;
 }
 
+int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes, int64_t *budget)
+{
+    int64_t cost = 1;
+    int rc = 0;
+    run->n_drafts = 0;
+    run->moving = run->states[0];
+    for (size_t i = 0; i < bytes && rc == 0; i++)
+        rc = move(run, (uint8_t)text[i], &cost);
+    if (rc == 0)
+        run->states[0] = run->moving;
+    run->moving = STATE_UNKNOWN;
+    *budget -= cost;
+    return rc;
+}
+
 int grammar_accept(struct grammar_run *run, uint32_t token)
 {
     int64_t any = INT64_MAX;

@@ -41,8 +41,9 @@ enum {
 
 struct grammar_token {
     const char *bytes; /* [n_bytes] */
-    uint32_t n_bytes;  /* 0: never allowed, unless it is an end token */
+    uint32_t n_bytes;  /* 0: never allowed, unless it is an end or a control token */
     bool is_end;       /* generation ends with it; its bytes are ignored */
+    bool is_control;   /* allowed only where the grammar has <[id]>; its bytes are ignored */
 };
 
 struct grammar_vocab;
@@ -93,6 +94,9 @@ int grammar_accept(struct grammar_run *run, uint32_t token);
 /* The same, for many tokens in a row: *budget is reduced by the work done, which may exceed what
  * was left. */
 int grammar_follow(struct grammar_run *run, uint32_t token, int64_t *budget);
+
+/* The same by text, which need not be a token's. */
+int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes, int64_t *budget);
 
 /* Adds a draft after the others. Returns as grammar_accept; -EPERM for an end token, too, since
  * nothing follows it; -ENOSPC if there are GRAMMAR_DRAFTS_MAX already. */

@@ -50,6 +50,11 @@ struct grammar_trie {
 
 enum { GRAMMAR_SHORT = 16 }; /* bytes of the longest token that is not in `long_tokens` */
 
+/* A control token is spelled as a byte that is in no UTF-8, then its number: so it follows only
+ * where a grammar names it. Tokens whose text has that byte never may. */
+enum { GRAMMAR_CONTROL = 0xff, GRAMMAR_CONTROL_BYTES = 5 };
+void grammar_spell_control(uint32_t id, uint8_t to[GRAMMAR_CONTROL_BYTES]);
+
 struct grammar_vocab {
     uint32_t n_vocab, n_words; /* n_words: 64-bit words of a mask */
     uint32_t n_ends;

@@ -4,7 +4,8 @@
  *   rule      ::= name "::=" choice
  *   choice    ::= sequence ( "|" sequence )*
  *   sequence  ::= ( item ( "*" | "+" | "?" | "{" m ( "," n? )? "}" )* )*
- *   item      ::= literal | class | "." | name | "(" choice ")"
+ *   item      ::= literal | class | "." | token | name | "(" choice ")"
+ *   token     ::= "<[" id "]>"
  *
  * Blanks and comments may appear anywhere; a rule ends at a newline outside of parentheses that is
  * not followed by "|". */
@@ -59,7 +60,7 @@ static int64_t take_name(struct grammar_parser *p)
 
 /* ---- repetitions ----------------------------------------------------------------------------- */
 
-static int64_t take_count(struct grammar_parser *p)
+static int64_t take_count(struct grammar_parser *p, const char *what)
 {
     const uint32_t at = p->at;
     uint32_t value = 0;
@@ -68,7 +69,7 @@ static int64_t take_count(struct grammar_parser *p)
     if (p->at == at)
         return grammar_fail(p->t, at, "expected a number");
     if (value > COUNT_MAX)
-        return grammar_fail(p->t, at, "a repetition count above %d", COUNT_MAX);
+        return grammar_fail(p->t, at, "a %s above %d", what, COUNT_MAX);
     return value;
 }
 
@@ -79,7 +80,7 @@ static int take_counts(struct grammar_parser *p, bool newlines, struct ast *node
     int64_t least = 0, most;
     skip_blanks(p, newlines);
     if (look(p) != ',')
-        least = take_count(p);
+        least = take_count(p, "repetition count");
     if (least < 0)
         return (int)least;
     most = least;
@@ -87,7 +88,8 @@ static int take_counts(struct grammar_parser *p, bool newlines, struct ast *node
     if (look(p) == ',') {
         p->at++;
         skip_blanks(p, newlines);
-        most = look(p) >= '0' && look(p) <= '9' ? take_count(p) : (int64_t)GRAMMAR_NONE;
+        most = look(p) >= '0' && look(p) <= '9' ? take_count(p, "repetition count")
+                                                : (int64_t)GRAMMAR_NONE;
         if (most < 0)
             return (int)most;
         skip_blanks(p, newlines);
@@ -157,6 +159,34 @@ static int64_t take_group(struct grammar_parser *p)
     return node;
 }
 
+/* Parses <[id]>: that token, which is a control token of the vocabulary. */
+static int64_t take_token(struct grammar_parser *p)
+{
+    struct ast_tree *t = p->t;
+    struct ast node = {
+        .kind = AST_LITERAL, .a = t->n_bytes, .b = GRAMMAR_CONTROL_BYTES, .at = p->at};
+    uint8_t spelled[GRAMMAR_CONTROL_BYTES];
+    const uint32_t open = p->at++;
+    if (look(p) != '[')
+        return grammar_fail(t, open, "expected a token: <[id]>");
+    p->at++;
+    const int64_t id = take_count(p, "token");
+    if (id < 0)
+        return id;
+    for (const char *close = "]>"; *close; close++)
+        if (look(p) == *close)
+            p->at++;
+        else
+            return grammar_fail(t, open, "this token is not closed: expected <[id]>");
+    grammar_spell_control((uint32_t)id, spelled);
+    for (uint32_t i = 0; i < GRAMMAR_CONTROL_BYTES; i++) {
+        if (GROW(t->bytes, t->room_bytes, t->n_bytes) < 0)
+            return -ENOMEM;
+        t->bytes[t->n_bytes++] = spelled[i];
+    }
+    return grammar_new_node(p, node);
+}
+
 /* Parses one item. Returns 0 if there is none: node 0 is never an item, because it is made
  * first. */
 static int64_t take_item(struct grammar_parser *p)
@@ -170,6 +200,8 @@ static int64_t take_item(struct grammar_parser *p)
         return grammar_take_class(p);
     if (c == '.')
         return grammar_take_any(p);
+    if (c == '<')
+        return take_token(p);
     if (c == '(')
         return take_group(p);
     if (repeats(c))

@@ -147,10 +147,23 @@ static void trie_free(struct grammar_trie *t)
     free(t->ids);
 }
 
+void grammar_spell_control(uint32_t id, uint8_t to[GRAMMAR_CONTROL_BYTES])
+{
+    const uint32_t big = htobe32(id);
+    to[0] = GRAMMAR_CONTROL;
+    memcpy(to + 1, &big, sizeof(big));
+}
+
 /* The length of a token's text, or 0 if it may not occur in an answer. */
 static uint32_t text_bytes(const struct grammar_token *t)
 {
-    return t->is_end || t->n_bytes > GRAMMAR_TOKEN_MAX ? 0 : t->n_bytes;
+    if (t->is_end)
+        return 0;
+    if (t->is_control)
+        return GRAMMAR_CONTROL_BYTES;
+    const bool fits = t->n_bytes <= GRAMMAR_TOKEN_MAX && t->n_bytes > 0 &&
+                      memchr(t->bytes, GRAMMAR_CONTROL, t->n_bytes) == NULL;
+    return fits ? t->n_bytes : 0;
 }
 
 static int copy_tokens(struct grammar_vocab *v, const struct grammar_token *tokens,
@@ -173,7 +186,9 @@ static int copy_tokens(struct grammar_vocab *v, const struct grammar_token *toke
     for (uint32_t i = 0; i < v->n_vocab; i++) {
         const uint32_t n = i < n_tokens ? text_bytes(&tokens[i]) : 0;
         v->at[i] = at;
-        if (n > 0)
+        if (n > 0 && tokens[i].is_control)
+            grammar_spell_control(i, v->text + at);
+        else if (n > 0)
             memcpy(v->text + at, tokens[i].bytes, n);
         at += n;
         if (n > 0 && n <= GRAMMAR_SHORT)

@@ -143,7 +143,10 @@ int loaded_vocab_of_grammars(const struct vocab *vocab, uint32_t n_vocab,
             continue;
         bool is_text = token.type != VOCAB_TYPE_CONTROL && token.type != VOCAB_TYPE_UNKNOWN &&
                        token.type != VOCAB_TYPE_UNUSED;
-        tokens[id] = (struct grammar_token){token.bytes, is_text ? token.n_bytes : 0, token.end};
+        tokens[id] = (struct grammar_token){.bytes = token.bytes,
+                                            .n_bytes = is_text ? token.n_bytes : 0,
+                                            .is_end = token.end,
+                                            .is_control = token.type == VOCAB_TYPE_CONTROL};
     }
     int rc = grammar_vocab_open(tokens, n, n_vocab, ret);
     free(tokens);

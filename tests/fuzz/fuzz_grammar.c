@@ -51,10 +51,11 @@ static void open_vocab(void)
     static struct grammar_token tokens[N_VOCAB];
     for (int i = 0; i < 256; i++) {
         bytes[i] = (char)i;
-        tokens[i] = (struct grammar_token){bytes + i, 1, false};
+        tokens[i] = (struct grammar_token){.bytes = bytes + i, .n_bytes = 1};
     }
     for (int i = 0; i < WORDS; i++)
-        tokens[256 + i] = (struct grammar_token){words[i], (uint32_t)strlen(words[i]), i == 7};
+        tokens[256 + i] = (struct grammar_token){
+            .bytes = words[i], .n_bytes = (uint32_t)strlen(words[i]), .is_end = i == 7};
     must(grammar_vocab_open(tokens, 256 + WORDS, N_VOCAB, &vocab) == 0);
 }
 

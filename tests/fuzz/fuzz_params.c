@@ -21,6 +21,9 @@ static size_t valid_block(uint8_t *block, size_t capacity)
     static const struct params_bias bias[] = {{3, 1.5f}, {511, -100.0f}};
     static const uint32_t tokens[] = {2, 500, 7}, lengths[] = {2, 5};
     static const uint8_t text[] = "\n\nclass root";
+    static const struct params_mark marks[] = {
+        {.kind = PARAMS_MARK_THOUGHT, .bytes = 3, .tokens = 9, .text = "<t>"},
+        {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 4, .text = "</t>"}};
     struct params p;
     char line[200];
     int n;
@@ -30,6 +33,10 @@ static size_t valid_block(uint8_t *block, size_t capacity)
     p.bias = bias;
     p.n_stop_tokens = p.n_guess = 3;
     p.stop_tokens = p.guess = tokens;
+    p.n_marks = 2;
+    p.marks = marks;
+    p.n_closing = 1;
+    p.closing = tokens;
     p.n_stop_texts = 2;
     p.stop_text_lengths = lengths;
     p.stop_text_bytes = 7;
@@ -56,6 +63,10 @@ static void check(const uint8_t *block, size_t bytes)
         must(p.stop_tokens[i] < N_VOCAB);
     for (uint32_t i = 0; i < p.n_guess; i++)
         must(p.guess[i] < N_VOCAB);
+    for (uint32_t i = 0; i < p.n_marks; i++)
+        must(p.marks[i].bytes >= 1 && p.marks[i].bytes <= PARAMS_MARK_BYTES);
+    for (uint32_t i = 0; i < p.n_closing; i++)
+        must(p.closing[i] < N_VOCAB);
     for (uint32_t i = 0; i < p.n_stop_texts; i++)
         sum += p.stop_text_lengths[i];
     must(sum == p.stop_text_bytes && p.grammar + p.grammar_bytes <= block + bytes);

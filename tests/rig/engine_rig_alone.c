@@ -52,6 +52,60 @@ static uint32_t find_allowed(struct reference *grammar, char *bytes, uint32_t n,
     return n_allowed;
 }
 
+/* Where the first mark ends that begins in bytes [from, n): one of the end of a thought, or any
+ * other. *ret_kind: which; 0 with n + 1: none. */
+static uint32_t find_mark(const struct params *p, const char *bytes, uint32_t from, uint32_t n,
+                          bool thought, unsigned *ret_kind)
+{
+    *ret_kind = 0;
+    for (uint32_t end = from + 1; end <= n; end++)
+        for (uint32_t i = 0; i < p->n_marks; i++) {
+            const struct params_mark *mark = &p->marks[i];
+            if ((mark->kind == PARAMS_MARK_THOUGHT_END) != thought || mark->bytes > end - from ||
+                memcmp(bytes + end - mark->bytes, mark->text, mark->bytes) != 0)
+                continue;
+            *ret_kind = mark->kind;
+            return end;
+        }
+    return n + 1;
+}
+
+/* What marks say of an answer of n tokens, a byte each: where the grammar begins to bind, n + 1: it
+ * does not; *ret_forced: the only token that may follow, FAKE_VOCAB: there are others. */
+static uint32_t find_bound(const struct params *p, const char *bytes, uint32_t n,
+                           uint32_t *ret_forced)
+{
+    uint32_t at = 0, limit = PARAMS_NO_LIMIT;
+    bool thought = false, calls = false;
+    unsigned kind;
+    *ret_forced = FAKE_VOCAB;
+    for (uint32_t i = 0; i < p->n_marks; i++) {
+        calls |= p->marks[i].kind == PARAMS_MARK_CALL;
+        thought |= p->marks[i].open;
+        if (p->marks[i].kind == PARAMS_MARK_THOUGHT)
+            limit = p->marks[i].tokens;
+    }
+    for (;;) {
+        if (!thought && !calls && p->grammar_bytes > 0)
+            return at;
+        uint32_t end = find_mark(p, bytes, at, n, thought, &kind);
+        if (thought && limit < n + 1 - at && end - at > limit) {
+            uint32_t closed = n - at - limit;
+            if (closed < p->n_closing) {
+                *ret_forced = p->closing[closed];
+                return n + 1;
+            }
+            at += limit + p->n_closing;
+            thought = false;
+            continue;
+        }
+        if (kind == 0 || kind == PARAMS_MARK_CALL)
+            return end;
+        at = end;
+        thought = kind == PARAMS_MARK_THOUGHT;
+    }
+}
+
 /* The sample after tokens [n]; with `got` the one of either kind of pass that the answer has there. */
 static uint32_t find_next(const struct rig *rig, const struct rig_request *request,
                           const uint32_t *tokens, uint32_t n, const uint64_t *mask,
@@ -89,18 +143,23 @@ static void answer_alone(const struct rig *rig, const struct rig_request *reques
     if (p->grammar_bytes > 0) {
         int rc = reference_open(&grammar, (const char *)p->grammar, p->grammar_bytes);
         RIG_CHECK(rc == 0, "the grammar does not parse");
-        mask = allowed;
     }
     while (!ret->reason) {
-        if (mask && find_allowed(&grammar, bytes, n - prompt, mask) == 0) {
-            ret->reason = DONE_EOS;
-            break;
+        uint32_t forced, bound = find_bound(p, bytes, n - prompt, &forced);
+        mask = NULL;
+        if (bound <= n - prompt) {
+            mask = allowed;
+            if (find_allowed(&grammar, bytes + bound, n - prompt - bound, mask) == 0) {
+                ret->reason = DONE_EOS;
+                break;
+            }
         }
         if (n >= rig->desc.context || n - prompt >= request->max_tokens) {
             ret->reason = DONE_LENGTH;
             break;
         }
-        uint32_t token = find_next(rig, request, sequence, n, mask, got);
+        uint32_t token =
+            forced < FAKE_VOCAB ? forced : find_next(rig, request, sequence, n, mask, got);
         if (token == FAKE_END) {
             ret->reason = DONE_EOS;
             break;
@@ -109,7 +168,7 @@ static void answer_alone(const struct rig *rig, const struct rig_request *reques
         sequence[n++] = ret->tokens[ret->n++] = token;
         ret->reason = token_ends(p, token, bytes, n - prompt);
     }
-    if (mask)
+    if (p->grammar_bytes > 0)
         reference_close(&grammar);
 }
 

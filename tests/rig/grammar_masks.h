@@ -19,10 +19,10 @@ static struct grammar_vocab *bytes_vocab;
 static inline void setup(void)
 {
     static char bytes[256];
-    struct grammar_token tokens[BYTES_VOCAB] = {[END] = {"</s>", 4, true}};
+    struct grammar_token tokens[BYTES_VOCAB] = {[END] = {.bytes = "</s>", .n_bytes = 4, .is_end = true}};
     for (int i = 0; i < 256; i++) {
         bytes[i] = (char)i;
-        tokens[i] = (struct grammar_token){bytes + i, 1, false};
+        tokens[i] = (struct grammar_token){.bytes = bytes + i, .n_bytes = 1};
     }
     ck_assert_int_eq(grammar_vocab_open(tokens, BYTES_VOCAB, BYTES_VOCAB, &bytes_vocab), 0);
 }

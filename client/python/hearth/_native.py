@@ -115,6 +115,12 @@ class Bias(ctypes.Structure):
     _fields_ = [("token", c_uint32), ("value", c_float)]
 
 
+class Mark(ctypes.Structure):
+    """struct hearth_mark"""
+
+    _fields_ = [("kind", c_uint32), ("text", c_char_p), ("open", c_uint32), ("tokens", c_int32)]
+
+
 class Request(ctypes.Structure):
     """struct hearth_request"""
 
@@ -154,6 +160,10 @@ class Request(ctypes.Structure):
         ("ignore_eos", c_uint32),
         ("n_shown_tokens", c_uint32),
         ("shown_tokens", c_void_p),
+        ("n_marks", c_uint32),
+        ("marks", c_void_p),
+        ("n_closing", c_uint32),
+        ("closing", c_void_p),
     ]
 
 
@@ -233,6 +243,7 @@ STRUCTURES: Dict[str, Any] = {
     "hearth_chat": Chat,
     "hearth_chat_event": ChatEvent,
     "hearth_bias": Bias,
+    "hearth_mark": Mark,
     "hearth_request": Request,
     "hearth_logprob": Logprob,
     "hearth_token_logprobs": TokenLogprobs,

@@ -37,6 +37,44 @@ static struct params with_grammar(const char *text)
     return p;
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+/* Letters are what the fake model writes; the shorter a mark, the sooner it comes. */
+static const struct params_mark marks[] = {
+    {.kind = PARAMS_MARK_CALL, .bytes = 1, .text = "b"},
+    {.kind = PARAMS_MARK_CALL, .bytes = 2, .text = "gh"},
+    {.kind = PARAMS_MARK_THOUGHT, .bytes = 1, .tokens = PARAMS_NO_LIMIT, .text = "c"},
+    {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 1, .text = "d"},
+    {.kind = PARAMS_MARK_THOUGHT, .bytes = 1, .tokens = PARAMS_NO_LIMIT, .open = 1, .text = "c"},
+    {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 1, .text = "e"},
+    {.kind = PARAMS_MARK_THOUGHT, .bytes = 1, .tokens = 5, .text = "c"},
+    {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 2, .text = "ab"},
+    {.kind = PARAMS_MARK_CALL, .bytes = 1, .text = "h"},
+    {.kind = PARAMS_MARK_THOUGHT, .bytes = 1, .tokens = 3, .open = 1, .text = "c"},
+    {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 1, .text = "z"},
+};
+static const struct {
+    uint32_t from, n;
+    bool grammar, limit;
+} marked[] = {{0, 2, true, false}, {0, 4, true, false}, {4, 2, true, false}, {6, 3, true, true},
+              {9, 2, true, true},  {9, 2, false, true}, {6, 2, false, true}};
+enum { MARKED = sizeof(marked) / sizeof(marked[0]) };
+
+static const uint32_t closing[] = {FAKE_BYTES + 'x', FAKE_BYTES + 'y', FAKE_BYTES + 'z'};
+
+/* Request i: with a grammar from the start, or with marks. */
+static void add_marks(struct params *p, uint32_t i)
+{
+    uint32_t which = i % (MARKED + 1);
+    if (which == MARKED)
+        return;
+    p->marks = marks + marked[which].from;
+    p->n_marks = marked[which].n;
+    p->n_closing = marked[which].limit ? 3 : 0;
+    p->closing = closing;
+    p->grammar_bytes = marked[which].grammar ? p->grammar_bytes : 0;
+}
+
 static void open_with(const struct rig_desc *desc, uint32_t n_slots)
 {
     rig_open(&rig, desc);
@@ -58,8 +96,9 @@ static void answers_are_those_of_the_definition(enum submit_proposer proposer, u
     struct rig_desc desc = {.proposer = proposer, .wrong = wrong};
     uint64_t drafted = 0, held = 0;
     open_with(&desc, 1);
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < 12 * GRAMMARS * (MARKED + 1) / 4; i++) {
         struct params p = with_grammar(grammars[i % GRAMMARS]);
+        add_marks(&p, i / GRAMMARS);
         p.seed = i;
         p.n_guess = 20; /* wrong from somewhere on, or from the beginning */
         p.guess = tokens + 200;
@@ -112,6 +151,7 @@ START_TEST(with_spoilt_drafts)
     open_with(&desc, 1);
     for (uint32_t i = 0; i < 100; i++) {
         struct params p = with_grammar(grammars[i % GRAMMARS]);
+        add_marks(&p, i / GRAMMARS);
         struct rig_request request = {
             .tokens = tokens + i, .n = 5 + i, .max_tokens = 50, .params = &p};
         struct slot *slot = &rig.engine->slots.all[0];
@@ -124,7 +164,8 @@ START_TEST(with_spoilt_drafts)
                 state = state * 1664525u + 1013904223u;
                 if (state >> 29 == 0)
                     token = FAKE_BYTES + 'a' + (state >> 20) % 8;
-                if (at + 1 >= slot->request->limit || !constrain_draft(slot, token))
+                if (at + 1 >= slot->request->limit ||
+                    !constrain_draft(rig.engine->vocab, slot, token))
                     break;
                 spec_draft(&slot->spec, slot->tokens, token);
                 slot->request->drafted++;
@@ -154,6 +195,8 @@ START_TEST(beside_each_other)
             params[i] = with_grammar(grammars[(round + i / 2) % GRAMMARS]);
             if (i == 3)
                 params[i].grammar_bytes = 0;
+            else
+                add_marks(&params[i], round + i);
             requests[i] = (struct rig_request){.tokens = tokens + 7 * i + round,
                                                .n = 5 + round,
                                                .max_tokens = 40,
@@ -209,9 +252,10 @@ START_TEST(an_answer_goes_on_after_a_resume)
     static uint32_t sequence[RIG_TOKENS];
     struct rig_answer whole;
     open_with(NULL, 1);
-    for (uint32_t i = 0; i < GRAMMARS; i++) {
-        struct params p = with_grammar(grammars[i]);
+    for (uint32_t i = 0; i < GRAMMARS * (MARKED + 1); i++) {
+        struct params p = with_grammar(grammars[i % GRAMMARS]);
         struct rig_request request = {.tokens = sequence, .n = 9, .max_tokens = 40, .params = &p};
+        add_marks(&p, MARKED - i / GRAMMARS);
         memcpy(sequence, tokens + i, 9 * sizeof(*sequence));
         rig_alone(&rig, &request, &whole);
         memcpy(sequence + 9, whole.tokens, whole.n * sizeof(*sequence));
@@ -224,6 +268,8 @@ START_TEST(an_answer_goes_on_after_a_resume)
             ck_assert(!memcmp(rest->tokens, whole.tokens + k, rest->n * sizeof(*sequence)));
             ck_assert_int_eq(rest->reason, whole.reason);
         }
+        if (p.n_marks)
+            continue;
         sequence[9] = FAKE_BYTES + 'Z'; /* no grammar here has it: another one's answer */
         request.n = 10;
         const struct rig_answer *none = rig_ask(&rig, &client, 0, &request);
@@ -336,7 +382,7 @@ START_TEST(grammars_are_kept_and_given_up)
     struct rig_request requests[2];
     char texts[2][64];
     open_with(NULL, 2);
-    for (uint32_t i = 0; i < 60; i++) {
+    for (uint32_t i = 0; i < 12 * GRAMMARS * (MARKED + 1) / 4; i++) {
         for (uint32_t k = 0; k < 2; k++) {
             snprintf(texts[k], sizeof(texts[k]), "root ::= [a-h]{%u} \"x\"",
                      1 + (i * (k + 1)) % 23);

@@ -240,7 +240,8 @@ START_TEST(a_first_space_can_be_dropped)
     struct grammar_vocab *v;
     struct grammar_run run;
     for (int i = 0; i < 5; i++)
-        tokens[i] = (struct grammar_token){texts[i], (uint32_t)strlen(texts[i]), false};
+        tokens[i] =
+            (struct grammar_token){.bytes = texts[i], .n_bytes = (uint32_t)strlen(texts[i])};
     ck_assert_int_eq(grammar_vocab_open(tokens, 5, 5, &v), 0);
     struct grammar *g = open_grammar(v, "root ::= \"a\"+");
     grammar_begin(g, true, &run);
@@ -261,6 +262,50 @@ START_TEST(a_first_space_can_be_dropped)
 }
 END_TEST
 
+/* A control token follows only where the grammar names it; no other token spells it. */
+START_TEST(a_control_token_follows_where_it_is_named)
+{
+    static const struct grammar_token tokens[] = {
+        {.bytes = "a", .n_bytes = 1},         {.bytes = "<x>", .n_bytes = 3, .is_control = true},
+        {.bytes = "<x>", .n_bytes = 3},       {.bytes = "<y>", .n_bytes = 3, .is_control = true},
+        {.bytes = "\xff", .n_bytes = 1},      {.bytes = "\0", .n_bytes = 1},
+        {.bytes = "a\xff\0\0", .n_bytes = 4},
+    };
+    struct grammar_vocab *v;
+    struct grammar_run run;
+    ck_assert_int_eq(grammar_vocab_open(tokens, 7, 7, &v), 0);
+    struct grammar *g = open_grammar(v, "root ::= .* <[1]> ( <[3]> | \"<x>\" )");
+    grammar_begin(g, false, &run);
+    ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 0x27); /* a, <[1]>, the text <x>, \0 */
+    ck_assert_int_eq(grammar_draft(&run, 0), 0);
+    ck_assert_int_eq(grammar_draft(&run, 1), 0);
+    ck_assert_int_eq(grammar_draft(&run, 1), -EPERM);
+    ck_assert_uint_eq(mask_of(&run, 2, 0).bits[0], 0xc); /* the text <x>, <[3]> */
+    ck_assert_int_eq(grammar_accept(&run, 1), 0);
+    ck_assert_int_eq(grammar_accept(&run, 3), 0);
+    ck_assert(grammar_must_end(&run));
+    grammar_end(&run);
+    grammar_close(g);
+    grammar_vocab_close(v);
+}
+END_TEST
+
+START_TEST(a_run_follows_text_that_is_not_a_token)
+{
+    struct grammar_run run;
+    int64_t budget = 1000000;
+    struct grammar *g = open_grammar(bytes_vocab, "root ::= \"abc\"");
+    grammar_begin(g, false, &run);
+    ck_assert_int_eq(grammar_follow_text(&run, "ax", 2, &budget), -EPERM);
+    ck_assert_int_eq(grammar_follow_text(&run, "", 0, &budget), 0);
+    ck_assert_int_eq(grammar_follow_text(&run, "ab", 2, &budget), 0);
+    ck_assert_int_eq(grammar_accept(&run, 'c'), 0);
+    ck_assert(grammar_must_end(&run));
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grammar");
@@ -272,6 +317,8 @@ int main(void)
     tcase_add_test(tests, drafts_are_kept_and_dropped);
     tcase_add_test(tests, an_answer_ends_when_nothing_may_follow);
     tcase_add_test(tests, a_first_space_can_be_dropped);
+    tcase_add_test(tests, a_control_token_follows_where_it_is_named);
+    tcase_add_test(tests, a_run_follows_text_that_is_not_a_token);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -97,7 +97,8 @@ static struct grammar_vocab *random_vocab(uint32_t *state, struct token_text *te
         if (i % 10 == 1 && n > 0)
             for (texts[i].n = 0; texts[i].n < n * 4;)
                 texts[i].bytes[texts[i].n++] = 'a';
-        tokens[i] = (struct grammar_token){texts[i].bytes, (uint32_t)texts[i].n, i % 60 == 59};
+        tokens[i] = (struct grammar_token){
+            .bytes = texts[i].bytes, .n_bytes = (uint32_t)texts[i].n, .is_end = i % 60 == 59};
     }
     ck_assert_int_eq(grammar_vocab_open(tokens, SMALL_VOCAB, SMALL_VOCAB + 70, &v), 0);
     return v;

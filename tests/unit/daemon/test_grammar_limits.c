@@ -234,9 +234,13 @@ static char *make_wide(const char *root)
 START_TEST(an_unfinished_inner_mask_gives_no_mask)
 {
     static const char *const roots[] = {"\"(\" x", "\"(\" x \")\"", "\"(\" (x \")\" | x \"]\")"};
-    static const struct grammar_token tokens[] = {
-        {"(", 1, false},     {")", 1, false},    {"a", 1, false},  {"aaaa", 4, false},
-        {"aaaaa", 5, false}, {"aaab", 4, false}, {"</s>", 4, true}};
+    static const struct grammar_token tokens[] = {{.bytes = "(", .n_bytes = 1},
+                                                  {.bytes = ")", .n_bytes = 1},
+                                                  {.bytes = "a", .n_bytes = 1},
+                                                  {.bytes = "aaaa", .n_bytes = 4},
+                                                  {.bytes = "aaaaa", .n_bytes = 5},
+                                                  {.bytes = "aaab", .n_bytes = 4},
+                                                  {.bytes = "</s>", .n_bytes = 4, .is_end = true}};
     struct grammar_vocab *v;
     ck_assert_int_eq(grammar_vocab_open(tokens, 7, 7, &v), 0);
     for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
@@ -268,7 +272,7 @@ START_TEST(a_costly_mask_ignores_pieces_and_earlier_states)
         bytes[i][0] = (char)('a' + i / LETTERS / LETTERS);
         bytes[i][1] = (char)('a' + i / LETTERS % LETTERS);
         bytes[i][2] = (char)('a' + i % LETTERS);
-        tokens[i] = (struct grammar_token){bytes[i], 3, false};
+        tokens[i] = (struct grammar_token){.bytes = bytes[i], .n_bytes = 3};
     }
     ck_assert_int_eq(grammar_vocab_open(tokens, TOKENS, TOKENS, &v), 0);
     FILE *f = open_memstream(&text, &n_text);

@@ -19,7 +19,7 @@ static void setup(void)
     struct grammar_token tokens[256];
     for (int i = 0; i < 256; i++) {
         bytes[i] = (char)i;
-        tokens[i] = (struct grammar_token){bytes + i, 1, false};
+        tokens[i] = (struct grammar_token){.bytes = bytes + i, .n_bytes = 1};
     }
     ck_assert_int_eq(grammar_vocab_open(tokens, 256, 256, &vocab), 0);
 }
@@ -99,6 +99,11 @@ START_TEST(errors_name_line_and_column)
         {"root\n::= \"a\"", "grammar line 1, column 5: expected ::="},
         {"root ::= \"a\"\nroot ::= \"b\"",
          "grammar line 2, column 1: rule root is already defined"},
+        {"root ::= <a", "grammar line 1, column 10: expected a token: <[id]>"},
+        {"root ::= <[", "grammar line 1, column 12: expected a number"},
+        {"root ::= <[1", "grammar line 1, column 10: this token is not closed"},
+        {"root ::= <[1]", "grammar line 1, column 10: this token is not closed"},
+        {"root ::= <[1000001]>", "grammar line 1, column 12: a token above 1000000"},
         {"root ::= \"a", "grammar line 1, column 10: this literal is not closed"},
         {"root ::= \"a\\", "grammar line 1, column 10: this literal is not closed"},
         {"root ::= [a", "grammar line 1, column 10: this class is not closed"},

@@ -20,6 +20,13 @@ static const uint32_t stop_tokens[] = {2, 500, 7}, guess[] = {1, 2, 3, 4, 5};
 static const uint32_t text_lengths[] = {2, 5};
 static const uint8_t texts[] = "\n\nclass", grammar[] = "root ::= x";
 
+static const uint32_t closing[] = {9, 511};
+static const struct params_mark marks[] = {
+    {.kind = PARAMS_MARK_THOUGHT, .bytes = 7, .tokens = 100, .open = 1, .text = "<think>"},
+    {.kind = PARAMS_MARK_THOUGHT_END, .bytes = 8, .text = "</think>"},
+    {.kind = PARAMS_MARK_CALL, .bytes = 11, .text = "<tool_call>"},
+};
+
 static void setup(void)
 {
     params_default(&p);
@@ -50,6 +57,10 @@ static void full(void)
     p.stop_tokens = stop_tokens;
     p.n_guess = 5;
     p.guess = guess;
+    p.n_marks = 3;
+    p.marks = marks;
+    p.n_closing = 2;
+    p.closing = closing;
     p.n_stop_texts = 2;
     p.stop_text_lengths = text_lengths;
     p.stop_text_bytes = 7;
@@ -101,6 +112,10 @@ START_TEST(every_field_round_trips)
     ck_assert_mem_eq(got.stop_tokens, stop_tokens, sizeof(stop_tokens));
     ck_assert_uint_eq(got.n_guess, 5);
     ck_assert_mem_eq(got.guess, guess, sizeof(guess));
+    ck_assert_uint_eq(got.n_marks, 3);
+    ck_assert_mem_eq(got.marks, marks, sizeof(marks));
+    ck_assert_uint_eq(got.n_closing, 2);
+    ck_assert_mem_eq(got.closing, closing, sizeof(closing));
     ck_assert_uint_eq(got.n_stop_texts, 2);
     ck_assert_mem_eq(got.stop_text_lengths, text_lengths, sizeof(text_lengths));
     ck_assert_uint_eq(got.stop_text_bytes, 7);
@@ -215,8 +230,8 @@ START_TEST(counts_out_of_range_are_refused)
         offsetof(struct params_head, bytes),         offsetof(struct params_head, n_bias),
         offsetof(struct params_head, n_stop_tokens), offsetof(struct params_head, n_guess),
         offsetof(struct params_head, n_stop_texts),  offsetof(struct params_head, stop_text_bytes),
-        offsetof(struct params_head, grammar_bytes), offsetof(struct params_head, zeroes),
-        offsetof(struct params_head, zeroes) + 4,    offsetof(struct params_head, magic),
+        offsetof(struct params_head, grammar_bytes), offsetof(struct params_head, n_marks),
+        offsetof(struct params_head, n_closing),     offsetof(struct params_head, magic),
     };
     uint16_t n = 21;
 
@@ -288,11 +303,47 @@ END_TEST
 START_TEST(stop_texts_of_bad_lengths_are_refused)
 {
     uint32_t zero = 0, longer = PARAMS_STOP_TEXT_BYTES_MAX + 1, wild = UINT32_MAX;
-    size_t at = sizeof(struct params_head) + 16 + 12 + 20;
+    size_t at = sizeof(struct params_head) + 16 + 12 + 20 + sizeof(marks) + sizeof(closing);
 
     poked(at, &zero, 4, "stop text");
     poked(at, &longer, 4, "stop text");
     poked(at, &wild, 4, "stop text");
+}
+END_TEST
+
+START_TEST(marks_that_make_no_sense_are_refused)
+{
+    const size_t thought = sizeof(struct params_head) + 16 + 12 + 20,
+                 end = thought + sizeof(marks[0]), call = end + sizeof(marks[0]);
+    const uint16_t none = 0, unknown = 4, long_text = PARAMS_MARK_BYTES + 1,
+                   is_call = PARAMS_MARK_CALL, is_thought = PARAMS_MARK_THOUGHT;
+    const uint32_t no_limit = PARAMS_NO_LIMIT, two = 2, one = 1, zero = 0;
+    const uint32_t wrong = N_VOCAB;
+
+    poked(thought + offsetof(struct params_mark, kind), &none, 2, "unknown kind of mark 0");
+    poked(thought + offsetof(struct params_mark, kind), &unknown, 2, "unknown kind of mark 4");
+    poked(call + offsetof(struct params_mark, bytes), &none, 2, "a mark of 0 bytes");
+    poked(call + offsetof(struct params_mark, bytes), &long_text, 2, "a mark of 53 bytes");
+    poked(call + offsetof(struct params_mark, text) + 11, "x", 1, "zero bytes");
+    poked(thought + offsetof(struct params_mark, open), &two, 4, "a flag or a number");
+    poked(end + offsetof(struct params_mark, open), &one, 4, "a flag or a number");
+    poked(call + offsetof(struct params_mark, tokens), &one, 4, "a flag or a number");
+    poked(end + offsetof(struct params_mark, kind), &is_call, 2, "marks of thoughts");
+    poked(end + offsetof(struct params_mark, kind), &is_thought, 2, "marks of thoughts");
+    poked(thought + offsetof(struct params_mark, tokens), &no_limit, 4, "go together");
+    poked(thought + 3 * sizeof(marks[0]), &wrong, 4, "closing token 512");
+
+    full();
+    p.n_closing = 0;
+    ck_assert_int_eq(params_encode(&p, block, sizeof(block), err, sizeof(err)), -EINVAL);
+    full();
+    p.grammar_bytes = 0;
+    ck_assert_int_eq(params_encode(&p, block, sizeof(block), err, sizeof(err)), -EINVAL);
+    p.n_marks = 2; /* without the call */
+    ck_assert_int_gt(params_encode(&p, block, sizeof(block), err, sizeof(err)), 0);
+    memcpy(block + thought + offsetof(struct params_mark, tokens), &zero, 4); /* closed at once */
+    ck_assert_int_eq(
+        params_decode(block, (uint32_t)params_bytes(&p), N_VOCAB, &got, err, sizeof(err)), 0);
 }
 END_TEST
 
@@ -362,6 +413,7 @@ int main(void)
     tcase_add_test(t, token_ids_outside_the_vocabulary_are_refused);
     tcase_add_test(t, bias_values_out_of_range_are_refused);
     tcase_add_test(t, stop_texts_of_bad_lengths_are_refused);
+    tcase_add_test(t, marks_that_make_no_sense_are_refused);
     tcase_add_test(t, bytes_after_the_end_must_be_zero);
     tcase_add_test(t, every_truncation_is_refused);
     tcase_add_test(t, flipped_bytes_never_cause_a_read_outside);
