@@ -52,6 +52,12 @@ void exchange_put(struct exchange *x, json_t *json)
         buffer_text(&x->out, "\n\n");
 }
 
+const char *exchange_model(const struct exchange *x)
+{
+    const char *asked = json_string_value(json_object_get(x->params.root, "model"));
+    return asked && *asked ? asked : x->server->pool.model.name;
+}
+
 void exchange_answer(struct exchange *x, json_t *json)
 {
     x->status = 200;
@@ -79,18 +85,18 @@ static void cancel_all(struct exchange *x)
 
 void exchange_fail(struct exchange *x, const struct fail *f)
 {
+    struct fail mine = *f;
     cancel_all(x);
+    json_t *json = x->reply && x->reply->fail ? x->reply->fail(&mine) : fail_json(&mine);
     if (x->is_streaming) {
-        buffer_text(&x->out, "data: ");
-        put_json(&x->out, fail_json(f));
-        buffer_text(&x->out, "\n\n");
+        exchange_put(x, json);
         x->is_finished = true;
         wake(x);
         return;
     }
     x->out.bytes = 0;
-    exchange_answer(x, fail_json(f));
-    x->status = f->status;
+    exchange_answer(x, json);
+    x->status = mine.status;
 }
 
 void exchange_hang_up(struct exchange *x)
@@ -291,11 +297,10 @@ static void on_lost(struct job *job, const struct fail *why)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-void exchange_run(struct exchange *x, const struct reply *reply)
+void exchange_run(struct exchange *x)
 {
     struct fail f = {0};
     uint32_t n = x->params.n_prompts * x->params.n;
-    x->reply = reply;
     x->choices = calloc(n, sizeof(*x->choices));
     if (!x->choices) {
         out_of_memory(x);

@@ -46,8 +46,9 @@ struct choice {
     struct finish finish;
 };
 
-/* Writes choices in one dialect. Each function appends to x->out. */
+/* Writes answers in one dialect. Each function appends to x->out. */
 struct reply {
+    const char *id; /* what the ids of its answers begin with */
     void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
     void (*progress)(struct exchange *x, struct choice *c,
                      const struct hearth_event *e);    /* or NULL */
@@ -55,6 +56,9 @@ struct reply {
     void (*close)(struct exchange *x);                 /* the end of a stream; or NULL */
     void (*whole)(struct exchange *x);                 /* all choices, as one text */
     json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
+    /* A failure, as the whole answer or as the end of a stream; may change its status. NULL: as
+     * fail_json. */
+    json_t *(*fail)(struct fail *f);
 };
 
 struct exchange {
@@ -62,6 +66,7 @@ struct exchange {
     struct MHD_Connection *mhd;
     struct exchange *next, **link; /* all of a server's */
     const struct route *route;     /* NULL: refused before it was known */
+    const struct reply *reply;     /* its dialect */
     char path_rest[128];           /* the path after the route's own */
 
     struct buffer body;
@@ -79,7 +84,6 @@ struct exchange {
     struct task task;
     struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
-    const struct reply *reply;
     struct gen_params params;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_done;
@@ -93,7 +97,7 @@ void exchange_answer(struct exchange *x, json_t *json);
 void exchange_fail(struct exchange *x, const struct fail *f);
 
 /* Runs x->params, whose prompts are there. */
-void exchange_run(struct exchange *x, const struct reply *reply);
+void exchange_run(struct exchange *x);
 
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);
@@ -106,6 +110,9 @@ void exchange_close(struct exchange *x);
 
 /* Appends json to x->out, as a server-sent event in a stream. Takes over json. */
 void exchange_put(struct exchange *x, json_t *json);
+
+/* The model's name in the answer: what the request called it. */
+const char *exchange_model(const struct exchange *x);
 
 /* libmicrohttpd took bytes of the stream: unpauses the slots where there is room. */
 void exchange_taken(struct exchange *x);

@@ -214,7 +214,8 @@ static void chat_whole(struct exchange *x)
     reply_v1_whole(x, "chat.completion", choices);
 }
 
-const struct reply reply_chat = {.chunk = chat_chunk,
+const struct reply reply_chat = {.id = "chatcmpl",
+                                 .chunk = chat_chunk,
                                  .end = chat_end,
                                  .close = chat_close,
                                  .whole = chat_whole,

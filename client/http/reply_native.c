@@ -241,7 +241,8 @@ static void native_whole(struct exchange *x)
     exchange_put(x, list);
 }
 
-const struct reply reply_native = {.chunk = native_chunk,
+const struct reply reply_native = {.id = "cmpl",
+                                   .chunk = native_chunk,
                                    .progress = native_progress,
                                    .end = native_end,
                                    .whole = native_whole,

@@ -35,8 +35,8 @@ static json_t *head(const struct exchange *x, const char *object, json_t *choice
     char fingerprint[80];
     snprintf(fingerprint, sizeof(fingerprint), "fp_%.12s_%.40s", m->fingerprint, m->numerics);
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
-                     (json_int_t)x->created, "model", m->name, "system_fingerprint", fingerprint,
-                     "choices", choices);
+                     (json_int_t)x->created, "model", exchange_model(x), "system_fingerprint",
+                     fingerprint, "choices", choices);
 }
 
 void reply_v1_stream(struct exchange *x, const char *object, json_t *choice)
@@ -164,7 +164,8 @@ static void text_whole(struct exchange *x)
     reply_v1_whole(x, "text_completion", choices);
 }
 
-const struct reply reply_text = {.chunk = text_chunk,
+const struct reply reply_text = {.id = "cmpl",
+                                 .chunk = text_chunk,
                                  .end = text_end,
                                  .close = text_close,
                                  .whole = text_whole,

@@ -216,6 +216,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
         return MHD_NO;
     *ret_x = c->x = x;
     x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
+    x->reply = route_reply(x->route);
     bool is_framed = check_framing(x);
     if (is_framed)
         check_sender(x, c, path, method);

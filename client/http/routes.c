@@ -33,6 +33,7 @@ struct route {
     /* For a POST: reads x->root with the vocabulary of h. It may run in a worker, so it must not
      * touch the server's state. Returns 0, or -1 with *f. */
     int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
+    const struct reply *reply; /* of an answer of the model; NULL: none is given */
 };
 
 /* ---- the gateway ----------------------------------------------------------------------------- */
@@ -256,23 +257,23 @@ static void made(struct exchange *x)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
-    {"/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL},
-    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL},
-    {"/completion", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_completion},
-    {"/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_completion},
-    {"/infill", ROUTE_POST | ROUTE_DAEMON, routes_run_native, routes_read_infill},
-    {"/v1/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_text, routes_read_v1},
-    {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_chat, routes_read_chat},
-    {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run_chat, routes_read_chat},
-    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, made, routes_read_template},
-    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, made, read_tokenize},
-    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, made, read_detokenize},
-    {"/v1/models", ROUTE_DAEMON, models, NULL},
-    {"/models", ROUTE_DAEMON, models, NULL},
-    {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL},
-    {"/props", ROUTE_DAEMON, props, NULL},
-    {"/slots", ROUTE_DAEMON, slots, NULL},
-    {"/metrics", 0, metrics, NULL},
+    {"/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL, NULL},
+    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL, NULL},
+    {"/completion", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_completion, &reply_native},
+    {"/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_completion, &reply_native},
+    {"/infill", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_infill, &reply_native},
+    {"/v1/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_v1, &reply_text},
+    {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
+    {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
+    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, made, routes_read_template, NULL},
+    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, made, read_tokenize, NULL},
+    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, made, read_detokenize, NULL},
+    {"/v1/models", ROUTE_DAEMON, models, NULL, NULL},
+    {"/models", ROUTE_DAEMON, models, NULL, NULL},
+    {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL, NULL},
+    {"/props", ROUTE_DAEMON, props, NULL, NULL},
+    {"/slots", ROUTE_DAEMON, slots, NULL, NULL},
+    {"/metrics", 0, metrics, NULL, NULL},
 };
 
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes)
@@ -288,6 +289,11 @@ const struct route *route_find(const char *path, char *rest, size_t rest_bytes)
         }
     }
     return NULL;
+}
+
+const struct reply *route_reply(const struct route *r)
+{
+    return r ? r->reply : NULL;
 }
 
 bool route_is_open(const struct route *r)

@@ -10,6 +10,9 @@
 /* NULL for an unknown path. What follows a route that takes more goes to rest. */
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes);
 
+/* The dialect of its answers; NULL where it has none. */
+const struct reply *route_reply(const struct route *r);
+
 /* Is no key needed? NULL: it is. */
 bool route_is_open(const struct route *r);
 

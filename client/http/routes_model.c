@@ -35,7 +35,7 @@ int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
                : 0;
 }
 
-static void run(struct exchange *x, const struct reply *reply, const char *prefix)
+void routes_run(struct exchange *x)
 {
     struct server *s = x->server;
     uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
@@ -45,23 +45,8 @@ static void run(struct exchange *x, const struct reply *reply, const char *prefi
         return;
     }
     x->created = (uint64_t)time(NULL);
-    snprintf(x->id, sizeof(x->id), "%s-%016" PRIx64, prefix, id);
-    exchange_run(x, reply);
-}
-
-void routes_run_native(struct exchange *x)
-{
-    run(x, &reply_native, "cmpl");
-}
-
-void routes_run_text(struct exchange *x)
-{
-    run(x, &reply_text, "cmpl");
-}
-
-void routes_run_chat(struct exchange *x)
-{
-    run(x, &reply_chat, "chatcmpl");
+    snprintf(x->id, sizeof(x->id), "%s-%016" PRIx64, x->reply->id, id);
+    exchange_run(x);
 }
 
 /* ---- fill in the middle ---------------------------------------------------------------------- */

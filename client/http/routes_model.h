@@ -16,10 +16,8 @@ int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f); 
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f);
 
-/* Run what was read. */
-void routes_run_native(struct exchange *x);
-void routes_run_text(struct exchange *x);
-void routes_run_chat(struct exchange *x);
+/* Runs what was read. */
+void routes_run(struct exchange *x);
 
 /* The model's chat template, "" where it has none. */
 const char *routes_chat_template(struct exchange *x);
