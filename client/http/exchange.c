@@ -335,6 +335,7 @@ void exchange_close(struct exchange *x)
         struct choice *c = &x->choices[i];
         buffer_fini(&c->text);
         indent_fini(&c->indent);
+        blocks_fini(&c->blocks);
         token_list_fini(&c->ids);
         json_decref(c->probs);
     }

@@ -9,6 +9,7 @@
 #define HEARTH_CLIENT_HTTP_EXCHANGE_H
 
 #include "client/base/buffer.h"
+#include "client/http/blocks.h"
 #include "client/http/characters.h"
 #include "client/http/gen_params.h"
 #include "client/http/indent.h"
@@ -40,8 +41,8 @@ struct choice {
     struct characters emitted; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
-    uint32_t n_tokens; /* emitted in all */
-    uint32_t n_calls;  /* of tools */
+    uint32_t n_tokens;    /* emitted in all */
+    struct blocks blocks; /* of a chat: what the text says */
     uint64_t submit_ns, first_ns;
     struct finish finish;
 };

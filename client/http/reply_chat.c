@@ -4,21 +4,7 @@
 #include "client/http/state.h"
 #include "client/http/token_json.h"
 
-#include <string.h>
-
 static const char chunk_object[] = "chat.completion.chunk";
-
-static struct hearth_chat_reader *reader_of(const struct choice *c)
-{
-    return c->x->params.readers[c->index];
-}
-
-/* Gives the reader what came; `end`: nothing more will. */
-static void feed(struct choice *c, int end)
-{
-    c->text.failed |=
-        hearth_chat_feed(reader_of(c), c->text.data ? c->text.data : "", c->text.bytes, end) != 0;
-}
 
 /* ---- log-probabilities ----------------------------------------------------------------------- */
 
@@ -40,35 +26,12 @@ static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *
     return o;
 }
 
-static json_t *chat_logprobs(const struct exchange *x, const struct choice *c)
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static json_t *call_object(const struct choice *c, const struct block *b, json_t *arguments)
 {
-    if (x->params.n_logprobs < 0)
-        return json_null();
-    return json_pack("{s:o, s:n}", "content", c->probs ? json_incref(c->probs) : json_array(),
-                     "refusal");
-}
-
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-enum { CALL_ID_BYTES = 9 };
-
-/* Nine letters and digits, which every template takes; no two answers of a gateway have the same. */
-static json_t *call_id(const struct choice *c, uint32_t call)
-{
-    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    uint64_t z = 0x9e3779b97f4a7c15u * (call + 1 + 64u * c->index);
-    char id[CALL_ID_BYTES];
-    for (const char *at = c->x->id; *at; at++)
-        z = (z ^ (unsigned char)*at) * 0x100000001b3u;
-    for (size_t i = 0; i < CALL_ID_BYTES; i++, z /= 62)
-        id[i] = digits[z % 62];
-    return json_stringn(id, CALL_ID_BYTES);
-}
-
-static json_t *call_object(const struct choice *c, const struct hearth_chat_event *e)
-{
-    return json_pack("{s:o, s:s, s:{s:s%, s:s}}", "id", call_id(c, e->call), "type", "function",
-                     "function", "name", e->text, e->text_bytes, "arguments", "");
+    return json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", block_call_id(c, b), "type", "function",
+                     "function", "name", block_name(b), "arguments", arguments);
 }
 
 /* Whether it called tools, the client has to answer: so they say why it ended. */
@@ -76,81 +39,83 @@ static const char *finish_reason(const struct choice *c)
 {
     if (c->finish.reason == HEARTH_LENGTH)
         return "length";
-    return c->n_calls ? "tool_calls" : "stop";
+    return c->blocks.n_calls ? "tool_calls" : "stop";
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void put_delta(struct exchange *x, const struct choice *c, json_t *delta, json_t *probs,
-                      const char *finish)
+static void put_delta(const struct choice *c, json_t *delta, json_t *probs, const char *finish)
 {
-    reply_v1_stream(x, chunk_object,
+    reply_v1_stream(c->x, chunk_object,
                     json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)c->index, "delta", delta,
                               "logprobs", probs ? probs : json_null(), "finish_reason",
                               finish ? json_string(finish) : json_null()));
 }
 
+/* The probabilities are of the tokens that came, whatever they said: the first delta has them. */
+static json_t *take_probs(struct choice *c)
+{
+    json_t *probs = c->probs;
+    c->probs = NULL;
+    if (c->x->params.n_logprobs < 0 || !probs)
+        return NULL;
+    return json_pack("{s:o, s:n}", "content", probs, "refusal");
+}
+
 /* Says whose turn it is: once. */
-static void put_role(struct exchange *x, struct choice *c)
+static void put_role(struct choice *c)
 {
     if (c->is_started)
         return;
     c->is_started = true;
-    put_delta(x, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
-              x->params.n_logprobs < 0 ? NULL : json_pack("{s:[], s:n}", "content", "refusal"),
+    put_delta(c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
+              c->x->params.n_logprobs < 0 ? NULL : json_pack("{s:[], s:n}", "content", "refusal"),
               NULL);
 }
 
-static json_t *delta_of(struct choice *c, const struct hearth_chat_event *e)
+static void block_begin(struct choice *c, const struct block *b)
 {
-    switch (e->kind) {
-    case HEARTH_CHAT_CONTENT:
-        return json_pack("{s:o}", "content", json_of_text(e->text, e->text_bytes));
-    case HEARTH_CHAT_REASONING:
-        return json_pack("{s:o}", "reasoning_content", json_of_text(e->text, e->text_bytes));
-    case HEARTH_CHAT_CALL: {
-        json_t *call = call_object(c, e);
-        json_object_set_new(call, "index", json_integer(e->call));
-        c->n_calls++;
-        return json_pack("{s:[o]}", "tool_calls", call);
-    }
-    case HEARTH_CHAT_ARGUMENTS:
-        return json_pack("{s:[{s:I, s:{s:o}}]}", "tool_calls", "index", (json_int_t)e->call,
-                         "function", "arguments", json_of_text(e->text, e->text_bytes));
-    default:
-        return NULL;
-    }
+    if (b->kind != HEARTH_CHAT_CALL)
+        return;
+    json_t *call = call_object(c, b, json_string(""));
+    json_object_set_new(call, "index", json_integer(b->call));
+    put_delta(c, json_pack("{s:[o]}", "tool_calls", call), take_probs(c), NULL);
 }
 
-/* The probabilities are of the tokens that came, whatever they said. */
-static void put_events(struct exchange *x, struct choice *c)
+static void block_more(struct choice *c, const struct block *b, const char *text, size_t bytes)
 {
-    struct hearth_chat_event e = {.size = sizeof(e)};
-    json_t *probs = chat_logprobs(x, c);
-    put_role(x, c);
-    while (hearth_chat_next(reader_of(c), &e)) {
-        json_t *delta = delta_of(c, &e);
-        if (!delta)
-            continue;
-        put_delta(x, c, delta, probs, NULL);
-        probs = NULL;
-    }
-    if (probs && c->probs)
-        put_delta(x, c, json_pack("{s:s}", "content", ""), json_incref(probs), NULL);
-    json_decref(probs);
+    json_t *more = json_of_text(text, bytes), *delta;
+    if (b->kind == HEARTH_CHAT_CALL)
+        delta = json_pack("{s:[{s:I, s:{s:o}}]}", "tool_calls", "index", (json_int_t)b->call,
+                          "function", "arguments", more);
+    else
+        delta = json_pack("{s:o}", b->kind == HEARTH_CHAT_CONTENT ? "content" : "reasoning_content",
+                          more);
+    put_delta(c, delta, take_probs(c), NULL);
+}
+
+static const struct block_writer writer = {.begin = block_begin, .more = block_more};
+
+static void put_blocks(struct choice *c, bool is_end)
+{
+    put_role(c);
+    blocks_read(c, is_end, &writer);
+    json_t *probs = take_probs(c);
+    if (probs)
+        put_delta(c, json_pack("{s:s}", "content", ""), probs, NULL);
 }
 
 static void chat_chunk(struct exchange *x, struct choice *c)
 {
-    feed(c, 0);
-    put_events(x, c);
+    (void)x;
+    put_blocks(c, false);
 }
 
 static void chat_end(struct exchange *x, struct choice *c)
 {
-    feed(c, 1);
-    put_events(x, c);
-    put_delta(x, c, json_object(), NULL, finish_reason(c));
+    (void)x;
+    put_blocks(c, true);
+    put_delta(c, json_object(), NULL, finish_reason(c));
 }
 
 static void chat_close(struct exchange *x)
@@ -160,44 +125,22 @@ static void chat_close(struct exchange *x)
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
-/* What the reader says, as one message. */
-static json_t *message_of(struct choice *c)
+static json_t *message_of(const struct choice *c)
 {
-    struct hearth_chat_event e = {.size = sizeof(e)};
-    struct buffer content = {0}, reasoning = {0}, arguments = {0};
-    json_t *calls = json_array(), *call = NULL;
-    feed(c, 1);
-    while (hearth_chat_next(reader_of(c), &e)) {
-        if (e.kind == HEARTH_CHAT_CONTENT) {
-            buffer_add(&content, e.text, e.text_bytes);
-        } else if (e.kind == HEARTH_CHAT_REASONING) {
-            buffer_add(&reasoning, e.text, e.text_bytes);
-        } else if (e.kind == HEARTH_CHAT_CALL) {
-            call = call_object(c, &e);
-            json_array_append_new(calls, call);
-            c->n_calls++;
-        } else if (e.kind == HEARTH_CHAT_ARGUMENTS) {
-            buffer_add(&arguments, e.text, e.text_bytes);
-        } else {
-            json_object_set_new(
-                json_object_get(call, "function"), "arguments",
-                json_of_text(arguments.data ? arguments.data : "", arguments.bytes));
-            buffer_drop(&arguments, arguments.bytes);
-        }
-    }
-    c->text.failed |= content.failed || reasoning.failed || arguments.failed;
-    json_t *text = c->n_calls && !content.bytes
+    const struct blocks *l = &c->blocks;
+    json_t *calls = json_array();
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->items[i].kind == HEARTH_CHAT_CALL)
+            json_array_append_new(calls, call_object(c, &l->items[i], block_text(&l->items[i])));
+    json_t *text = l->n_calls && !blocks_have(l, HEARTH_CHAT_CONTENT)
                        ? json_null()
-                       : json_of_text(content.data ? content.data : "", content.bytes);
+                       : blocks_text(l, HEARTH_CHAT_CONTENT);
     json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal");
-    if (reasoning.bytes)
-        json_object_set_new(m, "reasoning_content", json_of_text(reasoning.data, reasoning.bytes));
-    if (c->n_calls)
+    if (blocks_have(l, HEARTH_CHAT_REASONING))
+        json_object_set_new(m, "reasoning_content", blocks_text(l, HEARTH_CHAT_REASONING));
+    if (l->n_calls)
         json_object_set(m, "tool_calls", calls);
     json_decref(calls);
-    buffer_fini(&content);
-    buffer_fini(&reasoning);
-    buffer_fini(&arguments);
     return m;
 }
 
@@ -206,10 +149,14 @@ static void chat_whole(struct exchange *x)
     json_t *choices = json_array();
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
-        json_t *message = message_of(c);
-        json_array_append_new(
-            choices, json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)i, "message", message,
-                               "logprobs", chat_logprobs(x, c), "finish_reason", finish_reason(c)));
+        blocks_read(c, true, NULL);
+        json_t *probs = x->params.n_logprobs < 0
+                            ? json_null()
+                            : json_pack("{s:o, s:n}", "content",
+                                        c->probs ? json_incref(c->probs) : json_array(), "refusal");
+        json_array_append_new(choices, json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)i,
+                                                 "message", message_of(c), "logprobs", probs,
+                                                 "finish_reason", finish_reason(c)));
     }
     reply_v1_whole(x, "chat.completion", choices);
 }

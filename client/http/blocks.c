@@ -1,0 +1,149 @@
+/* blocks: see blocks.h. */
+#include "client/http/blocks.h"
+
+#include "client/http/exchange.h"
+#include "client/http/token_json.h"
+
+#include <stdlib.h>
+
+static void begin(struct choice *c, uint32_t kind, const struct block_writer *w)
+{
+    struct blocks *l = &c->blocks;
+    struct block *items = realloc(l->items, (l->n + 1) * sizeof(*items));
+    if (!items) {
+        c->text.failed = true;
+        return;
+    }
+    l->items = items;
+    items[l->n] = (struct block){.kind = kind, .index = l->n, .call = l->n_calls};
+    l->n++;
+    l->n_calls += kind == HEARTH_CHAT_CALL;
+    l->is_open = true;
+    if (w && kind != HEARTH_CHAT_CALL)
+        w->begin(c, &items[l->n - 1]);
+}
+
+static void end(struct choice *c, const struct block_writer *w)
+{
+    struct blocks *l = &c->blocks;
+    if (!l->is_open)
+        return;
+    l->is_open = false;
+    if (w && w->end)
+        w->end(c, &l->items[l->n - 1]);
+}
+
+/* More text of the open block. */
+static void more(struct choice *c, const char *text, size_t bytes, const struct block_writer *w)
+{
+    struct block *b = &c->blocks.items[c->blocks.n - 1];
+    if (!bytes)
+        return;
+    buffer_add(&b->text, text, bytes);
+    c->text.failed |= b->text.failed;
+    if (w)
+        w->more(c, b, text, bytes);
+}
+
+static void take(struct choice *c, const struct hearth_chat_event *e, const struct block_writer *w)
+{
+    struct blocks *l = &c->blocks;
+    bool goes_on = l->is_open && l->items[l->n - 1].kind == e->kind;
+    switch (e->kind) {
+    case HEARTH_CHAT_CALL:
+        end(c, w);
+        begin(c, e->kind, w);
+        if (!l->is_open)
+            return;
+        buffer_add(&l->items[l->n - 1].name, e->text, e->text_bytes);
+        c->text.failed |= l->items[l->n - 1].name.failed;
+        if (w)
+            w->begin(c, &l->items[l->n - 1]);
+        break;
+    case HEARTH_CHAT_ARGUMENTS:
+        if (l->is_open)
+            more(c, e->text, e->text_bytes, w);
+        break;
+    case HEARTH_CHAT_CALL_END:
+        end(c, w);
+        break;
+    default:
+        if (!goes_on) {
+            end(c, w);
+            begin(c, e->kind, w);
+        }
+        if (l->is_open)
+            more(c, e->text, e->text_bytes, w);
+    }
+}
+
+void blocks_read(struct choice *c, bool is_end, const struct block_writer *writer)
+{
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    struct hearth_chat_reader *reader = c->x->params.readers[c->index];
+    c->text.failed |=
+        hearth_chat_feed(reader, c->text.data ? c->text.data : "", c->text.bytes, is_end) != 0;
+    while (!c->text.failed && hearth_chat_next(reader, &e))
+        take(c, &e, writer);
+    if (is_end)
+        end(c, writer);
+}
+
+void blocks_fini(struct blocks *l)
+{
+    for (uint32_t i = 0; i < l->n; i++) {
+        buffer_fini(&l->items[i].name);
+        buffer_fini(&l->items[i].text);
+    }
+    free(l->items);
+    *l = (struct blocks){0};
+}
+
+static json_t *text_of(const struct buffer *t)
+{
+    return t->failed ? NULL : json_of_text(t->data ? t->data : "", t->bytes);
+}
+
+json_t *blocks_text(const struct blocks *l, uint32_t kind)
+{
+    struct buffer all = {0};
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->items[i].kind == kind)
+            buffer_add(&all, l->items[i].text.data, l->items[i].text.bytes);
+    json_t *text = text_of(&all);
+    buffer_fini(&all);
+    return text;
+}
+
+bool blocks_have(const struct blocks *l, uint32_t kind)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->items[i].kind == kind)
+            return true;
+    return false;
+}
+
+json_t *block_text(const struct block *b)
+{
+    return text_of(&b->text);
+}
+
+json_t *block_name(const struct block *b)
+{
+    return text_of(&b->name);
+}
+
+enum { CALL_ID_BYTES = 9 };
+
+/* Nine letters and digits, which every template takes; no two answers of a gateway have the same. */
+json_t *block_call_id(const struct choice *c, const struct block *b)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint64_t z = 0x9e3779b97f4a7c15u * (b->call + 1 + 64u * c->index);
+    char id[CALL_ID_BYTES];
+    for (const char *at = c->x->id; *at; at++)
+        z = (z ^ (unsigned char)*at) * 0x100000001b3u;
+    for (size_t i = 0; i < CALL_ID_BYTES; i++, z /= 62)
+        id[i] = digits[z % 62];
+    return json_stringn(id, CALL_ID_BYTES);
+}
