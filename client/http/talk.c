@@ -1,0 +1,169 @@
+/* talk: see talk.h. */
+#include "client/http/talk.h"
+
+#include "client/http/fields.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void talk_fini(struct talk *t)
+{
+    free(t->messages);
+    free(t->tools);
+    free(t->extra);
+}
+
+/* A model that reads text is sent text only. */
+static int check_parts(const json_t *messages, struct fail *f)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *parts = json_object_get(json_array_get(messages, i), "content");
+        for (size_t k = 0; json_is_array(parts) && k < json_array_size(parts); k++) {
+            const char *type = json_string_value(json_object_get(json_array_get(parts, k), "type"));
+            if (type && strcmp(type, "text") != 0)
+                return fail_set(
+                    f, 400, FAIL_NOT_SUPPORTED,
+                    "messages[%zu]: content of type '%.40s' is not supported: send text", i, type);
+        }
+    }
+    return 0;
+}
+
+/* {"type": "function", "function": {"name": ...}}: the tool that has to be called. */
+static const char *chosen_name(const json_t *choice)
+{
+    return json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+}
+
+static int read_choice(const json_t *o, struct talk *t, struct fail *f)
+{
+    static const char *const words[] = {[HEARTH_TOOLS_AUTO] = "auto",
+                                        [HEARTH_TOOLS_NONE] = "none",
+                                        [HEARTH_TOOLS_REQUIRED] = "required"};
+    const json_t *choice = json_object_get(o, "tool_choice");
+    const char *word = json_string_value(choice);
+    if (!choice || json_is_null(choice))
+        return 0;
+    for (uint32_t i = 0; word && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(word, words[i]) == 0) {
+            t->chat.tool_choice = i;
+            return 0;
+        }
+    t->chat.tool_choice = HEARTH_TOOLS_REQUIRED;
+    t->chat.tool_name = chosen_name(choice);
+    if (t->chat.tool_name)
+        return 0;
+    return fail_set(f, 400, FAIL_INVALID,
+                    "'tool_choice' must be \"auto\", \"none\", \"required\", or name a function: "
+                    "{\"type\": \"function\", \"function\": {\"name\": ...}}");
+}
+
+static int read_tools(const json_t *o, struct talk *t, struct fail *f)
+{
+    json_t *tools = NULL;
+    if (field_array(o, "tools", &tools, f) < 0 || read_choice(o, t, f) < 0)
+        return -1;
+    if (json_array_size(json_object_get(o, "functions")))
+        return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'functions' is not supported: send 'tools'");
+    if (!json_array_size(tools))
+        return 0;
+    t->tools = json_dumps(tools, JSON_COMPACT);
+    if (!t->tools)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    t->chat.tools = t->tools;
+    t->chat.tools_bytes = strlen(t->tools);
+    return 0;
+}
+
+/* More variables of the template. */
+static int read_extra(const json_t *o, struct talk *t, struct fail *f)
+{
+    json_t *extra = NULL;
+    const char *effort = NULL;
+    if (field_object(o, "chat_template_kwargs", &extra, f) < 0 ||
+        field_text(o, "reasoning_effort", &effort, NULL, f) < 0)
+        return -1;
+    extra = extra ? json_copy(extra) : json_object();
+    if (effort)
+        json_object_set_new(extra, "reasoning_effort", json_string(effort));
+    bool is_wanted = !extra || json_object_size(extra);
+    t->extra = is_wanted ? json_dumps(extra, JSON_COMPACT) : NULL;
+    json_decref(extra);
+    if (is_wanted && !t->extra)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    t->chat.extra = t->extra;
+    t->chat.extra_bytes = t->extra ? strlen(t->extra) : 0;
+    return 0;
+}
+
+int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f)
+{
+    json_t *messages = NULL;
+    bool add_prompt = true;
+    *t = (struct talk){0};
+    hearth_chat_init(&t->chat, sizeof(t->chat));
+    if (field_array(o, "messages", &messages, f) < 0 ||
+        field_bool(o, "add_generation_prompt", &add_prompt, f) < 0 || read_tools(o, t, f) < 0 ||
+        read_extra(o, t, f) < 0)
+        return -1;
+    if (!json_array_size(messages))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'messages' is required: an array of {\"role\": ..., \"content\": ...}");
+    if (check_parts(messages, f) < 0)
+        return -1;
+    t->messages = json_dumps(messages, JSON_COMPACT);
+    if (!t->messages)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    t->chat.messages = t->messages;
+    t->chat.messages_bytes = strlen(t->messages);
+    t->chat.chat_template = chat_template;
+    t->chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
+    t->chat.add_generation_prompt = add_prompt;
+    return 0;
+}
+
+int64_t talk_count(const struct talk *t, struct hearth *h, struct fail *f)
+{
+    int64_t n = hearth_chat_tokens(h, &t->chat, NULL, 0);
+    return n < 0 ? fail_library(f, (int)n, hearth_error(h)) : n;
+}
+
+/* Makes the one prompt of a. Tokens beyond the context are only counted. */
+static int make_prompt(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
+                       struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof(info)};
+    struct gen_prompt *p = gen_params_open_prompt(a, h, &info, f);
+    if (!p)
+        return -1;
+    int64_t n = hearth_chat_tokens(h, chat, p->ids, info.context);
+    if (n < 0)
+        return fail_library(f, (int)n, hearth_error(h));
+    p->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    /* Checked here: `ids` has room for this context only, and a later daemon may have another. */
+    return p->n > info.context ? gen_params_check_prompts(a, info.context, f) : 0;
+}
+
+/* A reader for each choice, and the tokens that it has to see. */
+static int open_readers(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
+                        struct fail *f)
+{
+    a->readers = calloc(a->n, sizeof(*a->readers));
+    if (!a->readers)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    for (uint32_t i = 0; i < a->n; i++) {
+        int rc = hearth_chat_open(h, chat, &a->readers[i]);
+        if (rc == -ENOTSUP)
+            return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
+        if (rc < 0)
+            return fail_library(f, rc, hearth_error(h));
+    }
+    int rc = hearth_chat_request(a->readers[0], &a->base);
+    return rc ? fail_library(f, rc, hearth_error(h)) : 0;
+}
+
+int talk_prepare(const struct talk *t, struct gen_params *a, struct hearth *h, struct fail *f)
+{
+    return make_prompt(a, h, &t->chat, f) < 0 || open_readers(a, h, &t->chat, f) < 0 ? -1 : 0;
+}
