@@ -11,9 +11,10 @@
 #include <string.h>
 
 enum chat_trait {
-    TRAIT_SYSTEM = 1,   /* it writes a system message */
-    TRAIT_PARTS = 2,    /* it wants contents as a list of parts */
-    TRAIT_ARGUMENTS = 4 /* it wants arguments of calls as objects */
+    TRAIT_SYSTEM = 1,    /* it writes a system message */
+    TRAIT_PARTS = 2,     /* it wants contents as a list of parts */
+    TRAIT_ARGUMENTS = 4, /* it wants arguments of calls as objects */
+    TRAIT_LATER = 8      /* it writes a system message where it stands, also after others */
 };
 
 #define NEEDLE "hearthneedle"
@@ -26,19 +27,26 @@ static uint64_t hash_of(const char *text, size_t bytes)
     return h ? h : 1;
 }
 
-/* Does the template render these messages, and is `word` in what it writes? */
-static bool writes(const struct chat *c, const char *messages, const char *word)
+/* Does the template render these messages, and is `word` in what it writes, after `before`? */
+static bool writes_after(const struct chat *c, const char *messages, const char *before,
+                         const char *word)
 {
     struct jinja_output o;
     char err[8];
     json_t *j = json_loads(messages, 0, NULL);
     bool found = j && chat_render(c, j, &o, err, sizeof(err)) == 0;
     if (found) {
-        found = memmem(o.text, o.bytes, word, strlen(word)) != NULL;
+        const char *from = memmem(o.text, o.bytes, before, strlen(before));
+        found = from && memmem(from, o.bytes - (size_t)(from - o.text), word, strlen(word));
         jinja_output_fini(&o);
     }
     json_decref(j);
     return found;
+}
+
+static bool writes(const struct chat *c, const char *messages, const char *word)
+{
+    return writes_after(c, messages, "", word);
 }
 
 #define USER(content) "{\"role\":\"user\",\"content\":" content "}"
@@ -59,6 +67,13 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
         return writes(c, "[{\"role\":\"system\",\"content\":" TEXT "}," USER("\"x\"") "]",
                       NEEDLE) ||
                !writes(c, "[" USER(TEXT) "]", NEEDLE);
+    case TRAIT_LATER:
+        return writes_after(
+            c,
+            "[" USER("\"hearthbefore\"") ",{\"role\":\"system\",\"content\":" TEXT
+                                         "},{\"role\":\"assistant\",\"content\":\"x\"}," USER(
+                                             "\"x\"") "]",
+            "hearthbefore", NEEDLE);
     case TRAIT_PARTS:
         return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
     default: /* a text that it takes as it is stays: another spacing would break the prefix */
@@ -160,24 +175,53 @@ static bool has_role(const json_t *m, const char *role)
     return strcmp(json_string_value(json_object_get(m, "role")), role) == 0;
 }
 
-/* The system message goes before the text of the user message that follows, or becomes one. */
+/* The content of one message after that of another, both texts or both parts; NULL: they are not, or
+ * no memory. */
+static json_t *join_contents(const json_t *first, const json_t *second)
+{
+    const json_t *a = json_object_get(first, "content"), *b = json_object_get(second, "content");
+    if (json_is_array(a) && json_is_array(b)) {
+        json_t *parts = json_copy((json_t *)(uintptr_t)a);
+        if (parts && json_array_extend(parts, (json_t *)(uintptr_t)b) == 0)
+            return parts;
+        json_decref(parts);
+        return NULL;
+    }
+    if (!json_is_string(a) || !json_is_string(b))
+        return NULL;
+    size_t n = json_string_length(a), more = json_string_length(b);
+    char *all = malloc(n + more + 1);
+    if (!all)
+        return NULL;
+    memcpy(all, json_string_value(a), n);
+    all[n] = '\n';
+    memcpy(all + n + 1, json_string_value(b), more);
+    json_t *joined = json_stringn_nocheck(all, n + more + 1);
+    free(all);
+    return joined;
+}
+
+/* The system message becomes text of the user: of the message before it, which does not depend on
+ * what follows and so keeps a prefix stable; else of the one after it; else a message of its own. */
 static int merge_system(struct chat *c, size_t i)
 {
     json_t *system = json_array_get(c->messages, i), *next = json_array_get(c->messages, i + 1);
-    const json_t *text = json_object_get(system, "content");
-    json_t *content = next ? json_object_get(next, "content") : NULL;
-    if (!json_is_string(text) || !json_is_string(content) || !has_role(next, "user"))
+    json_t *before = i ? json_array_get(c->messages, i - 1) : NULL, *joined = NULL, *to = NULL;
+    if (before && has_role(before, "user") && (joined = join_contents(before, system)))
+        to = before;
+    else if (next && has_role(next, "user") && (joined = join_contents(system, next)))
+        to = next;
+    if (!to)
         return json_object_set_new(system, "role", json_string("user")) ? -ENOMEM : 0;
-    size_t a = json_string_length(text), b = json_string_length(content);
-    char *all = malloc(a + b + 1);
-    if (!all)
-        return -ENOMEM;
-    memcpy(all, json_string_value(text), a);
-    all[a] = '\n';
-    memcpy(all + a + 1, json_string_value(content), b);
-    int rc = json_object_set_new(next, "content", json_stringn_nocheck(all, a + b + 1));
-    free(all);
-    return rc || json_array_remove(c->messages, i) ? -ENOMEM : 0;
+    return json_object_set_new(to, "content", joined) || json_array_remove(c->messages, i) ? -ENOMEM
+                                                                                           : 0;
+}
+
+/* Is it a message of the system that the template does not write at its place? */
+static bool is_misplaced(const struct chat *c, size_t i)
+{
+    return has_role(json_array_get(c->messages, i), "system") &&
+           (!has_trait(c, TRAIT_SYSTEM) || (i && !has_trait(c, TRAIT_LATER)));
 }
 
 int chat_adapt(struct chat *c)
@@ -189,8 +233,11 @@ int chat_adapt(struct chat *c)
         if (!rc)
             rc = adapt_calls(c, m);
     }
-    for (size_t i = 0; !rc && i < json_array_size(c->messages); i++)
-        if (has_role(json_array_get(c->messages, i), "system") && !has_trait(c, TRAIT_SYSTEM))
+    for (size_t i = 0; !rc && i < json_array_size(c->messages);) {
+        size_t n = json_array_size(c->messages);
+        if (is_misplaced(c, i))
             rc = merge_system(c, i);
+        i += json_array_size(c->messages) == n;
+    }
     return rc;
 }

@@ -253,7 +253,38 @@ START_TEST(a_system_message_goes_to_the_user_where_a_template_has_none)
     assert_text("[{\"role\":\"system\",\"content\":\"S\"}]", strict, "[user]S");
     assert_text("[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"system\",\"content\":\"S\"},"
                 "{\"role\":\"user\",\"content\":\"V\"}]",
-                silent, "U|S\nV|");
+                silent, "U\nS|V|");
+}
+END_TEST
+
+#define SYSTEM(text) "{\"role\":\"system\",\"content\":" text "}"
+#define USER(text) "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define ANSWER "{\"role\":\"assistant\",\"content\":\"A\"}"
+
+/* Nothing that comes later moves to the front, where it would change all that follows. */
+START_TEST(a_later_system_message_stays_where_it_stands)
+{
+    static const char first_only[] =
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+        "{{ raise_exception('System message must be at the beginning') }}{% endif %}"
+        "{% if loop.index0 and m.role == messages[loop.index0 - 1].role %}"
+        "{{ raise_exception('roles must alternate') }}{% endif %}"
+        "[{{ m.role }}]{{ m.content }}{% endfor %}";
+    static const char hoists[] =
+        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endfor %}"
+        "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}]{{ m.content }}"
+        "{% endif %}{% endfor %}";
+    static const char later[] =
+        "[" SYSTEM("\"S\"") "," USER("U") "," SYSTEM("\"E\"") "," ANSWER "," USER("V") "]";
+    connect_with(1, 0);
+    assert_text(later, NULL,
+                "system:S</s>user:U</s>system:E</s>assistant:A</s>user:V</s>assistant:");
+    assert_text(later, first_only, "[system]S[user]U\nE[assistant]A[user]V");
+    assert_text(later, hoists, "S[user]U\nE[assistant]A[user]V");
+    assert_text("[" SYSTEM("\"S\"") "," SYSTEM("\"T\"") "," USER("U") "]", first_only,
+                "[system]S[user]T\nU");
+    assert_text("[" USER("U") "," SYSTEM("[{\"type\":\"text\",\"text\":\"E\"}]") "]", first_only,
+                "[user]U\nE");
 }
 END_TEST
 
@@ -530,6 +561,7 @@ int main(void)
     tcase_add_test(c, errors_of_a_template_come_through);
     tcase_add_test(c, tools_and_extra_variables_reach_the_template);
     tcase_add_test(c, a_system_message_goes_to_the_user_where_a_template_has_none);
+    tcase_add_test(c, a_later_system_message_stays_where_it_stands);
     tcase_add_test(c, content_parts_are_adapted_to_the_template);
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
