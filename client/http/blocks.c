@@ -133,6 +133,15 @@ json_t *block_name(const struct block *b)
     return text_of(&b->name);
 }
 
+json_t *block_arguments(const struct block *b)
+{
+    json_t *o = json_loadb(b->text.data ? b->text.data : "", b->text.bytes, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(o))
+        return o;
+    json_decref(o);
+    return json_object();
+}
+
 enum { CALL_ID_BYTES = 9 };
 
 /* Nine letters and digits, which every template takes; no two answers of a gateway have the same. */

@@ -54,4 +54,7 @@ json_t *block_text(const struct block *b);
 json_t *block_name(const struct block *b);
 json_t *block_call_id(const struct choice *c, const struct block *b);
 
+/* A call's arguments as an object: an empty one where the answer ended within them. */
+json_t *block_arguments(const struct block *b);
+
 #endif

@@ -30,6 +30,8 @@
     NUMBER(timeout, "timeout", "120", 1, 86400, "S", "close a connection idle for S seconds")      \
     NUMBER(resume_ms, "resume-ms", "30000", 0, 3600000, "N", "wait N ms for a daemon to return")   \
     NUMBER(grace, "grace", "10", 0, 3600, "S", "seconds to finish answers after SIGTERM")          \
+    FLAG(keep_billing_header, "keep-billing-header",                                               \
+         "keep Claude Code's first line of a system prompt")                                       \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this help and exit")
 

@@ -52,6 +52,13 @@ void exchange_put(struct exchange *x, json_t *json)
         buffer_text(&x->out, "\n\n");
 }
 
+void exchange_put_event(struct exchange *x, json_t *json)
+{
+    if (x->params.stream && x->reply->names_events)
+        buffer_format(&x->out, "event: %s\n", json_string_value(json_object_get(json, "type")));
+    exchange_put(x, json);
+}
+
 const char *exchange_model(const struct exchange *x)
 {
     const char *asked = json_string_value(json_object_get(x->params.root, "model"));
@@ -89,7 +96,7 @@ void exchange_fail(struct exchange *x, const struct fail *f)
     cancel_all(x);
     json_t *json = x->reply && x->reply->fail ? x->reply->fail(&mine) : fail_json(&mine);
     if (x->is_streaming) {
-        exchange_put(x, json);
+        exchange_put_event(x, json);
         x->is_finished = true;
         wake(x);
         return;
@@ -275,9 +282,10 @@ static void on_event(struct job *job, const struct hearth_event *e)
             x->reply->chunk(x, c);
             clear_pending(c);
         }
-    } else if (x->params.stream && x->params.return_progress && x->reply->progress) {
-        start_stream(x);
+    } else if (x->params.stream && x->reply->progress) {
         x->reply->progress(x, c, e);
+        if (x->out.bytes)
+            start_stream(x);
     }
     if ((c->text.failed || c->indent.held.failed || x->out.failed) && !x->is_gone) {
         x->out.failed = c->text.failed = c->indent.held.failed = false;
@@ -343,6 +351,7 @@ void exchange_close(struct exchange *x)
     if (x->params.root)
         gen_params_fini(&x->params);
     json_decref(x->root);
+    json_decref(x->asked);
     json_decref(x->made);
     buffer_fini(&x->body);
     buffer_fini(&x->out);

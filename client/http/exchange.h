@@ -41,15 +41,16 @@ struct choice {
     struct characters emitted; /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
-    uint32_t n_tokens;    /* emitted in all */
-    struct blocks blocks; /* of a chat: what the text says */
-    uint64_t submit_ns, first_ns;
+    uint32_t n_tokens;                     /* emitted in all */
+    struct blocks blocks;                  /* of a chat: what the text says */
+    uint64_t submit_ns, first_ns, told_ns; /* told_ns: a stream said that it is alive */
     struct finish finish;
 };
 
 /* Writes answers in one dialect. Each function appends to x->out. */
 struct reply {
-    const char *id; /* what the ids of its answers begin with */
+    const char *id;    /* what the ids of its answers begin with */
+    bool names_events; /* of a stream: by the `type` of their objects */
     void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
     void (*progress)(struct exchange *x, struct choice *c,
                      const struct hearth_event *e);    /* or NULL */
@@ -80,8 +81,9 @@ struct exchange {
     const char *content_type;
     struct buffer out;
 
-    json_t *root; /* the request's object, until x->params takes it */
-    json_t *made; /* the answer of a request that only needs reading */
+    json_t *root;  /* the request's object, until x->params takes it */
+    json_t *asked; /* the same before it was translated, or NULL */
+    json_t *made;  /* the answer of a request that only needs reading */
     struct task task;
     struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
@@ -111,6 +113,9 @@ void exchange_close(struct exchange *x);
 
 /* Appends json to x->out, as a server-sent event in a stream. Takes over json. */
 void exchange_put(struct exchange *x, json_t *json);
+
+/* The same for a dialect whose events have types, and names where reply->names_events. */
+void exchange_put_event(struct exchange *x, json_t *json);
 
 /* The model's name in the answer: what the request called it. */
 const char *exchange_model(const struct exchange *x);

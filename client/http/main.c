@@ -1,6 +1,7 @@
 /* main: hearth-http: starts, turns the loop, ends. */
 #include "client/http/config.h"
 #include "client/http/loopback.h"
+#include "client/http/say.h"
 #include "client/http/server.h"
 #include "ipc/bell.h"
 #include "ipc/listen.h"
@@ -26,14 +27,6 @@ struct gateway {
     char path[128];  /* of our own Unix socket, fds[0]; "": none */
     uint64_t end_ns; /* when running requests are given up; 0: not asked to end */
 };
-
-/* Lines go to stderr, with a priority where the journal reads them. */
-static void say(int priority, const char *text)
-{
-    if (service_has_journal())
-        fprintf(stderr, "<%d>", priority);
-    fprintf(stderr, "hearth-http: %s\n", text);
-}
 
 static void say_where(const struct gateway *g)
 {

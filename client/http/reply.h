@@ -1,12 +1,16 @@
-/* reply: the three dialects of answers (struct reply in exchange.h). */
+/* reply: the dialects of answers (struct reply in exchange.h). */
 #ifndef HEARTH_CLIENT_HTTP_REPLY_H
 #define HEARTH_CLIENT_HTTP_REPLY_H
 
 #include "client/http/exchange.h"
 
-extern const struct reply reply_native; /* /completion, /infill */
-extern const struct reply reply_text;   /* /v1/completions */
-extern const struct reply reply_chat;   /* /v1/chat/completions */
+extern const struct reply reply_native;   /* /completion, /infill */
+extern const struct reply reply_text;     /* /v1/completions */
+extern const struct reply reply_chat;     /* /v1/chat/completions */
+extern const struct reply reply_messages; /* /v1/messages */
+
+/* A stream of a chat that has nothing to say for so long says so. */
+#define REPLY_SILENCE_NS 5000000000ull
 
 /* In the form of OpenAI, an object of this kind: a chunk with one choice (taken over), the end of a
  * stream, all choices (taken over). */

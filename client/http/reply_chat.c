@@ -161,7 +161,7 @@ static void chat_whole(struct exchange *x)
     reply_v1_whole(x, "chat.completion", choices);
 }
 
-const struct reply reply_chat = {.id = "chatcmpl",
+const struct reply reply_chat = {.id = "chatcmpl-",
                                  .chunk = chat_chunk,
                                  .end = chat_end,
                                  .close = chat_close,

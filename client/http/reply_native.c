@@ -213,6 +213,8 @@ static void native_chunk(struct exchange *x, struct choice *c)
 
 static void native_progress(struct exchange *x, struct choice *c, const struct hearth_event *e)
 {
+    if (!x->params.return_progress)
+        return;
     double ms = (double)(bell_now_ns() - c->submit_ns) / 1e6;
     json_t *o = body(x, c, false, true);
     json_object_set_new(o, "prompt_progress",
@@ -241,7 +243,7 @@ static void native_whole(struct exchange *x)
     exchange_put(x, list);
 }
 
-const struct reply reply_native = {.id = "cmpl",
+const struct reply reply_native = {.id = "cmpl-",
                                    .chunk = native_chunk,
                                    .progress = native_progress,
                                    .end = native_end,

@@ -164,7 +164,7 @@ static void text_whole(struct exchange *x)
     reply_v1_whole(x, "text_completion", choices);
 }
 
-const struct reply reply_text = {.id = "cmpl",
+const struct reply reply_text = {.id = "cmpl-",
                                  .chunk = text_chunk,
                                  .end = text_end,
                                  .close = text_close,

@@ -46,11 +46,12 @@ static void health(struct exchange *x)
 static json_t *model_object(const struct server *s, const char *name)
 {
     const struct pool_model *m = &s->pool.model;
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", name, "object",
-                     "model", "created", (json_int_t)m->since, "owned_by", "hearth", "meta",
-                     "n_vocab", (json_int_t)m->n_vocab, "n_ctx", (json_int_t)m->context,
-                     "n_ctx_train", (json_int_t)m->context, "fingerprint", m->fingerprint,
-                     "numerics", m->numerics);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", name,
+                     "object", "model", "type", "model", "display_name", name, "created",
+                     (json_int_t)m->since, "owned_by", "hearth", "meta", "n_vocab",
+                     (json_int_t)m->n_vocab, "n_ctx", (json_int_t)m->context, "n_ctx_train",
+                     (json_int_t)m->context, "fingerprint", m->fingerprint, "numerics",
+                     m->numerics);
 }
 
 static void models(struct exchange *x)
@@ -265,6 +266,9 @@ static const struct route routes[] = {
     {"/v1/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_v1, &reply_text},
     {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
     {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
+    {"/v1/messages", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_messages, &reply_messages},
+    {"/v1/messages/count_tokens", ROUTE_POST | ROUTE_DAEMON, made, routes_read_count,
+     &reply_messages},
     {"/apply-template", ROUTE_POST | ROUTE_DAEMON, made, routes_read_template, NULL},
     {"/tokenize", ROUTE_POST | ROUTE_DAEMON, made, read_tokenize, NULL},
     {"/detokenize", ROUTE_POST | ROUTE_DAEMON, made, read_detokenize, NULL},

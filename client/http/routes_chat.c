@@ -3,6 +3,7 @@
 #include "client/http/state.h"
 #include "client/http/talk.h"
 #include "client/http/token_json.h"
+#include "client/http/translate.h"
 
 #include <stdlib.h>
 
@@ -16,6 +17,38 @@ int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
         rc = talk_prepare(&t, &x->params, h, f);
     talk_fini(&t);
     return rc;
+}
+
+/* The request in the form of /v1/chat/completions (NULL: *f says why not) takes the place of its
+ * own, which is kept. */
+static int replace_root(struct exchange *x, json_t *translated)
+{
+    x->asked = x->root;
+    x->root = translated;
+    return translated ? 0 : -1;
+}
+
+int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    bool keep = x->server->config->keep_billing_header;
+    return replace_root(x, translate_messages(x->root, keep, f)) < 0 ? -1
+                                                                     : routes_read_chat(x, h, f);
+}
+
+int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    struct talk t = {0};
+    bool keep = x->server->config->keep_billing_header;
+    int rc = replace_root(x, translate_messages(x->root, keep, f));
+    int64_t n = 0;
+    if (!rc)
+        rc = talk_read(&t, x->root, x->server->config->chat_template, f);
+    if (!rc)
+        n = talk_count(&t, h, f);
+    if (!rc && n >= 0)
+        x->made = json_pack("{s:I}", "input_tokens", (json_int_t)n);
+    talk_fini(&t);
+    return rc < 0 || n < 0 ? -1 : 0;
 }
 
 int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)

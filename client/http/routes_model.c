@@ -45,7 +45,7 @@ void routes_run(struct exchange *x)
         return;
     }
     x->created = (uint64_t)time(NULL);
-    snprintf(x->id, sizeof(x->id), "%s-%016" PRIx64, x->reply->id, id);
+    snprintf(x->id, sizeof(x->id), "%s%016" PRIx64, x->reply->id, id);
     exchange_run(x);
 }
 

@@ -10,6 +10,8 @@ int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1/completions */
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f);    /* of its tokens */
 int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f); /* into x->made */
 
 /* Of these: everything but the prompt goes into x->params, which takes the request's object. */

@@ -290,12 +290,17 @@ json_t *http_events(const struct http_answer *a)
     json_t *list = json_array();
     const char *at = a->body;
     while (at && *at) {
+        char name[64] = "";
         const char *end = strstr(at, "\n\n");
+        if (sscanf(at, "event: %63s", name) == 1)
+            at = strchr(at, '\n') + 1;
         ck_assert_msg(strncmp(at, "data: ", 6) == 0 && end, "no event: %.80s", at);
         size_t n = (size_t)(end - at) - 6;
         json_t *o = strncmp(at + 6, "[DONE]", 6) == 0 ? json_string("[DONE]")
                                                       : json_loadb(at + 6, n, JSON_ALLOW_NUL, NULL);
         ck_assert_msg(o != NULL, "no JSON: %.*s", (int)n, at);
+        if (*name)
+            ck_assert_str_eq(name, json_text(o, "type"));
         json_array_append_new(list, o);
         at = end + 2;
     }

@@ -50,7 +50,8 @@ void http_answer_fini(struct http_answer *a);
 /* The same, which must be JSON with this status. The caller owns it. */
 json_t *http_json(const struct gateway *g, const char *path, const char *body, int status);
 
-/* The server-sent events of a body, as an array of their JSON; "[DONE]" as a string. */
+/* The server-sent events of a body, as an array of their JSON; "[DONE]" as a string. An event with a
+ * name has that as its type. */
 json_t *http_events(const struct http_answer *a);
 
 /* The events of a request's streamed response, which must be complete. */

@@ -41,6 +41,27 @@ void rig_setup_answers(void)
                                         "100000", "--cors-origin", "http://localhost:3000", NULL});
 }
 
+static const char tools_template[] =
+    "{# <think> #}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>"
+    "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}"
+    "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+
+const char rig_calls[] =
+    ",\"seed\":3,\"grammar\":\"root ::= \\\"<think>so</think>Yes. "
+    "<tool_call>{\\\\\\\"name\\\\\\\": "
+    "\\\\\\\"f\\\\\\\", \\\\\\\"arguments\\\\\\\": {\\\\\\\"a\\\\\\\": \\\" [0-9] "
+    "\\\"}}</tool_call>\\\"\"";
+
+void rig_start_with_tools(const char *const *options)
+{
+    const char *all[16] = {"--chat-template", tools_template};
+    for (size_t n = 2; options && *options && n < 15;)
+        all[n++] = *options++;
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, true, all);
+}
+
 void rig_teardown(void)
 {
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);

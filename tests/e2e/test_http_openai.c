@@ -223,30 +223,15 @@ END_TEST
 
 /* ---- tools: a grammar makes the bundled model call one ---------------------------------------- */
 
-static const char tools_template[] =
-    "{# <think> #}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
-    "<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>"
-    "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}"
-    "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
-
 static const char called[] =
-    ",\"max_tokens\":200,\"seed\":3,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
-    "\"parameters\":{}}}],\"grammar\":\"root ::= \\\"<think>so</think>Yes. <tool_call>{\\\\\\\"name"
-    "\\\\\\\": \\\\\\\"f\\\\\\\", \\\\\\\"arguments\\\\\\\": {\\\\\\\"a\\\\\\\": \\\" [0-9] "
-    "\\\"}}</tool_call>\\\"\"%s";
-
-static void start_with_tools(void)
-{
-    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
-    gateway_start(&rig_gate, &rig_daemon, false,
-                  (const char *const[]){"--chat-template", tools_template, NULL});
-}
+    ",\"max_tokens\":200,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+    "\"parameters\":{}}}]%s%s";
 
 START_TEST(calls_and_reasoning_stand_apart)
 {
     char more[1024];
-    start_with_tools();
-    snprintf(more, sizeof(more), called, "");
+    rig_start_with_tools(NULL);
+    snprintf(more, sizeof(more), called, rig_calls, "");
     json_t *o = rig_json("/v1/chat/completions", talk_with(more));
     const char *call = "choices/0/message/tool_calls/0/function";
     ck_assert_str_eq(json_text(o, "choices/0/message/content"), "Yes.");
@@ -257,7 +242,7 @@ START_TEST(calls_and_reasoning_stand_apart)
     ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "tool_calls");
     ck_assert_ptr_null(json_at(o, "hearth/unparsed"));
 
-    snprintf(more, sizeof(more), called, ",\"stream\":true");
+    snprintf(more, sizeof(more), called, rig_calls, ",\"stream\":true");
     json_t *events = http_stream(&rig_gate, "/v1/chat/completions", talk_with(more));
     char *content = json_joined(events, "choices/0/delta/content");
     char *reasoning = json_joined(events, "choices/0/delta/reasoning_content");
@@ -280,8 +265,8 @@ END_TEST
 START_TEST(what_is_not_a_call_is_content_with_a_reason)
 {
     char more[1024];
-    start_with_tools();
-    snprintf(more, sizeof(more), called, ",\"max_tokens\":32");
+    rig_start_with_tools(NULL);
+    snprintf(more, sizeof(more), called, rig_calls, ",\"max_tokens\":32");
     json_t *o = rig_json("/v1/chat/completions", talk_with(more));
     ck_assert_ptr_nonnull(strstr(json_text(o, "choices/0/message/content"), "<tool_call>"));
     ck_assert_ptr_null(json_at(o, "choices/0/message/tool_calls"));
@@ -294,12 +279,12 @@ END_TEST
 START_TEST(a_template_that_passes_tools_over_is_not_given_any)
 {
     char more[1024];
-    snprintf(more, sizeof(more), called, "");
+    snprintf(more, sizeof(more), called, rig_calls, "");
     json_t *o = http_json(&rig_gate, "/v1/chat/completions", talk_with(more), 400);
     ck_assert_msg(strstr(json_text(o, "error/message"), "does not write tools") != NULL, "%s",
                   json_text(o, "error/message"));
     json_decref(o);
-    snprintf(more, sizeof(more), called, ",\"tool_choice\":\"none\"");
+    snprintf(more, sizeof(more), called, rig_calls, ",\"tool_choice\":\"none\"");
     json_decref(rig_json("/v1/chat/completions", talk_with(more)));
 }
 END_TEST

@@ -1,0 +1,30 @@
+/* say: see say.h. */
+#include "client/http/say.h"
+
+#include "ipc/service.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void say(int priority, const char *text)
+{
+    char mark[8] = "";
+    if (service_has_journal())
+        snprintf(mark, sizeof(mark), "<%d>", priority);
+    fprintf(stderr, "%shearth-http: %s\n", mark, text);
+}
+
+void say_once(atomic_flag *said, const char *format, ...)
+{
+    char text[300];
+    va_list args;
+    if (atomic_flag_test_and_set(said))
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    for (char *at = text; *at; at++) /* it may hold what a client sent */
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?';
+    say(6, text);
+}

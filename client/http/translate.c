@@ -1,0 +1,168 @@
+/* translate: what translations have in common. See translate.h. */
+#include "client/http/translate.h"
+
+#include "client/http/token_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What means the same in all dialects, or is hearth's own. */
+static const char *const shared[] = {
+    "model",
+    "stream",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "seed",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "repeat_last_n",
+    "grammar",
+    "id_slot",
+    "priority",
+    "logit_bias",
+    "prediction",
+    "ignore_eos",
+};
+
+void translate_set(struct translation *t, const char *name, json_t *value)
+{
+    t->failed |= json_object_set_new(t->to, name, value) != 0;
+}
+
+void translate_copy(struct translation *t, const json_t *body, const char *name, const char *as)
+{
+    json_t *value = json_object_get(body, name);
+    if (value && !json_is_null(value))
+        translate_set(t, as, json_incref(value));
+}
+
+/* A new member that stays borrowed. */
+static json_t *open_member(struct translation *t, const char *name, json_t *value)
+{
+    translate_set(t, name, value);
+    return value;
+}
+
+void translate_begin(struct translation *t, const json_t *body, struct fail *f)
+{
+    *t = (struct translation){.to = json_object(), .names = json_object(), .f = f};
+    t->messages = open_member(t, "messages", json_array());
+    t->tools = open_member(t, "tools", json_array());
+    t->variables = open_member(t, "chat_template_kwargs", json_object());
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        translate_copy(t, body, shared[i], shared[i]);
+    /* Clients send thoughts back: a template that can keep them keeps the prefix warm so. */
+    t->failed |= json_object_set_new(t->variables, "preserve_thinking", json_true()) != 0;
+    t->failed |= json_object_set_new(t->variables, "clear_thinking", json_false()) != 0;
+}
+
+json_t *translate_end(struct translation *t, int rc)
+{
+    json_decref(t->names);
+    if (!rc && !t->failed)
+        return t->to;
+    if (!rc)
+        fail_set(t->f, 500, FAIL_SERVER, "out of memory: try again");
+    json_decref(t->to);
+    return NULL;
+}
+
+json_t *translate_message(struct translation *t, const char *role, json_t *content)
+{
+    json_t *m = json_pack("{s:s, s:o}", "role", role, "content", content);
+    t->failed |= json_array_append_new(t->messages, m) != 0;
+    return m;
+}
+
+void translate_call(struct translation *t, json_t *message, const json_t *id, json_t *name,
+                    json_t *arguments)
+{
+    json_t *calls = json_object_get(message, "tool_calls");
+    if (json_is_string(id))
+        t->failed |= json_object_set(t->names, json_string_value(id), name) != 0;
+    json_t *call =
+        json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", json_is_string(id) ? json_string_value(id) : "",
+                  "type", "function", "function", "name", name, "arguments", arguments);
+    if (!calls) {
+        calls = json_array();
+        t->failed |= json_object_set_new(message, "tool_calls", calls) != 0;
+    }
+    t->failed |= json_array_append_new(calls, call) != 0;
+}
+
+void translate_result(struct translation *t, const json_t *id, json_t *content)
+{
+    json_t *name = json_object_get(t->names, json_is_string(id) ? json_string_value(id) : "");
+    json_t *m = translate_message(t, "tool", content);
+    if (json_is_string(id))
+        t->failed |= json_object_set(m, "tool_call_id", (json_t *)(uintptr_t)id) != 0;
+    if (name)
+        t->failed |= json_object_set(m, "name", name) != 0;
+}
+
+void translate_tool(struct translation *t, json_t *name, json_t *description, json_t *parameters)
+{
+    json_t *none = parameters ? NULL : json_pack("{s:s, s:{}}", "type", "object", "properties");
+    json_t *function =
+        json_pack("{s:O, s:O, s:O}", "name", name, "description", description ? description : name,
+                  "parameters", parameters ? parameters : none);
+    if (!json_is_string(description))
+        json_object_del(function, "description");
+    json_decref(none);
+    t->failed |= json_array_append_new(t->tools, json_pack("{s:s, s:o}", "type", "function",
+                                                           "function", function)) != 0;
+}
+
+void translate_thinking(struct translation *t, bool on)
+{
+    t->failed |= json_object_set_new(t->variables, "enable_thinking", json_boolean(on)) != 0;
+    t->failed |= json_object_set_new(t->variables, "thinking", json_boolean(on)) != 0;
+}
+
+void translate_add_text(struct buffer *all, const json_t *text)
+{
+    if (all->bytes)
+        buffer_text(all, "\n");
+    buffer_add(all, json_string_value(text), json_string_length(text));
+}
+
+json_t *translate_text(const struct buffer *all)
+{
+    return all->failed ? NULL : json_of_text(all->data ? all->data : "", all->bytes);
+}
+
+static bool has_real(const json_t *value)
+{
+    const char *name;
+    json_t *item;
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+        if (has_real(item))
+            return true;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (has_real(json_array_get(value, i)))
+            return true;
+    return json_is_real(value);
+}
+
+/* With as many digits as give the same numbers: 0.1 stays 0.1. */
+json_t *translate_dump(const json_t *value)
+{
+    enum { LEAST_DIGITS = 15, MOST_DIGITS = 17 };
+    char *text = NULL;
+    bool same = false;
+    for (size_t digits = has_real(value) ? LEAST_DIGITS : MOST_DIGITS; !same; digits++) {
+        free(text);
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        same = !text || digits == MOST_DIGITS;
+        json_t *again = same ? NULL : json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        same = same || json_equal(again, value);
+        json_decref(again);
+    }
+    json_t *s = text ? json_string(text) : NULL;
+    free(text);
+    return s;
+}

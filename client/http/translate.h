@@ -1,0 +1,70 @@
+/* translate: requests of other dialects in the form of /v1/chat/completions, which talk.h and
+ * gen_params.h read.
+ *
+ * A new object is made of what the dialect defines, with hearth's own fields (`seed`, `grammar`,
+ * `min_p`, ...) beside it; unknown fields are left out. It shares values with the request it came
+ * from. Any thread. */
+#ifndef HEARTH_CLIENT_HTTP_TRANSLATE_H
+#define HEARTH_CLIENT_HTTP_TRANSLATE_H
+
+#include "client/base/buffer.h"
+#include "client/http/fail.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Anthropic's Messages. keep_billing: see --keep-billing-header. Each returns NULL with *f where the
+ * request is invalid; the caller owns the object. */
+json_t *translate_messages(const json_t *body, bool keep_billing, struct fail *f);
+
+/* ---- what translations have in common -------------------------------------------------------- */
+
+struct translation {
+    json_t *to;       /* the new object */
+    json_t *messages; /* its own, as are these; borrowed */
+    json_t *tools;
+    json_t *variables; /* of the template */
+    json_t *names;     /* of the tools that calls so far named, by the calls' ids; owned */
+    char where[32];    /* what is being read, for errors: "messages.3" */
+    struct fail *f;
+    bool failed; /* no memory */
+};
+
+/* Begins with the members of body that mean the same in all dialects. */
+void translate_begin(struct translation *t, const json_t *body, struct fail *f);
+
+/* The object, or NULL with *f: rc is not 0, or memory ran out. */
+json_t *translate_end(struct translation *t, int rc);
+
+/* Sets a member; takes over value (NULL: no memory). */
+void translate_set(struct translation *t, const char *name, json_t *value);
+
+/* `name` of body, where it is there and not null, becomes `as`. */
+void translate_copy(struct translation *t, const json_t *body, const char *name, const char *as);
+
+/* Appends a message with a text (taken over), and returns it, borrowed. */
+json_t *translate_message(struct translation *t, const char *role, json_t *content);
+
+/* Appends to a message of the assistant a call with its arguments as JSON text (both taken over). */
+void translate_call(struct translation *t, json_t *message, const json_t *id, json_t *name,
+                    json_t *arguments);
+
+/* Appends the result of a call; its name is looked up among the calls so far. */
+void translate_result(struct translation *t, const json_t *id, json_t *content);
+
+/* Appends a tool: its description may be NULL. All are borrowed. */
+void translate_tool(struct translation *t, json_t *name, json_t *description, json_t *parameters);
+
+/* Turns thinking on or off, in the words of all templates that can. */
+void translate_thinking(struct translation *t, bool on);
+
+/* Another text of one message: a line of its own. */
+void translate_add_text(struct buffer *all, const json_t *text);
+
+/* A string of the bytes, which may be none. */
+json_t *translate_text(const struct buffer *all);
+
+/* A value as the JSON that a model writes, with spaces after colons and commas. */
+json_t *translate_dump(const json_t *value);
+
+#endif

@@ -1,0 +1,236 @@
+/* client/http/translate: requests of other dialects become one form. */
+#include "client/http/translate.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct fail fail;
+
+typedef json_t *translation_fn(const json_t *body, struct fail *f);
+
+static json_t *of_messages(const json_t *body, struct fail *f)
+{
+    return translate_messages(body, false, f);
+}
+
+static json_t *parse(const char *json)
+{
+    json_error_t e;
+    json_t *o = json_loads(json, JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+    ck_assert_msg(o != NULL, "%s: %s", json, e.text);
+    return o;
+}
+
+static json_t *translated(translation_fn *translate, const char *json)
+{
+    json_t *body = parse(json);
+    fail = (struct fail){0};
+    json_t *o = translate(body, &fail);
+    json_decref(body);
+    return o;
+}
+
+/* The member `name` of the translation is `want`. */
+static void assert_member(translation_fn *translate, const char *json, const char *name,
+                          const char *want)
+{
+    json_t *o = translated(translate, json), *wanted = parse(want);
+    ck_assert_msg(o != NULL, "%s", fail.message);
+    const json_t *got = json_object_get(o, name);
+    char *text = got ? json_dumps(got, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    ck_assert_msg(json_equal(got, wanted) || (!got && json_is_null(wanted)), "%s: %s, not %s", name,
+                  text ? text : "none", want);
+    free(text);
+    json_decref(o);
+    json_decref(wanted);
+}
+
+static void assert_refused(translation_fn *translate, const char *json, const char *what)
+{
+    json_t *o = translated(translate, json);
+    ck_assert_msg(o == NULL, "%s", json);
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_msg(strstr(fail.message, what) != NULL, "%s", fail.message);
+}
+
+/* ---- Anthropic's Messages -------------------------------------------------------------------- */
+
+#define ASK "\"messages\":[{\"role\":\"user\",\"content\":\"U\"}]"
+
+START_TEST(a_message_s_string_and_its_block_are_the_same)
+{
+    static const char want[] = "[{\"role\":\"system\",\"content\":\"S\\nT\"},"
+                               "{\"role\":\"user\",\"content\":\"U\"}]";
+    assert_member(of_messages, "{\"system\":\"S\\nT\"," ASK "}", "messages", want);
+    assert_member(of_messages,
+                  "{\"system\":[{\"type\":\"text\",\"text\":\"S\"},{\"type\":\"text\",\"text\":"
+                  "\"T\",\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":"
+                  "\"user\",\"content\":[{\"type\":\"text\",\"text\":\"U\",\"cache_control\":"
+                  "{\"type\":\"ephemeral\"}}]}]}",
+                  "messages", want);
+    assert_member(of_messages, "{\"messages\":[{\"role\":\"user\",\"content\":[]}]}", "messages",
+                  "[{\"role\":\"user\",\"content\":\"\"}]");
+}
+END_TEST
+
+START_TEST(a_billing_header_is_dropped_unless_it_is_kept)
+{
+    static const char json[] =
+        "{\"system\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cc_version=1;\"},"
+        "{\"type\":\"text\",\"text\":\"S\"}]," ASK "}";
+    assert_member(
+        of_messages, json, "messages",
+        "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}]");
+    json_t *body = parse(json), *o = translate_messages(body, true, &fail);
+    const json_t *system = json_array_get(json_object_get(o, "messages"), 0);
+    ck_assert_str_eq(json_string_value(json_object_get(system, "content")),
+                     "x-anthropic-billing-header: cc_version=1;\nS");
+    json_decref(o);
+    json_decref(body);
+}
+END_TEST
+
+START_TEST(calls_and_their_results_become_messages)
+{
+    assert_member(
+        of_messages,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"U\"},"
+        "{\"role\":\"system\",\"content\":\"E\"},"
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"hm\","
+        "\"signature\":\"s\"},{\"type\":\"redacted_thinking\",\"data\":\"x\"},"
+        "{\"type\":\"text\",\"text\":\"So.\"},{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"f\","
+        "\"input\":{\"a\":0.1,\"b\":\"\xc3\xa9\"}},{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":"
+        "\"g\",\"input\":{}}]},"
+        "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t1\","
+        "\"content\":[{\"type\":\"text\",\"text\":\"r\"},{\"type\":\"text\",\"text\":\"s\"}]},"
+        "{\"type\":\"tool_result\",\"tool_use_id\":\"t2\",\"is_error\":true,\"content\":\"bad\"},"
+        "{\"type\":\"text\",\"text\":\"Go on\"}]}]}",
+        "messages",
+        "[{\"role\":\"user\",\"content\":\"U\"},{\"role\":\"system\",\"content\":\"E\"},"
+        "{\"role\":\"assistant\",\"content\":\"So.\",\"reasoning_content\":\"hm\",\"tool_calls\":["
+        "{\"id\":\"t1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "\"{\\\"a\\\": 0.1, \\\"b\\\": \\\"\xc3\xa9\\\"}\"}},{\"id\":\"t2\",\"type\":\"function\","
+        "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"t1\",\"name\":\"f\",\"content\":\"r\\ns\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"t2\",\"name\":\"g\",\"content\":\"Error: bad\"},"
+        "{\"role\":\"user\",\"content\":\"Go on\"}]");
+}
+END_TEST
+
+START_TEST(blocks_that_are_not_known_are_shown_to_the_model)
+{
+    assert_member(
+        of_messages,
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"new\",\"x\":1.5}]}]}",
+        "messages",
+        "[{\"role\":\"user\",\"content\":\"{\\\"type\\\": \\\"new\\\", \\\"x\\\": 1.5}\"}]");
+}
+END_TEST
+
+START_TEST(tools_lose_what_the_model_need_not_see)
+{
+    static const char tools[] =
+        "{" ASK ",\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":"
+        "\"object\"},\"cache_control\":{\"type\":\"ephemeral\"},\"defer_loading\":true},"
+        "{\"type\":\"web_search_20250305\",\"name\":\"web_search\"},"
+        "{\"type\":\"custom\",\"name\":\"g\",\"input_schema\":{}}],\"tool_choice\":"
+        "{\"type\":\"tool\",\"name\":\"f\",\"disable_parallel_tool_use\":true}}";
+    assert_member(of_messages, tools, "tools",
+                  "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
+                  "\"parameters\":{\"type\":\"object\"}}},"
+                  "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{}}}]");
+    assert_member(of_messages, tools, "tool_choice",
+                  "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}");
+    assert_member(of_messages, tools, "parallel_tool_calls", "false");
+    assert_member(of_messages, "{" ASK ",\"tool_choice\":{\"type\":\"any\"}}", "tool_choice",
+                  "\"required\"");
+}
+END_TEST
+
+START_TEST(thinking_is_off_unless_it_is_asked_for)
+{
+    static const char variables[] = "{\"preserve_thinking\":true,\"clear_thinking\":false,"
+                                    "\"enable_thinking\":%s,\"thinking\":%s}";
+    static const char *const on[] = {"{\"type\":\"adaptive\",\"display\":\"omitted\"}",
+                                     "{\"type\":\"enabled\",\"budget_tokens\":2048}"};
+    char want[200], json[300];
+    snprintf(want, sizeof(want), variables, "false", "false");
+    assert_member(of_messages, "{" ASK "}", "chat_template_kwargs", want);
+    assert_member(of_messages, "{" ASK ",\"thinking\":{\"type\":\"disabled\"}}",
+                  "chat_template_kwargs", want);
+    snprintf(want, sizeof(want), variables, "true", "true");
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(json, sizeof(json),
+                 "{" ASK ",\"thinking\":%s,\"output_config\":{\"effort\":\"max\"}}", on[i]);
+        assert_member(of_messages, json, "chat_template_kwargs", want);
+        assert_member(of_messages, json, "reasoning_effort", "\"high\"");
+    }
+    assert_member(of_messages, json, "thinking_budget_tokens", "2048");
+}
+END_TEST
+
+START_TEST(fields_are_renamed_or_left_out)
+{
+    static const char json[] =
+        "{" ASK ",\"model\":\"m\",\"max_tokens\":32000,\"stop_sequences\":[\"a\"],\"stream\":true,"
+        "\"temperature\":0.5,\"seed\":7,\"metadata\":{\"user_id\":\"x\"},\"context_management\":{},"
+        "\"mirostat\":2,\"n\":3,\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":"
+        "{\"type\":\"string\"}}}}";
+    assert_member(of_messages, json, "max_tokens", "32000");
+    assert_member(of_messages, json, "stop", "[\"a\"]");
+    assert_member(of_messages, json, "seed", "7");
+    assert_member(of_messages, json, "mirostat", "null");
+    assert_member(of_messages, json, "n", "null");
+    assert_member(of_messages, json, "response_format",
+                  "{\"type\":\"json_schema\",\"schema\":{\"type\":\"string\"}}");
+}
+END_TEST
+
+static const char *const wrong_messages[][2] = {
+    {"{}", "messages: at least one"},
+    {"{\"messages\":[]}", "messages: at least one"},
+    {"{\"messages\":7}", "'messages' must be an array"},
+    {"{\"messages\":[7]}", "messages.0: 'role'"},
+    {"{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "messages.0: 'role'"},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":7}]}", "messages.0: 'content'"},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[7]}]}", "messages.0: a block"},
+    {"{" ASK ",\"system\":7}", "system: 'content'"},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"source\":{}}]}]}",
+     "messages.0: content of type 'image' is not supported"},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
+     "\"x\",\"content\":[{\"type\":\"image\"}]}]}]}",
+     "messages.0: content of type 'image' is not supported"},
+    {"{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"x\"}]}]}",
+     "messages.0: a tool_use needs a 'name'"},
+    {"{" ASK ",\"tools\":[{\"name\":\"f\"}]}", "tools.0"},
+    {"{" ASK ",\"tools\":{}}", "'tools' must be an array"},
+    {"{" ASK ",\"tool_choice\":{\"type\":\"tool\"}}", "'tool_choice'"},
+    {"{" ASK ",\"thinking\":{\"type\":\"much\"}}", "'thinking'"},
+    {"{" ASK ",\"thinking\":true}", "'thinking' must be an object"},
+    {"{" ASK ",\"output_config\":{\"format\":{\"type\":\"xml\"}}}", "output_config.format"},
+};
+
+START_TEST(an_invalid_message_is_refused)
+{
+    assert_refused(of_messages, wrong_messages[_i][0], wrong_messages[_i][1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_translate");
+    TCase *tcase = tcase_create("messages");
+    tcase_add_test(tcase, a_message_s_string_and_its_block_are_the_same);
+    tcase_add_test(tcase, a_billing_header_is_dropped_unless_it_is_kept);
+    tcase_add_test(tcase, calls_and_their_results_become_messages);
+    tcase_add_test(tcase, blocks_that_are_not_known_are_shown_to_the_model);
+    tcase_add_test(tcase, tools_lose_what_the_model_need_not_see);
+    tcase_add_test(tcase, thinking_is_off_unless_it_is_asked_for);
+    tcase_add_test(tcase, fields_are_renamed_or_left_out);
+    tcase_add_loop_test(tcase, an_invalid_message_is_refused, 0,
+                        sizeof(wrong_messages) / sizeof(wrong_messages[0]));
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
