@@ -132,7 +132,7 @@ void http_config_fini(struct http_config *c)
 void http_config_help(FILE *out)
 {
     const struct options o = table(NULL);
-    fputs("hearth-http: lets HTTP clients of llama-server, OpenAI or Anthropic talk to hearthd\n\n"
+    fputs("hearth-http: hearthd for HTTP clients of llama-server, OpenAI and others\n\n"
           "usage: hearth-http [OPTIONS]\n\n",
           out);
     options_help(&o, out);
