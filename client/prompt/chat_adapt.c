@@ -2,11 +2,12 @@
  *
  * Templates differ in what they know: some refuse a system message or pass it over, some want a
  * content in parts and most in one text, some want a call's arguments as an object though the
- * protocol has them as text. What a template does is tried on a made-up message that holds a word
+ * protocol has them as text, some have another place for an answer's thought. What a template does is tried on a made-up message that holds a word
  * to look for, once a template and only when a conversation needs to know. */
 #include "client/prompt/chat_adapt.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,11 @@ enum chat_trait {
     TRAIT_SYSTEM = 1,    /* it writes a system message */
     TRAIT_PARTS = 2,     /* it wants contents as a list of parts */
     TRAIT_ARGUMENTS = 4, /* it wants arguments of calls as objects */
-    TRAIT_LATER = 8      /* it writes a system message where it stands, also after others */
+    TRAIT_LATER = 8,     /* it writes a system message where it stands, also after others */
+    /* Where it looks for the thought of an answer with calls, if not in `reasoning_content`. */
+    TRAIT_THINKING = 16,      /* in `thinking` */
+    TRAIT_THOUGHT_PART = 32,  /* in a part of the content */
+    TRAIT_THOUGHT_ALONE = 64, /* and then it refuses a content beside it */
 };
 
 #define NEEDLE "hearthneedle"
@@ -60,9 +65,42 @@ static bool writes(const struct chat *c, const char *messages, const char *word)
                  "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments     \
                  "}}]}]"
 
+static bool has_trait(const struct chat *c, enum chat_trait trait);
+
+/* Is the thought of an answer with calls written that has these members? */
+static bool writes_thought(const struct chat *c, const char *members)
+{
+    static const char call[] =
+        "[" USER("\"x\"") ",{\"role\":\"assistant\",%s,\"tool_calls\":[{\"id\":\"call12345\","
+                          "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+                          "%s}}]},{\"role\":\"tool\",\"tool_call_id\":\"call12345\","
+                          "\"content\":\"y\"}]";
+    char messages[1024];
+    snprintf(messages, sizeof(messages), call, members,
+             has_trait(c, TRAIT_ARGUMENTS) ? "{\"x\":1}" : "\"{\\\"x\\\": 1}\"");
+    return writes(c, messages, NEEDLE) && !writes(c, messages, "hearthkey");
+}
+
+static bool try_thought(const struct chat *c, enum chat_trait trait)
+{
+    static const char in_part[] =
+        "\"content\":[{\"type\":\"thinking\",\"thinking\":" TEXT ",\"hearthkey\":1}]";
+    if (trait == TRAIT_THOUGHT_ALONE)
+        return !writes_thought(c, "\"content\":\"x\",\"thinking\":" TEXT);
+    if (writes_thought(c, "\"content\":\"\",\"reasoning_content\":" TEXT))
+        return false;
+    if (trait == TRAIT_THINKING)
+        return writes_thought(c, "\"content\":\"\",\"thinking\":" TEXT);
+    return writes_thought(c, in_part);
+}
+
 static bool try_trait(const struct chat *c, enum chat_trait trait)
 {
     switch (trait) {
+    case TRAIT_THINKING:
+    case TRAIT_THOUGHT_PART:
+    case TRAIT_THOUGHT_ALONE:
+        return try_thought(c, trait);
     case TRAIT_SYSTEM: /* if nothing works, rendering the real messages says why */
         return writes(c, "[{\"role\":\"system\",\"content\":" TEXT "}," USER("\"x\"") "]",
                       NEEDLE) ||
@@ -97,8 +135,9 @@ static bool has_trait(const struct chat *c, enum chat_trait trait)
 {
     struct chat_traits *t = chat_traits(c);
     if (!(t->known & trait)) {
+        const bool holds = try_trait(c, trait); /* which may find others */
         t->known |= trait;
-        t->holds |= try_trait(c, trait) ? trait : 0u;
+        t->holds |= holds ? trait : 0u;
     }
     return (t->holds & trait) != 0;
 }
@@ -224,6 +263,58 @@ static bool is_misplaced(const struct chat *c, size_t i)
            (!has_trait(c, TRAIT_SYSTEM) || (i && !has_trait(c, TRAIT_LATER)));
 }
 
+/* ---- thoughts -------------------------------------------------------------------------------- */
+
+/* The template refuses a content beside a thought: it follows the thought. */
+static json_t *with_content(const json_t *m, json_t *thought)
+{
+    const json_t *content = json_object_get(m, "content");
+    if (!json_string_length(content))
+        return json_incref(thought);
+    json_t *before = json_pack("{s:O}", "content", thought), *all = NULL;
+    all = before ? join_contents(before, m) : NULL;
+    json_decref(before);
+    return all;
+}
+
+static int set_thinking(const struct chat *c, json_t *m, json_t *thought)
+{
+    const bool alone =
+        json_array_size(json_object_get(m, "tool_calls")) && has_trait(c, TRAIT_THOUGHT_ALONE);
+    json_t *all = alone ? with_content(m, thought) : json_incref(thought);
+    if (alone && json_object_set_new(m, "content", json_string(""))) {
+        json_decref(all);
+        return -ENOMEM;
+    }
+    return json_object_set_new(m, "thinking", all) ? -ENOMEM : 0;
+}
+
+/* A part before the others. */
+static int add_thought_part(json_t *m, json_t *thought)
+{
+    json_t *content = json_object_get(m, "content");
+    json_t *parts = json_is_array(content) ? json_copy(content)
+                    : json_string_length(content)
+                        ? json_pack("[{s:s,s:O}]", "type", "text", "text", content)
+                        : json_array();
+    json_t *part = json_pack("{s:s,s:O}", "type", "thinking", "thinking", thought);
+    if (!parts || json_array_insert_new(parts, 0, part)) {
+        json_decref(parts);
+        return -ENOMEM;
+    }
+    return json_object_set_new(m, "content", parts) ? -ENOMEM : 0;
+}
+
+static int adapt_thought(const struct chat *c, json_t *m)
+{
+    json_t *thought = json_object_get(m, "reasoning_content");
+    if (!json_string_length(thought) || json_object_get(m, "thinking"))
+        return 0;
+    if (has_trait(c, TRAIT_THINKING))
+        return set_thinking(c, m, thought);
+    return has_trait(c, TRAIT_THOUGHT_PART) ? add_thought_part(m, thought) : 0;
+}
+
 int chat_adapt(struct chat *c)
 {
     int rc = 0;
@@ -232,6 +323,8 @@ int chat_adapt(struct chat *c)
         rc = adapt_content(c, m);
         if (!rc)
             rc = adapt_calls(c, m);
+        if (!rc)
+            rc = adapt_thought(c, m);
     }
     for (size_t i = 0; !rc && i < json_array_size(c->messages);) {
         size_t n = json_array_size(c->messages);

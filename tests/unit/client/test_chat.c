@@ -334,6 +334,36 @@ START_TEST(arguments_of_calls_become_objects_where_a_template_wants_them)
 }
 END_TEST
 
+/* Where it looks for the thought of an answer is found out: a thought that is lost computes all that
+ * follows again, and the model does not see it. */
+START_TEST(thoughts_are_adapted_to_the_template)
+{
+    static const char messages[] =
+        "[" USER("U") ",{\"role\":\"assistant\",\"content\":\"C\",\"reasoning_content\":\"T\","
+                      "\"tool_calls\":[{\"id\":\"call12345\",\"type\":\"function\",\"function\":"
+                      "{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]}]";
+#define EACH_WITH(thought, text)                                                                   \
+    "{% for m in messages %}[" thought "]" text                                                    \
+    "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{% endfor %}"
+    connect_with(1, 0);
+    assert_text(messages, EACH_WITH("{{ m.reasoning_content }}", "{{ m.content }}"),
+                "[]U[T]C{\"a\": 1}");
+    assert_text(messages, EACH_WITH("{{ m.thinking }}", "{{ m.content }}"), "[]U[T]C{\"a\": 1}");
+    assert_text(messages,
+                EACH_WITH("{{ m.thinking }}",
+                          "{{ raise_exception('both') if m.thinking and m.content }}"
+                          "{{ m.content }}"),
+                "[]U[T\nC]{\"a\": 1}");
+    assert_text(messages,
+                EACH_WITH("", "{% if m.content is string %}{{ m.content }}{% else %}"
+                              "{% for p in m.content %}<{{ p[p.type] }}>{% endfor %}{% endif %}"),
+                "[]U[]<T><C>{\"a\": 1}");
+    /* Written nowhere, or with all of its part: it stays where it is. */
+    assert_text(messages, EACH_WITH("", "{{ m.content | tojson }}"), "[]\"U\"[]\"C\"{\"a\": 1}");
+#undef EACH_WITH
+}
+END_TEST
+
 START_TEST(a_last_message_of_the_assistant_is_continued)
 {
     static const char begun[] = "[{\"role\":\"user\",\"content\":\"x\"},"
@@ -564,6 +594,7 @@ int main(void)
     tcase_add_test(c, a_later_system_message_stays_where_it_stands);
     tcase_add_test(c, content_parts_are_adapted_to_the_template);
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
+    tcase_add_test(c, thoughts_are_adapted_to_the_template);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
     tcase_add_test(c, an_answer_is_not_continued_where_the_model_would_think_first);
     tcase_add_test(c, control_tokens_come_from_the_template_alone);
