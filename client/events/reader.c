@@ -4,7 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { NAME_MOST = 256, DROP_BYTES = 4096 };
+enum {
+    NAME_MOST = 256,
+    NAME_LOOK = NAME_MOST + 64, /* a name's end is looked for in so many bytes */
+    START_MOST = 256,           /* white space in a beginning that may be a call's */
+    DROP_BYTES = 4096
+};
 
 static const char spaces[] = " \t\r\n";
 
@@ -48,10 +53,40 @@ enum look reader_look(const struct reader *p, const char *mark)
     return left >= n ? LOOK_YES : p->ended ? LOOK_NO : LOOK_MORE;
 }
 
-size_t reader_find(const struct reader *p, const char *mark)
+size_t reader_find(struct reader *p, const char *mark)
 {
-    const char *at = memmem(reader_rest(p), reader_left(p), mark, strlen(mark));
-    return at ? (size_t)(at - reader_rest(p)) : reader_left(p);
+    size_t from = p->at, n = strlen(mark);
+    if (p->sought == mark && from >= p->absent.from && from < p->absent.to)
+        from = p->absent.to;
+    else
+        p->absent.from = from;
+    const char *at =
+        from < p->in.bytes ? memmem(p->in.data + from, p->in.bytes - from, mark, n) : NULL;
+    size_t found = at ? (size_t)(at - p->in.data) : p->in.bytes;
+    p->sought = mark;
+    p->absent.to = at ? found : p->in.bytes < from + n ? from : p->in.bytes - n + 1;
+    return found - p->at;
+}
+
+/* Bytes of white space that the rest is known to begin with. No mark begins with one. */
+static size_t blank(const struct reader *p)
+{
+    return p->blank.from == p->at ? p->blank.to - p->blank.from : 0;
+}
+
+size_t reader_find_first(const struct reader *p, size_t most, const char *const *marks, size_t n,
+                         size_t *ret_which)
+{
+    const char *text = reader_rest(p);
+    size_t left = reader_left(p);
+    for (size_t i = blank(p); i < most; i++)
+        for (*ret_which = 0; *ret_which < n; ++*ret_which) {
+            const char *mark = marks[*ret_which];
+            if (mark && text[i] == *mark && left - i >= strlen(mark) &&
+                memcmp(text + i, mark, strlen(mark)) == 0)
+                return i;
+        }
+    return most;
 }
 
 size_t reader_may_begin(const struct reader *p, const char *mark)
@@ -169,12 +204,16 @@ static void give(struct reader *p, enum reader_kind kind, size_t n, bool drops)
 }
 
 /* How many bytes of the rest can be given out, when what may begin a mark at its end, and white
- * space before that, cannot. */
-static size_t certain(const struct reader *p, size_t held)
+ * space before that, cannot. Give them out: the rest then begins with that white space. */
+static size_t certain(struct reader *p, size_t held)
 {
-    size_t n = reader_left(p) - held;
-    while (!p->ended && n && strchr(spaces, reader_rest(p)[n - 1]) && reader_rest(p)[n - 1])
+    size_t to = reader_left(p) - held, n = to, known = blank(p);
+    if (p->ended)
+        return n;
+    while (n > known && strchr(spaces, reader_rest(p)[n - 1]) && reader_rest(p)[n - 1])
         n--;
+    n = n > known ? n : 0;
+    p->blank = (struct span){p->at + n, p->at + to};
     return n;
 }
 
@@ -198,18 +237,13 @@ static bool step_content(struct reader *p)
 {
     const char *marks[2] = {p->desc.thoughts ? p->desc.thoughts->open : NULL,
                             p->desc.form ? opening(p->desc.form) : NULL};
-    size_t left = reader_left(p), first = left, held = 0;
-    int which = -1;
-    for (int i = 0; i < 2; i++) {
-        size_t at = marks[i] ? reader_find(p, marks[i]) : left;
-        size_t may = marks[i] ? reader_may_begin(p, marks[i]) : 0;
-        held = may > held ? may : held;
-        if (at < first) {
-            first = at;
-            which = i;
+    size_t left = reader_left(p), held = 0, which;
+    size_t first = reader_find_first(p, left, marks, 2, &which);
+    if (first == left) {
+        for (int i = 0; i < 2; i++) {
+            size_t may = marks[i] ? reader_may_begin(p, marks[i]) : 0;
+            held = may > held ? may : held;
         }
-    }
-    if (which < 0) {
         give(p, READER_CONTENT, certain(p, held), false);
         return false;
     }
@@ -245,34 +279,30 @@ static bool step_thought(struct reader *p)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* An answer that begins with {"name" is a call. */
+/* An answer that begins with {"name" is a call; before the name white space may stand. */
 static bool step_start(struct reader *p)
 {
     size_t from = p->at;
     reader_skip_space(p);
-    if (!reader_left(p) && !p->ended) {
-        p->at = from;
-        return false;
-    }
     p->mark = p->at;
-    if (reader_look(p, "{") == LOOK_YES) {
+    enum look look = reader_look(p, "{");
+    if (look == LOOK_YES) {
         p->at++;
         reader_skip_space(p);
-        enum look name = reader_look(p, "\"name\"");
-        p->at = p->mark;
-        if (name == LOOK_MORE) {
-            p->at = from;
-            return false;
-        }
-        if (name == LOOK_YES) {
-            p->is_marked = true;
-            p->mark_end = p->at + 1;
-            p->state = STATE_BETWEEN;
-            return true;
-        }
+        look = reader_look(p, "\"name\"");
     }
+    if (p->at - from > START_MOST)
+        look = LOOK_NO;
     p->at = from;
+    if (look == LOOK_MORE)
+        return false;
     p->state = STATE_CONTENT;
+    if (look == LOOK_YES) {
+        p->at = p->mark;
+        p->is_marked = true;
+        p->mark_end = p->at + 1;
+        p->state = STATE_BETWEEN;
+    }
     return true;
 }
 
@@ -349,25 +379,30 @@ static bool step_between(struct reader *p)
     return true;
 }
 
+/* Where the next call's name ends; `most` where it does not before. */
+static size_t find_name_end(const struct reader *p, size_t most)
+{
+    const struct call_form *f = p->desc.form;
+    const char *const marks[2] = {f->name_close ? f->name_close : f->param_open,
+                                  f->name_close ? NULL : f->close};
+    size_t which;
+    return reader_find_first(p, most, marks, 2, &which);
+}
+
 static bool step_name(struct reader *p)
 {
     const struct call_form *f = p->desc.form;
     const char *text = reader_rest(p);
-    size_t left = reader_left(p), n = 0, skip = 0, end;
+    size_t left = reader_left(p), most = left < NAME_LOOK ? left : NAME_LOOK, n = 0, skip = 0;
     if (f->prefix) {
         enum look prefix = reader_look(p, f->prefix);
         if (prefix == LOOK_MORE)
             return false;
         skip = prefix == LOOK_YES ? strlen(f->prefix) : 0;
     }
-    if (f->name_close) {
-        end = reader_find(p, f->name_close);
-    } else {
-        size_t param = reader_find(p, f->param_open), close = reader_find(p, f->close);
-        end = param < close ? param : close;
-    }
-    if (end == left) {
-        if (!p->ended && left <= NAME_MOST + 64)
+    size_t end = find_name_end(p, most);
+    if (end == most) {
+        if (!p->ended && left <= NAME_LOOK)
             return false;
         reader_break(p, p->ended ? "the answer ends inside a call" : "a call has no name");
         return true;
@@ -465,6 +500,11 @@ static bool step(struct reader *p)
     }
 }
 
+static void drop(size_t *at, size_t n)
+{
+    *at -= *at < n ? *at : n;
+}
+
 /* Events that were taken make room. */
 static void tidy(struct reader *p)
 {
@@ -477,6 +517,10 @@ static void tidy(struct reader *p)
         return;
     buffer_drop(&p->in, read);
     p->at -= read;
+    drop(&p->blank.from, read);
+    drop(&p->blank.to, read);
+    drop(&p->absent.from, read);
+    drop(&p->absent.to, read);
     p->mark -= p->is_marked ? read : 0;
     p->mark_end -= p->is_marked ? read : 0;
 }

@@ -109,6 +109,7 @@ bool reader_step_gemma(struct reader *p)
 {
     const char *close = p->desc.form->call_close;
     size_t end = reader_find(p, close);
+    p->mark_end = p->at + end; /* what is no call is content as a whole: no part is read again */
     if (end == reader_left(p)) {
         if (p->ended)
             reader_break(p, "the answer ends inside a call");

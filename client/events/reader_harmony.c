@@ -47,14 +47,15 @@ static void begin_message(struct reader *p, enum reader_kind kind)
 bool reader_step_header(struct reader *p)
 {
     static const char message_mark[] = "<|message|>";
-    size_t end = reader_find(p, message_mark), bytes;
     const char *text = reader_rest(p);
+    size_t bytes;
     if (!reader_left(p))
         return false;
     if (is_plain(p)) {
         begin_message(p, READER_CONTENT);
         return true;
     }
+    size_t end = reader_find(p, message_mark);
     if (end == reader_left(p)) {
         if (!p->ended && end <= HEADER_MOST)
             return false;
@@ -103,16 +104,16 @@ static void emit_arguments(struct reader *p, size_t n)
 
 bool reader_step_message(struct reader *p)
 {
-    static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>"};
-    size_t left = reader_left(p), first = left, held = 0, mark = 0;
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        size_t at = reader_find(p, ends[i]), may = reader_may_begin(p, ends[i]);
+    enum { START = 3, N_ENDS };
+    static const char *const ends[N_ENDS] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>"};
+    size_t left = reader_left(p), held = 0, mark = 0, which;
+    size_t first = reader_find_first(p, left, ends, N_ENDS, &which);
+    for (size_t i = 0; i < N_ENDS; i++) {
+        size_t may = reader_may_begin(p, ends[i]);
         held = may > held ? may : held;
-        if (at < first) {
-            first = at;
-            mark = i == 3 ? 0 : strlen(ends[i]); /* the next header begins with <|start|> */
-        }
     }
+    if (first < left && which != START) /* that one begins the next header */
+        mark = strlen(ends[which]);
     size_t n = first < left ? first : left - held;
     if (p->message == READER_ARGUMENTS) {
         emit_arguments(p, n);
@@ -127,7 +128,7 @@ bool reader_step_message(struct reader *p)
             p->reason = "the answer ends inside a call";
         reader_end_call(p);
     }
-    p->at += first < left ? mark : 0;
+    p->at += mark;
     p->state = STATE_HEADER;
     return first < left;
 }

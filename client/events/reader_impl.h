@@ -33,6 +33,11 @@ struct queued {
     size_t at, bytes;
 };
 
+/* in.data[from, to). */
+struct span {
+    size_t from, to;
+};
+
 /* A member of a call that is an object. */
 enum call_member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS };
 
@@ -40,6 +45,9 @@ struct reader {
     struct reader_desc desc;
     struct buffer in; /* what is not read yet begins at `at` */
     size_t at;
+    struct span blank;  /* white space: it is held back, and not looked at again */
+    struct span absent; /* no `sought` begins there: it is not looked for again */
+    const char *sought;
     bool ended; /* nothing more comes */
     enum reader_state state;
     bool trims; /* white space before the next content is not part of it */
@@ -84,7 +92,12 @@ static inline size_t reader_left(const struct reader *p)
 enum look reader_look(const struct reader *p, const char *mark);
 
 /* Where it first stands in the rest; reader_left() where it does not. */
-size_t reader_find(const struct reader *p, const char *mark);
+size_t reader_find(struct reader *p, const char *mark);
+
+/* Where the first of n marks begins in the next `most` bytes, and *ret_which; `most` where none does.
+ * NULL is no mark. Reads no further than that. */
+size_t reader_find_first(const struct reader *p, size_t most, const char *const *marks, size_t n,
+                         size_t *ret_which);
 
 /* How many bytes at the end of the rest may be the beginning of it. */
 size_t reader_may_begin(const struct reader *p, const char *mark);

@@ -8,6 +8,8 @@
 #include "client/events/reader.h"
 #include "tests/run_suite.h"
 
+enum { LONG_BYTES = 1 << 17 };
+
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"write\",\"parameters\":{\"type\":\"object\","
     "\"properties\":{\"path\":{\"type\":\"string\"},\"text\":{\"type\":[\"string\",\"null\"]},"
@@ -143,6 +145,55 @@ START_TEST(without_a_form_all_is_content)
 }
 END_TEST
 
+/* Answers that are all of one thing: whatever has to be read again with each piece, or from each mark
+ * on, is read thousands of times. */
+static const struct {
+    const char *form, *begin, *unit;
+    bool thinks;
+} long_answers[] = {
+    {"", "", " ", false},
+    {"", "", " ", true},
+    {"", "x", "\n", false},
+    {"hermes", "", "<", false},
+    {"hermes", "<tool_call>{\"a\":\"", "<tool_call>x", false},
+    {"hermes", "<tool_call>{\"a\":\"", "<tool_call>[{", false},
+    {"hermes", "<tool_call>", "[ ,", false},
+    {"llama3", "", " ", false},
+    {"llama3", "{", " ", false},
+    {"llama3", "{\"name\":\"", "<|python_tag|>", false},
+    {"glm", "<tool_call>write<arg_key>tags</arg_key><arg_value>", "x", false},
+    {"glm", "", "<tool_call>a", false},
+    {"qwen3-coder", "<tool_call><function=write><parameter=text>", "</parameter", false},
+    {"mistral", "", "[TOOL_CALLS]", false},
+    {"gemma", "", "<|tool_call>call:1,{b:1,", false},
+    {"gemma", "<|tool_call>call:x{", "a:[[{b:1}]],", false},
+    {"harmony", "", "<|channel|>", false},
+    {"harmony", "", "x<|end|>", false},
+    {"harmony", "<|channel|>a to=b<|message|>", " ", false},
+};
+
+START_TEST(an_answer_is_read_once_however_long_it_is)
+{
+    static const size_t steps[] = {5, LONG_BYTES};
+    const struct call_form *form = form_named(long_answers[_i].form);
+    const char *end = form && form->call_close ? form->call_close : form ? form->close : NULL;
+    struct reader_desc desc = {
+        .form = form, .thoughts = &thought_forms[0], .thinks = long_answers[_i].thinks};
+    struct buffer text = {0};
+    buffer_text(&text, long_answers[_i].begin);
+    while (text.bytes < LONG_BYTES)
+        buffer_text(&text, long_answers[_i].unit);
+    for (int closed = 0; closed < 2; closed++) {
+        for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+            const char *reason;
+            free(read_in_steps(&desc, text.data, steps[i], &reason));
+        }
+        buffer_text(&text, end ? end : "x");
+    }
+    buffer_fini(&text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_events");
@@ -151,6 +202,8 @@ int main(void)
     tcase_add_loop_test(tcase, an_answer_says_the_same_however_it_is_cut, 0, n);
     tcase_add_loop_test(tcase, an_answer_may_end_at_any_byte, 0, n);
     tcase_add_loop_test(tcase, without_a_form_all_is_content, 0, n);
+    tcase_add_loop_test(tcase, an_answer_is_read_once_however_long_it_is, 0,
+                        (int)(sizeof(long_answers) / sizeof(long_answers[0])));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
