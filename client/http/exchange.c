@@ -67,9 +67,19 @@ const char *exchange_model(const struct exchange *x)
 
 void exchange_answer(struct exchange *x, json_t *json)
 {
+    exchange_put_whole(x, json);
+    exchange_answer_whole(x);
+}
+
+void exchange_put_whole(struct exchange *x, json_t *json)
+{
+    put_json(&x->out, json);
+}
+
+void exchange_answer_whole(struct exchange *x)
+{
     x->status = 200;
     x->content_type = "application/json; charset=utf-8";
-    put_json(&x->out, json);
     if (x->out.failed) { /* an empty answer would look like success */
         struct fail f;
         fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with a smaller request");
@@ -352,7 +362,7 @@ void exchange_close(struct exchange *x)
         gen_params_fini(&x->params);
     json_decref(x->root);
     json_decref(x->asked);
-    json_decref(x->made);
+    json_decref(x->daemon);
     buffer_fini(&x->body);
     buffer_fini(&x->out);
     free(x);

@@ -81,9 +81,9 @@ struct exchange {
     const char *content_type;
     struct buffer out;
 
-    json_t *root;  /* the request's object, until x->params takes it */
-    json_t *asked; /* the same before it was translated, or NULL */
-    json_t *made;  /* the answer of a request that only needs reading */
+    json_t *root;   /* the request's object, until x->params takes it */
+    json_t *asked;  /* the same before it was translated, or NULL */
+    json_t *daemon; /* its status, for metrics */
     struct task task;
     struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
@@ -98,6 +98,10 @@ struct exchange {
 /* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */
 void exchange_answer(struct exchange *x, json_t *json);
 void exchange_fail(struct exchange *x, const struct fail *f);
+
+/* exchange_answer() in two steps, the first of which a worker can take. */
+void exchange_put_whole(struct exchange *x, json_t *json);
+void exchange_answer_whole(struct exchange *x);
 
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);

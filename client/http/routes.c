@@ -30,8 +30,8 @@ struct route {
     const char *path;
     unsigned flags;
     void (*answer)(struct exchange *x);
-    /* For a POST: reads x->root with the vocabulary of h. It may run in a worker, so it must not
-     * touch the server's state. Returns 0, or -1 with *f. */
+    /* For a POST: reads x->root with the vocabulary of h, and may put the answer. It may run in a
+     * worker, so it must not touch the server's state. Returns 0, or -1 with *f. */
     int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
     const struct reply *reply; /* of an answer of the model; NULL: none is given */
 };
@@ -163,7 +163,7 @@ static void tell_metrics(struct exchange *x)
 {
     struct buffer t = {0};
     metrics_own(x->server, &t);
-    metrics_daemon(x->made, &t);
+    metrics_daemon(x->daemon, &t);
     exchange_answer(x, json_object());
     buffer_fini(&x->out);
     x->out = t;
@@ -174,8 +174,8 @@ static void read_status(struct task *t, struct hearth *h, int rc, const char *er
 {
     struct exchange *x = of_task(t);
     (void)rc, (void)err; /* hearth_up says it */
-    x->made = h ? daemon_status(h) : NULL;
-    t->drop = !x->made;
+    x->daemon = h ? daemon_status(h) : NULL;
+    t->drop = !x->daemon;
 }
 
 static void status_asked(struct task *t)
@@ -222,7 +222,7 @@ static int read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
                                               json_of_exact(bytes, n_bytes)));
     }
     free(ids);
-    x->made = json_pack("{s:o}", "tokens", list);
+    exchange_put_whole(x, json_pack("{s:o}", "tokens", list));
     return 0;
 }
 
@@ -241,18 +241,12 @@ static int read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
     char *text = malloc(bytes > 0 ? (size_t)bytes : 1);
     if (text && bytes > 0)
         (void)hearth_detokenize(h, ids, n, HEARTH_SPECIAL, text, (size_t)bytes);
-    x->made = json_pack("{s:o}", "content",
-                        text ? json_of_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL);
+    exchange_put_whole(x,
+                       json_pack("{s:o}", "content",
+                                 text ? json_of_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL));
     free(ids);
     free(text);
     return 0;
-}
-
-static void made(struct exchange *x)
-{
-    json_t *o = x->made;
-    x->made = NULL;
-    exchange_answer(x, o);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -267,11 +261,12 @@ static const struct route routes[] = {
     {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
     {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
     {"/v1/messages", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_messages, &reply_messages},
-    {"/v1/messages/count_tokens", ROUTE_POST | ROUTE_DAEMON, made, routes_read_count,
-     &reply_messages},
-    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, made, routes_read_template, NULL},
-    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, made, read_tokenize, NULL},
-    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, made, read_detokenize, NULL},
+    {"/v1/messages/count_tokens", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole,
+     routes_read_count, &reply_messages},
+    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, routes_read_template,
+     NULL},
+    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_tokenize, NULL},
+    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_detokenize, NULL},
     {"/v1/models", ROUTE_DAEMON, models, NULL, NULL},
     {"/models", ROUTE_DAEMON, models, NULL, NULL},
     {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL, NULL},
@@ -339,6 +334,18 @@ static void answer_read(struct exchange *x)
         x->route->answer(x);
 }
 
+/* Frees what was read, where nothing needs it any more: of a large body that, too, takes long. */
+static void forget_read(struct exchange *x)
+{
+    if (!x->fail.status && x->route->answer != exchange_answer_whole)
+        return;
+    if (x->params.root)
+        gen_params_fini(&x->params);
+    json_decref(x->root);
+    json_decref(x->asked);
+    x->root = x->asked = NULL;
+}
+
 static void work(struct task *t, struct hearth *h, int rc, const char *err)
 {
     struct exchange *x = of_task(t);
@@ -346,6 +353,7 @@ static void work(struct task *t, struct hearth *h, int rc, const char *err)
         (void)read_body(x, h, &x->fail);
     else
         fail_library(&x->fail, rc, err);
+    forget_read(x);
 }
 
 static void work_done(struct task *t)

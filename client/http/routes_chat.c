@@ -46,7 +46,7 @@ int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f)
     if (!rc)
         n = talk_count(&t, h, f);
     if (!rc && n >= 0)
-        x->made = json_pack("{s:I}", "input_tokens", (json_int_t)n);
+        exchange_put_whole(x, json_pack("{s:I}", "input_tokens", (json_int_t)n));
     talk_fini(&t);
     return rc < 0 || n < 0 ? -1 : 0;
 }
@@ -68,7 +68,7 @@ int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)
             rc = fail_library(f, (int)n, hearth_error(h));
     }
     if (!rc)
-        x->made = json_pack("{s:o}", "prompt", json_of_text(text, (size_t)n));
+        exchange_put_whole(x, json_pack("{s:o}", "prompt", json_of_text(text, (size_t)n)));
     free(text);
     talk_fini(&t);
     return rc;

@@ -11,8 +11,9 @@ int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f);
-int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f);    /* of its tokens */
-int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f); /* into x->made */
+int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f); /* of its tokens */
+int routes_read_template(struct exchange *x, struct hearth *h,
+                         struct fail *f); /* puts the answer */
 
 /* Of these: everything but the prompt goes into x->params, which takes the request's object. */
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,

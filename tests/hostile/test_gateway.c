@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -30,6 +31,7 @@ enum {
     DEPTH = 100000,
     SCHEMA_DEPTH = 3000,
     ANSWER_MS = 60000,
+    LARGE_BYTES = 2 << 20,
     ROOM_KB = 16384, /* what an allocator may keep; a hundred leaked bodies are more */
 };
 
@@ -371,6 +373,60 @@ START_TEST(a_hostile_web_client_harms_only_itself)
 }
 END_TEST
 
+/* Processor time of the gateway, and of the thread of its loop alone. */
+static uint64_t cpu_ns(void)
+{
+    clockid_t clock;
+    struct timespec t;
+
+    ck_assert_int_eq(clock_getcpuclockid(rig_gate.pid, &clock), 0);
+    ck_assert_int_eq(clock_gettime(clock, &t), 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t loop_cpu_ns(void)
+{
+    char path[64];
+    unsigned long long ns = 0;
+
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/schedstat", (long)rig_gate.pid,
+             (long)rig_gate.pid);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file, "%llu", &ns), 1);
+    fclose(file);
+    return ns;
+}
+
+/* All clients share one loop: what one of them can make large is read, made and freed by a worker. */
+START_TEST(the_loop_has_a_small_part_in_large_requests)
+{
+    static const struct {
+        const char *path, *begin, *unit, *end;
+        int status;
+    } requests[] = {
+        {"/tokenize", "{\"with_pieces\":true,\"content\":\"", "a b c ", "\"}", 200},
+        {"/completion", "{\"junk\":[0", ",{\"a\":1}", "]}", 400},
+    };
+    char *body = malloc(LARGE_BYTES + 256);
+    size_t n = (size_t)sprintf(body, "%s", requests[_i].begin);
+
+    while (n < LARGE_BYTES)
+        n += (size_t)sprintf(body + n, "%s", requests[_i].unit);
+    sprintf(body + n, "%s", requests[_i].end);
+    uint64_t all = cpu_ns(), loop = loop_cpu_ns();
+    struct http_answer a = http_ask(&rig_gate, requests[_i].path, body);
+    ck_assert_int_eq(a.status, requests[_i].status);
+    gateway_wait_metric(&rig_gate, "hearth_http_connections", 1);
+    all = cpu_ns() - all;
+    loop = loop_cpu_ns() - loop;
+    ck_assert_msg(loop < all / 16, "%s: %llu of %llu us are the loop's", requests[_i].path,
+                  (unsigned long long)loop / 1000, (unsigned long long)all / 1000);
+    http_answer_fini(&a);
+    free(body);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gateway");
@@ -382,6 +438,7 @@ int main(void)
     for (int i = 0; i < (int)WEB_ATTACKS; i++)
         if (attack_chosen(&web_attacks[i]))
             tcase_add_loop_test(tcase, a_hostile_web_client_harms_only_itself, i, i + 1);
+    tcase_add_loop_test(tcase, the_loop_has_a_small_part_in_large_requests, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
