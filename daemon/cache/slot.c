@@ -51,6 +51,7 @@ void slot_fini(struct slot *slot, uint32_t context)
 int slots_init(struct slots *slots, uint32_t n, uint32_t context)
 {
     int rc = 0;
+    slots->context = context;
     slots->all = calloc(n, sizeof(*slots->all));
     slots->ending = calloc(n, sizeof(struct slot *));
     if (!slots->all || !slots->ending)
@@ -60,12 +61,16 @@ int slots_init(struct slots *slots, uint32_t n, uint32_t context)
     return rc;
 }
 
-void slots_fini(struct slots *slots, uint32_t context)
+void slots_fini(struct slots *slots)
 {
     for (uint32_t i = 0; i < slots->n; i++)
-        slot_fini(&slots->all[i], context);
+        slot_fini(&slots->all[i], slots->context);
     free(slots->all);
     free(slots->ending);
+    prefix_fini(&slots->kv.prefix);
+    pages_fini(&slots->kv.pool);
+    pages_fini(&slots->kv.windows);
+    pages_fini(&slots->kv.states);
     *slots = (struct slots){0};
 }
 

@@ -106,25 +106,28 @@ struct slot {
     struct request *request; /* the engine's, one per slot, reused */
 };
 
-/* All slots, and how many of them are in which state. */
+/* The KV pages and states that slots share out. */
+struct kv {
+    struct pages pool, windows, states;
+    struct prefix prefix; /* over all of them */
+};
+
+/* All slots, how many of them are in which state, and their KV. */
 struct slots {
     struct slot *all;     /* [n] */
     struct slot **ending; /* [n_ending] those in SLOT_ENDING */
     uint32_t n, n_ending;
     uint32_t n_active; /* with a request */
     uint32_t n_paused;
-    uint64_t serial; /* of the last request */
+    uint64_t serial;  /* of the last request */
+    uint32_t context; /* of each */
+    struct kv kv;
 };
 
-/* The KV pages and states that they share out. */
-struct kv {
-    struct pages pool, windows, states;
-    struct prefix prefix; /* over all of them */
-};
-
-/* For `n` slots of a context. Returns 0 or -ENOMEM; fini in any case. */
+/* For `n` slots of a context; their KV is the caller's to open. Returns 0 or -ENOMEM; fini in any
+ * case. */
 int slots_init(struct slots *slots, uint32_t n, uint32_t context);
-void slots_fini(struct slots *slots, uint32_t context);
+void slots_fini(struct slots *slots);
 
 /* The only place where a slot's state changes. */
 void slots_set(struct slots *slots, struct slot *slot, enum slot_state state);

@@ -200,7 +200,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     slots_set(&engine->slots, slot, SLOT_IDLE);
     constrain_end(&engine->constrain, slot);
     request_spare(slot->request, (uint32_t)params_bytes(&slot->request->params));
-    slot_trim(slot, &engine->kv.prefix);
+    slot_trim(slot, &engine->slots.kv.prefix);
     answer_count(engine, reason, slot->request);
     answer_progress(slot, DOWN_IDLE);
     engine->fence_due = true;

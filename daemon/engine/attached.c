@@ -100,7 +100,7 @@ static struct slot *find_slot(struct engine *engine, const struct client *client
     struct slot *parked = find_parked(engine);
     assert(parked); /* the control thread admits no more clients than there are slots */
     drafters_forget(&engine->drafters, parked);
-    slot_clear(parked, &engine->kv.prefix, engine->context);
+    slot_clear(parked, &engine->slots.kv.prefix, engine->context);
     return parked;
 }
 
@@ -161,7 +161,7 @@ static void detach(struct engine *engine, struct client *client)
         if (slot->name[0])
             continue;
         drafters_forget(&engine->drafters, slot);
-        slot_clear(slot, &engine->kv.prefix, engine->context);
+        slot_clear(slot, &engine->slots.kv.prefix, engine->context);
     }
     client->user->n_clients--;
     if (client->bell_polled)

@@ -75,9 +75,9 @@ static bool draft_lag_pays(const struct engine *engine, const struct slot *slot,
 static uint32_t draft_records(const struct engine *engine, const struct slot *slot,
                               const struct drafter *drafter)
 {
-    if (drafter->kind != DRAFTER_SELF || !engine->kv.prefix.states)
+    if (drafter->kind != DRAFTER_SELF || !engine->slots.kv.prefix.states)
         return WINDOW_MAX;
-    if (slot_from(slot, &engine->kv.prefix) != (int32_t)slot->own)
+    if (slot_from(slot, &engine->slots.kv.prefix) != (int32_t)slot->own)
         return 0; /* it goes on from elsewhere */
     return SPEC_RECORDS_MAX - spec_apply(&slot->spec, slot->spec.canonical);
 }
@@ -159,7 +159,7 @@ static bool draft_reserve(struct engine *engine, struct drafter *drafter, struct
                           uint32_t n_positions)
 {
     if (drafter->kind == DRAFTER_SELF)
-        return slot_reserve(slot, &engine->kv.prefix, slot->spec.canonical, n_positions);
+        return slot_reserve(slot, &engine->slots.kv.prefix, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
         if (!draft_evict(engine))
             return false;
@@ -177,7 +177,7 @@ static void draft_rows(struct engine *engine, const struct drafter *drafter, str
     batch_add(&engine->batch, slot, to - from);
     batch_rows(&engine->batch, i, from, samples ? to - 1 : to,
                drafter->kind == DRAFTER_SELF ? slot->pages : slot->draft_kv.pages, sampler);
-    if (drafter->kind == DRAFTER_SELF && engine->kv.prefix.states)
+    if (drafter->kind == DRAFTER_SELF && engine->slots.kv.prefix.states)
         engine->batch.sequences[i].state =
             (struct pass_state){.from = (int32_t)slot->own,
                                 .own = (int32_t)slot->own,

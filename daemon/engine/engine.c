@@ -75,7 +75,7 @@ static void engine_tidy_states(struct engine *engine, const struct loaded_model 
 {
     uint32_t state;
     while (loaded->ops->release_state && !engine_look(engine) &&
-           (state = pages_clean(&engine->kv.states)) != PAGE_NONE)
+           (state = pages_clean(&engine->slots.kv.states)) != PAGE_NONE)
         loaded->ops->release_state(loaded->backend, state);
 }
 
@@ -83,8 +83,8 @@ void engine_tidy(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
     engine_tidy_states(engine, loaded);
-    engine_tidy_pool(engine, loaded, &engine->kv.pool, PAGES_FULL);
-    engine_tidy_pool(engine, loaded, &engine->kv.windows, PAGES_WINDOW);
+    engine_tidy_pool(engine, loaded, &engine->slots.kv.pool, PAGES_FULL);
+    engine_tidy_pool(engine, loaded, &engine->slots.kv.windows, PAGES_WINDOW);
     if (loaded->draft)
         engine_tidy_pool(engine, loaded->draft, &engine->drafters.all[DRAFTER_MODEL].pool,
                          PAGES_FULL);

@@ -72,7 +72,7 @@ static int open_parts(struct engine *engine)
     if (!engine->scratch.arena || open_attached(&engine->clients, options->n_clients) < 0 ||
         batch_init(&engine->batch, n, loaded->limits.rows) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
-        drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->kv, loaded) < 0)
+        drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->slots.kv, loaded) < 0)
         return -ENOMEM;
     return open_slots(engine);
 }
@@ -111,11 +111,7 @@ void engine_close(struct engine *engine)
             constrain_end(&engine->constrain, slot);
         request_close(slot->request);
     }
-    slots_fini(&engine->slots, engine->context);
-    prefix_fini(&engine->kv.prefix);
-    pages_fini(&engine->kv.pool);
-    pages_fini(&engine->kv.windows);
-    pages_fini(&engine->kv.states);
+    slots_fini(&engine->slots);
     grammars_fini(&engine->constrain.grammars);
     drafters_fini(&engine->drafters);
     batch_fini(&engine->batch);

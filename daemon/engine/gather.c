@@ -36,7 +36,7 @@ bool gather_admit(struct engine *engine, struct slot *slot)
 static void gather_adopt(struct engine *engine, struct slot *slot)
 {
     struct request *request = slot->request;
-    if (slot_adopt(slot, &engine->kv.prefix) == 0 || slot->spec.canonical <= request->reached)
+    if (slot_adopt(slot, &engine->slots.kv.prefix) == 0 || slot->spec.canonical <= request->reached)
         return;
     uint32_t gained = slot->spec.canonical - request->reached;
     request->reached = slot->spec.canonical;
@@ -149,14 +149,14 @@ static bool gather_evict(struct engine *engine, struct slot *slot)
     if (!victim)
         return false;
     counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
-    slot_evict(victim, &engine->kv.prefix);
+    slot_evict(victim, &engine->slots.kv.prefix);
     batch_drop(&engine->batch, victim);
     return true;
 }
 
 bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to)
 {
-    struct prefix *prefix = &engine->kv.prefix;
+    struct prefix *prefix = &engine->slots.kv.prefix;
     bool reserved;
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(engine, slot);
@@ -174,10 +174,10 @@ static struct pass_state gather_state(const struct engine *engine, const struct 
                                       uint32_t take)
 {
     const struct spec *spec = &slot->spec;
-    if (!engine->kv.prefix.states)
+    if (!engine->slots.kv.prefix.states)
         return (struct pass_state){0};
     return (struct pass_state){
-        .from = slot_from(slot, &engine->kv.prefix),
+        .from = slot_from(slot, &engine->slots.kv.prefix),
         .own = (int32_t)slot->own,
         .apply = spec_apply(spec, spec->canonical),
         .commit = spec_commit(spec, take),
@@ -227,7 +227,7 @@ static bool gather_try(struct engine *engine)
     struct batch *batch = &engine->batch;
     uint32_t n;
     batch_clear(batch);
-    n = gather_follow(batch, gather_candidates(engine), engine->kv.prefix.states != NULL);
+    n = gather_follow(batch, gather_candidates(engine), engine->slots.kv.prefix.states != NULL);
     gather_share(engine, n);
     if (batch->n_slots == 0)
         return false;
@@ -279,7 +279,7 @@ void gather_charge(struct engine *engine, uint64_t short_ns)
 /* States for the restart points that the pass comes by; all its slots have theirs. */
 static void gather_keep(struct engine *engine)
 {
-    struct prefix *prefix = &engine->kv.prefix;
+    struct prefix *prefix = &engine->slots.kv.prefix;
     for (uint32_t i = 0; i < engine->batch.n_slots && prefix->states; i++) {
         const struct slot *slot = engine->batch.slots[i].slot;
         struct pass_state *state = &engine->batch.sequences[i].state;

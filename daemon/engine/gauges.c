@@ -6,7 +6,7 @@
 
 static void set_states(const struct engine *engine, struct ctl *ctl)
 {
-    const struct kv *kv = &engine->kv;
+    const struct kv *kv = &engine->slots.kv;
     counters_set(ctl, COUNTER_STATES_TOTAL, kv->states.total);
     counters_set(ctl, COUNTER_STATES_FREE, kv->states.n_free + kv->prefix.points.n);
     counters_set(ctl, COUNTER_RESTART_POINTS, kv->prefix.points.n);
@@ -14,7 +14,7 @@ static void set_states(const struct engine *engine, struct ctl *ctl)
 
 static void set_windows(const struct engine *engine, struct ctl *ctl)
 {
-    const struct kv *kv = &engine->kv;
+    const struct kv *kv = &engine->slots.kv;
     counters_set(ctl, COUNTER_WINDOW_PAGES_TOTAL, kv->windows.total);
     counters_set(ctl, COUNTER_WINDOW_PAGES_FREE, prefix_spare_windows(&kv->prefix));
     counters_set(ctl, COUNTER_WINDOW_PAGES_CACHED, kv->prefix.passed.n + kv->prefix.resting.n);
@@ -23,7 +23,7 @@ static void set_windows(const struct engine *engine, struct ctl *ctl)
 void gauges_set(const struct engine *engine)
 {
     struct ctl *ctl = engine->options.ctl;
-    const struct kv *kv = &engine->kv;
+    const struct kv *kv = &engine->slots.kv;
     uint32_t used = 0, waiting = engine->slots.n_active ? engine->batch.n_following : 0;
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         used += engine->slots.all[i].client != NULL;

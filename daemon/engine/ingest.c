@@ -87,12 +87,12 @@ static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
 static int ingest_check_size(const struct engine *engine, struct incoming *in, uint32_t limit)
 {
     uint32_t pages = kv_pages(limit);
-    if (pages <= engine->kv.pool.total)
+    if (pages <= engine->slots.kv.pool.total)
         return 0;
     snprintf(in->line, sizeof(in->line),
              "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise "
              "--kv-bytes",
-             pages, engine->kv.pool.total);
+             pages, engine->slots.kv.pool.total);
     return -ENOMEM;
 }
 
@@ -224,9 +224,9 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
                    request->params.guess, request->params.n_guess);
     drafters_begin(&engine->drafters, slot, common);
-    slot_adopt(slot, &engine->kv.prefix);
-    slot_trim(slot, &engine->kv.prefix);
-    slot_branch(slot, &engine->kv.prefix, cell->length, common, before);
+    slot_adopt(slot, &engine->slots.kv.prefix);
+    slot_trim(slot, &engine->slots.kv.prefix);
+    slot_branch(slot, &engine->slots.kv.prefix, cell->length, common, before);
     request->cached = request->reached = slot->spec.canonical;
     slots_set(&engine->slots, slot, SLOT_READY);
     counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);

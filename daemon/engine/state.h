@@ -27,7 +27,6 @@ struct engine {
     uint32_t context;
 
     struct slots slots;
-    struct kv kv;
     struct attached clients;
     struct scratch scratch;
     struct constrain constrain;

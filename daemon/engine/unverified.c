@@ -10,7 +10,7 @@
 bool unverified_fits(const struct engine *engine, const struct submit_cell *cell)
 {
     /* Only canonical passes carry a recurrent state on. */
-    return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 && !engine->kv.prefix.states &&
+    return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 && !engine->slots.kv.prefix.states &&
            engine->options.loaded->info.fast == BACKEND_FAST_NATIVE;
 }
 

@@ -20,7 +20,7 @@ void verify_settle(struct engine *engine)
         b->samples = &batch->results[b->row + before];
         while (b->poisoned < b->take && batch->results[b->row + b->poisoned].status == 0)
             b->poisoned++;
-        slot_settle(slot, &engine->kv.prefix, b->take, b->poisoned);
+        slot_settle(slot, &engine->slots.kv.prefix, b->take, b->poisoned);
         slots_set(&engine->slots, slot, SLOT_READY);
     }
 }
@@ -130,7 +130,7 @@ static void verify_slot(struct engine *engine, struct batch_slot *b)
 static void verify_keep(struct engine *engine, const struct batch_slot *b,
                         const struct pass_state *state)
 {
-    struct prefix *prefix = &engine->kv.prefix;
+    struct prefix *prefix = &engine->slots.kv.prefix;
     uint32_t clean = engine->batch.rows[b->row].position + b->poisoned;
     for (uint32_t i = 0; i < state->n_keep; i++) {
         uint32_t id = (uint32_t)state->keep[i].id;
@@ -150,7 +150,7 @@ void verify_step(struct engine *engine)
             request_end(&engine->slots, slot, DONE_CANCELLED, 0, "");
         else
             verify_slot(engine, b);
-        slot_share(slot, &engine->kv.prefix);
+        slot_share(slot, &engine->slots.kv.prefix);
         verify_keep(engine, b, &engine->batch.sequences[i].state);
         if (slot->request->reached < slot->spec.canonical)
             slot->request->reached = slot->spec.canonical;

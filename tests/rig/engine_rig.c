@@ -335,12 +335,13 @@ void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)
         if (clients[i].client)
             rig_detach(rig, &clients[i]);
     for (uint32_t i = 0; i < rig->engine->options.n_slots; i++)
-        slot_evict(&rig->engine->slots.all[i], &rig->engine->kv.prefix);
+        slot_evict(&rig->engine->slots.all[i], &rig->engine->slots.kv.prefix);
     rig_check(rig);
-    RIG_CHECK(prefix_spare(&rig->engine->kv.prefix) == rig->engine->kv.pool.total,
-              "%u pages are spare", prefix_spare(&rig->engine->kv.prefix));
-    RIG_CHECK(rig->engine->kv.states.n_free + rig->engine->kv.prefix.points.n == rig->desc.states,
-              "%u states are free", rig->engine->kv.states.n_free);
+    RIG_CHECK(prefix_spare(&rig->engine->slots.kv.prefix) == rig->engine->slots.kv.pool.total,
+              "%u pages are spare", prefix_spare(&rig->engine->slots.kv.prefix));
+    RIG_CHECK(rig->engine->slots.kv.states.n_free + rig->engine->slots.kv.prefix.points.n ==
+                  rig->desc.states,
+              "%u states are free", rig->engine->slots.kv.states.n_free);
     rig_close(rig);
     memset(clients, 0, n * sizeof(*clients));
 }

@@ -10,7 +10,7 @@
 static void check_shared_page(const struct engine *engine, const struct slot *slot, uint32_t i)
 {
     uint32_t id = slot->pages[i];
-    const struct prefix_page *page = &engine->kv.prefix.pages[id];
+    const struct prefix_page *page = &engine->slots.kv.prefix.pages[id];
 
     RIG_CHECK(page->cached && page->uid == slot->uid, "page %u is not for this slot", id);
     RIG_CHECK(page->parent == (i ? slot->pages[i - 1] : PAGE_NONE), "page %u's parent", id);
@@ -42,7 +42,7 @@ static void check_slot_pages(const struct engine *engine, const struct slot *slo
 /* A page of the cache as the device sees it. */
 static void check_cached_page(const struct rig *rig, uint32_t id)
 {
-    const struct prefix *prefix = &rig->engine->kv.prefix;
+    const struct prefix *prefix = &rig->engine->slots.kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
 
     RIG_CHECK(prefix_find(prefix, page->uid, page->parent, page->tokens) == id,
@@ -57,10 +57,10 @@ static void check_cached_page(const struct rig *rig, uint32_t id)
 /* The cache: what it says of its pages is what slots hold, and what the device's memory has. */
 static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *held)
 {
-    const struct prefix *prefix = &rig->engine->kv.prefix;
+    const struct prefix *prefix = &rig->engine->slots.kv.prefix;
     uint32_t cached = 0, idle = 0, listed = 0;
 
-    for (uint32_t i = 0; i < rig->engine->kv.pool.total; i++) {
+    for (uint32_t i = 0; i < rig->engine->slots.kv.pool.total; i++) {
         const struct prefix_page *page = &prefix->pages[i];
         RIG_CHECK(held[i] == (page->cached ? page->held : 0), "page %u is held by %u", i, held[i]);
         if (!page->cached)
@@ -82,7 +82,7 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
 static void check_slot_windows(const struct engine *engine, const struct slot *slot, uint8_t *seen,
                                uint32_t *readers)
 {
-    const struct prefix *prefix = &engine->kv.prefix;
+    const struct prefix *prefix = &engine->slots.kv.prefix;
     uint32_t i = slot->window_from;
 
     for (; i < slot->n_shared; i++) {
@@ -119,8 +119,8 @@ static void check_cached_window(const struct rig *rig, const struct prefix_page 
 static void check_windows(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
-    const struct prefix *prefix = &engine->kv.prefix;
-    const struct pages *pool = &engine->kv.windows;
+    const struct prefix *prefix = &engine->slots.kv.prefix;
+    const struct pages *pool = &engine->slots.kv.windows;
     uint8_t seen[4096] = {0};
     uint32_t readers[4096] = {0}, idle = 0;
 
@@ -128,7 +128,7 @@ static void check_windows(const struct rig *rig)
         RIG_CHECK(seen[pool->free[i]]++ == 0, "window page %u is free twice", pool->free[i]);
     for (uint32_t i = 0; i < engine->options.n_slots; i++)
         check_slot_windows(engine, &engine->slots.all[i], seen, readers);
-    for (uint32_t i = 0; i < engine->kv.pool.total; i++) {
+    for (uint32_t i = 0; i < engine->slots.kv.pool.total; i++) {
         const struct prefix_page *page = &prefix->pages[i];
         if (!page->cached || page->window == PAGE_NONE)
             continue;
@@ -172,7 +172,7 @@ static void check_slot_state(const struct rig *rig, const struct slot *slot, uin
 /* Of the pages from `id` back to the first: is `state` what follows from their text? */
 static void check_point(const struct rig *rig, uint32_t id)
 {
-    const struct prefix_page *pages = rig->engine->kv.prefix.pages;
+    const struct prefix_page *pages = rig->engine->slots.kv.prefix.pages;
     const struct fake_state *state = &rig->fake.states[pages[id].point];
     uint32_t tokens[4096], n = 0;
 
@@ -188,8 +188,8 @@ static void check_point(const struct rig *rig, uint32_t id)
 static void check_states(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
-    const struct prefix *prefix = &engine->kv.prefix;
-    const struct pages *pool = &engine->kv.states;
+    const struct prefix *prefix = &engine->slots.kv.prefix;
+    const struct pages *pool = &engine->slots.kv.states;
     uint8_t seen[4096] = {0};
     uint32_t beginners[4096] = {0}, idle = 0, listed = 0;
 
@@ -197,7 +197,7 @@ static void check_states(const struct rig *rig)
         RIG_CHECK(seen[pool->free[i]]++ == 0, "state %u is free twice", pool->free[i]);
     for (uint32_t i = 0; i < engine->options.n_slots; i++)
         check_slot_state(rig, &engine->slots.all[i], seen, beginners);
-    for (uint32_t i = 0; i < engine->kv.pool.total; i++) {
+    for (uint32_t i = 0; i < engine->slots.kv.pool.total; i++) {
         const struct prefix_page *page = &prefix->pages[i];
         if (!page->cached || page->point == PAGE_NONE)
             continue;
@@ -250,10 +250,10 @@ void rig_check(const struct rig *rig)
     uint32_t held[4096] = {0};
     uint32_t active = 0, paused = 0;
 
-    RIG_CHECK(engine->kv.pool.total <= sizeof(seen), "a rig has at most 4096 pages");
-    for (uint32_t i = 0; i < engine->kv.pool.n_free; i++)
-        RIG_CHECK(seen[engine->kv.pool.free[i]]++ == 0, "page %u is free twice",
-                  engine->kv.pool.free[i]);
+    RIG_CHECK(engine->slots.kv.pool.total <= sizeof(seen), "a rig has at most 4096 pages");
+    for (uint32_t i = 0; i < engine->slots.kv.pool.n_free; i++)
+        RIG_CHECK(seen[engine->slots.kv.pool.free[i]]++ == 0, "page %u is free twice",
+                  engine->slots.kv.pool.free[i]);
     for (uint32_t i = 0; i < engine->options.n_slots; i++) {
         const struct slot *slot = &engine->slots.all[i];
         check_slot_pages(engine, slot, seen, held);
@@ -267,11 +267,11 @@ void rig_check(const struct rig *rig)
     }
     check_cache(rig, seen, held);
     check_draft_pages(rig);
-    if (engine->kv.windows.total > 0)
+    if (engine->slots.kv.windows.total > 0)
         check_windows(rig);
-    if (engine->kv.states.total > 0)
+    if (engine->slots.kv.states.total > 0)
         check_states(rig);
-    for (uint32_t i = 0; i < engine->kv.pool.total; i++)
+    for (uint32_t i = 0; i < engine->slots.kv.pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->slots.n_active && paused == engine->slots.n_paused,
               "%u active of %u, %u paused of %u", active, engine->slots.n_active, paused,

@@ -39,7 +39,7 @@ static void close_all(void)
 {
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_detach(&rig, &clients[i]);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     rig_close(&rig);
 }
 
@@ -284,7 +284,7 @@ START_TEST(a_planned_window_may_lose_its_pages)
     rig_submit(&clients[0], 0, &requests[0]);
     while (slot->spec.accepted < 4 + (uint32_t)_i)
         engine_step(rig.engine);
-    ck_assert_uint_eq(rig.engine->kv.pool.n_free, 1);
+    ck_assert_uint_eq(rig.engine->slots.kv.pool.n_free, 1);
     for (uint32_t i = 0; i < 5; i++)
         spec_draft(&slot->spec, slot->tokens, FAKE_BYTES + 'Z');
     slot->request->drafted += 5;

@@ -29,7 +29,7 @@ static void teardown(void)
 {
     rig_detach(&rig, &a);
     rig_detach(&rig, &b);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     ck_assert_uint_eq(rig.n_closed, 0);
     rig_close(&rig);
 }

@@ -52,8 +52,8 @@ static void teardown(void)
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++)
         if (rig.engine->slots.all[i].name[0])
             slot_evict(&rig.engine->slots.all[i],
-                       &rig.engine->kv.prefix); /* parked, and still warm */
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+                       &rig.engine->slots.kv.prefix); /* parked, and still warm */
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     ck_assert_uint_eq(rig.n_closed, 0);
     rig_close(&rig);
 }
@@ -317,7 +317,7 @@ END_TEST
 START_TEST(a_detach_frees_everything_in_its_step)
 {
     struct rig_request request = {.tokens = prompt, .n = 300, .max_tokens = 100};
-    uint32_t before = prefix_spare(&rig.engine->kv.prefix) + b.client->slots[0]->n_pages;
+    uint32_t before = prefix_spare(&rig.engine->slots.kv.prefix) + b.client->slots[0]->n_pages;
 
     rig_submit(&a, 0, &request);
     rig_submit(&a, 1, &request);
@@ -325,7 +325,8 @@ START_TEST(a_detach_frees_everything_in_its_step)
         engine_step(rig.engine);
     rig_detach(&rig, &a);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix) + b.client->slots[0]->n_pages, before);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix) + b.client->slots[0]->n_pages,
+                      before);
     ck_assert_uint_eq(rig.engine->slots.n_active, 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_USED), 1);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_SLOTS_ACTIVE), 1);

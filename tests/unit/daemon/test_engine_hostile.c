@@ -44,7 +44,7 @@ static void teardown(void)
     ck_assert(rig_same(&rig, &fine, rig_ask(&rig, &good, 0, &fine)));
     rig_detach(&rig, &good);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     rig_close(&rig);
 }
 

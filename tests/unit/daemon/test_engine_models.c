@@ -47,7 +47,7 @@ static void close_all(void)
     rig_check(&rig);
     const struct pages *pool = &rig.engine->drafters.all[DRAFTER_MODEL].pool;
     ck_assert_uint_eq(pool->n_free, pool->total); /* the draft model forgets, too */
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     rig_close(&rig);
 }
 
@@ -258,7 +258,7 @@ START_TEST(a_window_may_lose_its_pages)
     open_kind(kinds[_i], 0);
     rig_submit(&clients[0], 0, &requests[0]);
     draft_some(0);
-    slot_evict(slot_of(0), &rig.engine->kv.prefix);
+    slot_evict(slot_of(0), &rig.engine->slots.kv.prefix);
     ck_assert_uint_eq(slot_of(0)->spec.canonical, 0);
     engine_step(rig.engine);
     ck_assert_uint_eq(slot_of(0)->spec.drafted, 0);

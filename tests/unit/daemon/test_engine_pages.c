@@ -36,7 +36,7 @@ static void teardown(void)
     for (uint32_t i = 0; i < CLIENTS; i++)
         rig_detach(&rig, &clients[i]);
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     rig_close(&rig);
 }
 

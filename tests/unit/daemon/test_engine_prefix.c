@@ -438,7 +438,7 @@ START_TEST(a_waiting_slot_takes_over)
     } else if (manner == 3) {
         fill_ring(&clients[0]);
     } else {
-        slot_evict(first, &rig.engine->kv.prefix);
+        slot_evict(first, &rig.engine->slots.kv.prefix);
     }
     for (uint32_t i = 0; i < 200 && rig.engine->slots.n_active > rig.engine->slots.n_paused; i++) {
         step();
@@ -572,7 +572,7 @@ START_TEST(speculation_never_reaches_the_cache)
         rig_cancel(&clients[0], 0);
     step();
     ck_assert_uint_eq(slot->spec.drafted, 0);
-    ck_assert_uint_le(rig.engine->kv.prefix.n_cached, at / PAGE + 1);
+    ck_assert_uint_le(rig.engine->slots.kv.prefix.n_cached, at / PAGE + 1);
     if (_i % 3 != 0)
         rig_submit(&clients[1], 0, &requests[1]);
     run_all(200);
@@ -590,7 +590,7 @@ static uint32_t cached_during;
 static void look_during(void *arg)
 {
     (void)arg;
-    cached_during = rig.engine->kv.prefix.n_cached;
+    cached_during = rig.engine->slots.kv.prefix.n_cached;
 }
 
 START_TEST(a_pass_in_flight_publishes_nothing)

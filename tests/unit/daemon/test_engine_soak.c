@@ -136,7 +136,7 @@ START_TEST(whatever_happens_every_answer_is_right)
     };
     rig_open(&rig, &desc);
     if (_i % 3 == 0)
-        rig.engine->kv.prefix.hash_mask = 1;
+        rig.engine->slots.kv.prefix.hash_mask = 1;
     for (uint32_t round = 0; round < 700; round++) {
         random_act(random_below(&state, CLIENTS));
         random_drafts();

@@ -248,8 +248,8 @@ START_TEST(nothing_is_drafted_from_a_restart_point)
     while (slot_of(0)->spec.accepted <= n)
         rig_step(&rig);
     struct slot *slot = slot_of(0);
-    slot_evict(slot, &rig.engine->kv.prefix);
-    slot_adopt(slot, &rig.engine->kv.prefix);
+    slot_evict(slot, &rig.engine->slots.kv.prefix);
+    slot_adopt(slot, &rig.engine->slots.kv.prefix);
     ck_assert_uint_ne(slot->begins, PAGE_NONE);
     uint32_t drafting = rig.fake.n_fast_passes;
     rig_step(&rig);
@@ -414,7 +414,7 @@ START_TEST(no_way_to_a_text_changes_its_answer)
         else if (what == 30)
             memcpy(texts[i], texts[at % TEXTS], sizeof(texts[i]));
         else if (what == 31)
-            slot_evict(slot_of(client_at), &rig.engine->kv.prefix);
+            slot_evict(slot_of(client_at), &rig.engine->slots.kv.prefix);
         if (what == 32) {
             rig_detach(&rig, &clients[client_at]);
             rig_attach(&rig, &clients[client_at], 1, USER, "");

@@ -174,7 +174,7 @@ static void stop(void)
         rig_strip(&users[i].client);
     }
     rig_check(&rig);
-    ck_assert_uint_eq(prefix_spare(&rig.engine->kv.prefix), rig.engine->kv.pool.total);
+    ck_assert_uint_eq(prefix_spare(&rig.engine->slots.kv.prefix), rig.engine->slots.kv.pool.total);
     rig_close(&rig);
 }
 

@@ -449,7 +449,7 @@ START_TEST(pages_taken_back_are_computed_by_canonical_passes)
     rig_submit(&clients[0], 0, &requests[0]);
     answer_some(0, 50 + (uint32_t)_i);
     uint32_t accepted = slot_of(0)->spec.accepted;
-    slot_evict(slot_of(0), &rig.engine->kv.prefix);
+    slot_evict(slot_of(0), &rig.engine->slots.kv.prefix);
     ck_assert_uint_eq(spec_computed(&slot_of(0)->spec), 0);
     while (slot_of(0)->spec.unverified == 0)
         step_all();

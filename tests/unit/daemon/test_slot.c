@@ -516,7 +516,7 @@ static void teardown_states(void)
     for (uint32_t i = 0; i < two.n; i++)
         slot_evict(&two.all[i], &prefix);
     ck_assert_uint_eq(states.n_free + prefix.points.n, STATES);
-    slots_fini(&two, 3 * POINTS_EVERY);
+    slots_fini(&two);
     prefix_fini(&prefix);
     pages_fini(&pool);
     pages_fini(&states);
