@@ -6,15 +6,18 @@
 #include <stdint.h>
 
 struct steady {
-    uint64_t last_ns, ahead_ns; /* ahead: of the clock */
+    uint64_t (*clock)(void);
+    uint64_t now_ns;   /* of the last look at it */
+    uint64_t ahead_ns; /* of the clock */
 };
 
-/* The time, after a look at the clock. */
-static inline uint64_t steady_ns(struct steady *steady, uint64_t clock_ns)
+/* Looks at the clock. */
+static inline uint64_t steady_look(struct steady *steady)
 {
-    if (clock_ns + steady->ahead_ns < steady->last_ns)
-        steady->ahead_ns = steady->last_ns - clock_ns;
-    return steady->last_ns = clock_ns + steady->ahead_ns;
+    uint64_t clock_ns = steady->clock();
+    if (clock_ns + steady->ahead_ns < steady->now_ns)
+        steady->ahead_ns = steady->now_ns - clock_ns;
+    return steady->now_ns = clock_ns + steady->ahead_ns;
 }
 
 #endif

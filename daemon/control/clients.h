@@ -51,7 +51,7 @@ struct control {
 /* Looks at the clock. */
 static inline uint64_t clients_clock(struct control *control)
 {
-    return steady_ns(&control->clock, control->options.now_ns());
+    return steady_look(&control->clock);
 }
 
 /* Sends mail to the engine thread. */

@@ -426,6 +426,7 @@ int control_run(const struct control_options *options)
 {
     struct control control = {
         .options = *options,
+        .clock = {.clock = options->now_ns},
         .slots_free = (uint32_t)options->config->slots,
         .watchdog_ns = service_watchdog_ns(),
         .idle_stop_ns = options->passed ? options->config->idle_stop * 1000000000 : 0,

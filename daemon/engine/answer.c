@@ -119,8 +119,9 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
 {
     const struct request *request = slot->request;
     const struct loaded_model *loaded = engine->options.loaded;
-    uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->now_ns;
-    uint64_t first_sample = request->first_sample_ns ? request->first_sample_ns : engine->now_ns;
+    uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->clock.now_ns;
+    uint64_t first_sample =
+        request->first_sample_ns ? request->first_sample_ns : engine->clock.now_ns;
     *done = (struct event_done){
         .reason = (uint32_t)reason,
         .error = error,
@@ -134,7 +135,7 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
         .prefix_break = request->prefix_break,
         .queue_ns = span_ns(request->submitted_ns, first_row),
         .prefill_ns = span_ns(request->first_row_ns, first_sample),
-        .decode_ns = span_ns(request->first_sample_ns, engine->now_ns),
+        .decode_ns = span_ns(request->first_sample_ns, engine->clock.now_ns),
     };
     memcpy(done->model, loaded->fingerprint, sizeof(done->model));
     snprintf(done->numerics, sizeof(done->numerics), "%s%s", loaded->info.numerics,

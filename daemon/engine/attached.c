@@ -209,7 +209,7 @@ static void wake(struct engine *engine, const struct client_due *due)
 {
     uint64_t ns = waker_wake(due->client, due->way, engine->options.cpu_ns);
     if (ns)
-        charge(due->client->user, ns, engine->now_ns);
+        charge(due->client->user, ns, engine->clock.now_ns);
     counters_add(engine->options.ctl, COUNTER_WAKES, 1);
 }
 
@@ -219,9 +219,9 @@ static bool wake_apart(struct engine *engine, struct client *client, int way)
 {
     uint64_t wakes_ns = atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);
     if (wakes_ns != client->charged_ns)
-        charge(client->user, wakes_ns - client->charged_ns, engine->now_ns);
+        charge(client->user, wakes_ns - client->charged_ns, engine->clock.now_ns);
     client->charged_ns = wakes_ns;
-    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, engine->now_ns) ||
+    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, engine->clock.now_ns) ||
         !waker_hand(client, way))
         return false;
     counters_add(engine->options.ctl, COUNTER_WAKES_APART, 1);

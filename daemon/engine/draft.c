@@ -264,9 +264,9 @@ static void draft_take(struct engine *engine, struct drafter *drafter, const str
 static int draft_run(struct engine *engine, struct drafter *drafter)
 {
     const struct batch *batch = &engine->batch;
-    uint64_t start_ns = engine_clock(engine);
+    uint64_t start_ns = steady_look(&engine->clock);
     int rc = batch_run(&engine->batch, drafter->ops, drafter->backend, PASS_FAST);
-    uint64_t took = engine_clock(engine) - start_ns;
+    uint64_t took = steady_look(&engine->clock) - start_ns;
     window_measured(&drafter->window.cost, batch->n_slots, batch->n_rows, took);
     if (batch->n_rows >= PLAN_CHUNK_MIN)
         drafter->row_ns = curve_smooth(drafter->row_ns, took / batch->n_rows + 1);

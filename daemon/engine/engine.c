@@ -20,7 +20,7 @@ uint32_t engine_step(struct engine *engine)
 {
     uint32_t work = pass_step(engine);
     if (work) {
-        bell_daemon_pulse(engine->options.ctl, engine->now_ns, engine->cost.step_ns);
+        bell_daemon_pulse(engine->options.ctl, engine->clock.now_ns, engine->cost.step_ns);
         gauges_set(engine);
     }
     return work;
@@ -134,9 +134,9 @@ static int engine_sleep(struct engine *engine)
     bool rescan = engine->options.rescan && engine->clients.n > 0;
     if (engine->clients.n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
-    uint64_t slept_ns = engine_clock(engine);
+    uint64_t slept_ns = steady_look(&engine->clock);
     n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
-    bool rescans = n == 0 && rescan && engine_clock(engine) - slept_ns >= RESCAN_NS;
+    bool rescans = n == 0 && rescan && steady_look(&engine->clock) - slept_ns >= RESCAN_NS;
     if (rescans)
         engine_rescan(engine);
     bell_daemon_awake(ctl);
@@ -160,12 +160,12 @@ static int engine_loop_look(struct engine *engine)
 /* Turns steps until it is told to stop. Spins for the linger after the last work, then sleeps. */
 static int engine_turn(struct engine *engine)
 {
-    uint64_t worked_ns = engine_clock(engine);
+    uint64_t worked_ns = steady_look(&engine->clock);
     uint32_t idle = 0, busy = 0;
     int rc = 0;
     while (!engine->stopping && !engine->failed && rc == 0) {
         if (engine_step(engine)) {
-            worked_ns = engine->now_ns;
+            worked_ns = engine->clock.now_ns;
             idle = 0;
             /* A loop that is never asked keeps the remains of bells that were removed. */
             if (++busy % BUSY_STEPS == 0)
@@ -174,7 +174,7 @@ static int engine_turn(struct engine *engine)
         }
         if (++idle % 16 != 0)
             continue; /* the clock costs more than a look at the rings */
-        if (engine_clock(engine) - worked_ns >= engine->options.linger_ns)
+        if (steady_look(&engine->clock) - worked_ns >= engine->options.linger_ns)
             rc = engine_sleep(engine);
     }
     return rc ? rc : engine->failed;

@@ -83,6 +83,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
     struct engine *engine = calloc(1, sizeof(*engine));
     if (engine) {
         engine->options = *options;
+        engine->clock.clock = options->now_ns;
         engine->cost.limit_ns = options->pass_ns;
         engine->constrain.step = GRAMMAR_STEP;
         engine->constrain.n_vocab = options->loaded->model->n_vocab;

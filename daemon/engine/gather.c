@@ -66,8 +66,8 @@ static uint32_t gather_candidates(struct engine *engine)
             .whole = slot->request->whole,
             .user = slot->uid,
             .batch = slot->batch,
-            .owes =
-                client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, engine->now_ns),
+            .owes = client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS,
+                                engine->clock.now_ns),
         };
         batch->candidates[n++] = slot;
     }
@@ -187,7 +187,7 @@ static struct pass_state gather_state(const struct engine *engine, const struct 
 struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows)
 {
     return (struct cost_step){
-        .now_ns = engine->now_ns,
+        .now_ns = engine->clock.now_ns,
         .unverified = engine->batch.fast_interactive,
         .fast_ns = (uint64_t)engine->drafters.all[DRAFTER_SELF].window.cost.pass_ns,
         .decode_rows = decode_rows,
@@ -272,7 +272,7 @@ void gather_charge(struct engine *engine, uint64_t short_ns)
         if (b->brief && gather_delays(batch, b->slot->uid))
             client_charge(&b->slot->client->user->keystrokes,
                           short_ns * b->take / batch->short_rows, KEYSTROKE_SHARE,
-                          KEYSTROKE_CREDIT_NS, engine->now_ns);
+                          KEYSTROKE_CREDIT_NS, engine->clock.now_ns);
     }
 }
 

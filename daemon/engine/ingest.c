@@ -213,7 +213,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;
-    request->submitted_ns = engine->now_ns;
+    request->submitted_ns = engine->clock.now_ns;
     request->first_row_ns = request->first_sample_ns = 0;
     ingest_sampler(request);
     ingest_stops(request);
@@ -420,22 +420,22 @@ static uint32_t ingest_cells(struct engine *engine)
     struct attached *clients = &engine->clients;
     bool beside = engine->slots.n_active > engine->slots.n_paused;
     uint32_t taken = 0, next;
-    engine_clock(engine);
-    ingest_earn(clients, engine->now_ns, beside);
+    steady_look(&engine->clock);
+    ingest_earn(clients, engine->clock.now_ns, beside);
     while ((next = ingest_next(clients)) < clients->n_ready && clients->credit_ns > 0) {
         struct client *client = clients->ready[next];
-        uint64_t start_ns = engine->now_ns;
+        uint64_t start_ns = engine->clock.now_ns;
         taken += ingest_client(engine, client);
         client->served = client->user->served = ++clients->served;
-        engine_clock(engine);
+        steady_look(&engine->clock);
         if (beside)
-            clients->credit_ns -= (int64_t)(engine->now_ns - start_ns);
+            clients->credit_ns -= (int64_t)(engine->clock.now_ns - start_ns);
         if (!ingest_ready(client))
             clients->ready[next] = clients->ready[--clients->n_ready];
     }
     if (clients->credit_ns < -INGEST_DEBT_NS)
         clients->credit_ns = -INGEST_DEBT_NS;
-    clients->served_ns = engine->now_ns;
+    clients->served_ns = engine->clock.now_ns;
     return taken;
 }
 
@@ -447,7 +447,7 @@ uint32_t ingest_step(struct engine *engine)
         work = ingest_cells(engine) + engine->clients.n_ready;
     if (engine->slots.n_active == 0)
         return work;
-    engine_clock(engine);
+    steady_look(&engine->clock);
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->state != SLOT_IDLE && request_void(slot))

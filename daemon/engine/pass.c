@@ -100,7 +100,7 @@ static void pass_measure(struct engine *engine)
     uint32_t decode_rows = pass_decode_rows(batch);
     struct cost_step step = gather_cost(engine, decode_rows);
     struct cost_pass pass = {
-        .took_ns = batch->n_rows > 0 ? engine->now_ns - batch->start_ns : 0,
+        .took_ns = batch->n_rows > 0 ? engine->clock.now_ns - batch->start_ns : 0,
         .slots = batch->n_slots,
         .rows = batch->n_rows,
         .decode_rows = decode_rows,
@@ -130,9 +130,9 @@ static uint32_t pass_canonical(struct engine *engine)
     }
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    batch->start_ns = engine_clock(engine);
+    batch->start_ns = steady_look(&engine->clock);
     int rc = batch_run(batch, loaded->ops, loaded->backend, PASS_CANONICAL);
-    engine_clock(engine);
+    steady_look(&engine->clock);
     if (rc < 0)
         pass_broke(engine, rc, loaded->ops->error(loaded->backend));
     else

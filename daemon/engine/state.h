@@ -35,17 +35,10 @@ struct engine {
     struct batch batch;
 
     struct steady clock;
-    uint64_t now_ns; /* of the last look at it (engine_clock) */
     bool stopping;
     bool answered;  /* MAIL_ANSWERED was posted */
     int failed;     /* 0, or why the backend cannot go on */
     bool fence_due; /* something was published or freed in this step */
 };
-
-/* Looks at the clock. */
-static inline uint64_t engine_clock(struct engine *engine)
-{
-    return engine->now_ns = steady_ns(&engine->clock, engine->options.now_ns());
-}
 
 #endif

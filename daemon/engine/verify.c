@@ -70,7 +70,7 @@ static void verify_window(struct engine *engine, const struct batch_slot *b)
     enum done_reason reason = 0;
     bool agreed = true;
     if (!request->first_sample_ns)
-        request->first_sample_ns = engine->now_ns;
+        request->first_sample_ns = engine->clock.now_ns;
     for (; n < b->window && agreed && !reason; n++) {
         uint32_t drafted = slot->spec.drafted;
         uint32_t sample = b->samples[n].sample.token;
