@@ -199,7 +199,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     slot->goal = 0;
     answer_fill(engine, slot, reason, error, text, &done);
     slots_set(&engine->slots, slot, SLOT_IDLE);
-    constrain_end(&engine->constrain, slot);
+    constrain_end(slot);
     request_spare(slot->request, (uint32_t)params_bytes(&slot->request->params));
     slot_trim(slot, &engine->slots.kv.prefix);
     answer_count(engine, reason, slot->request);

@@ -32,11 +32,10 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
         snprintf(line, line_bytes, "not enough memory for the grammar: try again later");
         return -ENOMEM;
     }
-    constrain->n_constrained += request->constrained;
     return 0;
 }
 
-void constrain_end(struct constrain *constrain, struct slot *slot)
+void constrain_end(struct slot *slot)
 {
     struct request *request = slot->request;
     if (!request->constrained)
@@ -48,7 +47,6 @@ void constrain_end(struct constrain *constrain, struct slot *slot)
     request->grammar = NULL;
     request->one = NULL;
     request->constrained = false;
-    constrain->n_constrained--;
 }
 
 /* Marks take a token that the grammar does not bind. */
@@ -273,8 +271,6 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
 {
     uint32_t waiting = 0;
-    if (constrain->n_constrained == 0)
-        return 0;
     grammars_release(&constrain->grammars);
     constrain->budget = constrain->step;
     for (uint32_t i = 0; i < slots->n; i++) {
@@ -292,7 +288,7 @@ bool constrain_goes_on(const struct slot *slot)
 
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n)
 {
-    for (uint32_t i = 0; i < n && constrain->n_constrained > 0; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         struct slot *slot = slots[i];
         struct request *request = slot->request;
         uint32_t ready = 0;

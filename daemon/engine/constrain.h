@@ -21,17 +21,16 @@
 struct constrain {
     struct grammars grammars;
     const struct vocab *vocab;
-    uint32_t n_vocab;       /* bits of a mask */
-    uint32_t n_constrained; /* requests with a grammar or a limit of thoughts */
-    int64_t step;           /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
-    int64_t budget;         /* left in this step */
+    uint32_t n_vocab; /* bits of a mask */
+    int64_t step;     /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t budget;   /* left in this step */
 };
 
 /* Asks for the grammar of the slot's decoded request, if it has one. Returns 0, or -ENOMEM with one
  * line: the request is not to begin. constrain_step begins its run when it is compiled, follows a
  * part of the answer that came along, or says what is wrong with it. */
 int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, size_t line_bytes);
-void constrain_end(struct constrain *constrain, struct slot *slot);
+void constrain_end(struct slot *slot);
 
 /* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
  * DONE_ERROR where it cannot be followed, 0: the answer goes on. */

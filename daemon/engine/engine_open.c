@@ -109,7 +109,7 @@ void engine_close(struct engine *engine)
     for (uint32_t i = 0; i < engine->slots.n; i++) {
         struct slot *slot = &engine->slots.all[i];
         if (slot->request)
-            constrain_end(&engine->constrain, slot);
+            constrain_end(slot);
         request_close(slot->request);
     }
     slots_fini(&engine->slots);
