@@ -47,8 +47,8 @@ static int answer_tokens(struct engine *engine, const struct batch_slot *b)
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
             rc = answer_logprob(slot, b->from + i, &b->samples[i].sample);
-    engine->fence_due = true;
-    counters_add(engine->options.ctl, COUNTER_OUTPUT_TOKENS, n);
+    engine->clients.fence_due = true;
+    counters_add(engine->clients.ctl, COUNTER_OUTPUT_TOKENS, n);
     /* One writer: no locked instruction. */
     uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
     atomic_store_explicit(&down->outputs, outputs + n, memory_order_relaxed);
@@ -152,7 +152,7 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
 static void answer_count(struct engine *engine, enum done_reason reason,
                          const struct request *request)
 {
-    struct ctl *ctl = engine->options.ctl;
+    struct ctl *ctl = engine->clients.ctl;
     counters_add(ctl,
                  reason == DONE_CANCELLED    ? COUNTER_REQUESTS_CANCELLED
                  : reason == DONE_SUPERSEDED ? COUNTER_REQUESTS_SUPERSEDED
@@ -171,11 +171,11 @@ static void answer_count(struct engine *engine, enum done_reason reason,
 static void answer_tell_first(struct engine *engine)
 {
     struct mail mail = {.kind = MAIL_ANSWERED};
-    if (engine->answered || !engine->options.loaded->weights_dir ||
-        counters_get(engine->options.ctl, COUNTER_REQUESTS_FINISHED) == 0)
+    if (engine->clients.answered || !engine->options.loaded->weights_dir ||
+        counters_get(engine->clients.ctl, COUNTER_REQUESTS_FINISHED) == 0)
         return;
-    engine->answered = mailbox_post(engine->options.outbox, &mail);
-    mailbox_ring(engine->options.outbox);
+    engine->clients.answered = mailbox_post(engine->clients.outbox, &mail);
+    mailbox_ring(engine->clients.outbox);
 }
 
 /* Every draft came to one end, every token of the answer from one of two places, and each window
@@ -204,7 +204,7 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     slot_trim(slot, &engine->slots.kv.prefix);
     answer_count(engine, reason, slot->request);
     answer_progress(slot, DOWN_IDLE);
-    engine->fence_due = true;
+    engine->clients.fence_due = true;
     /* The reserve kept room for this; a failure means that the reader broke its own ring. */
     int rc =
         event_put_done(client_events(slot), slot->request->generation, slot->spec.accepted, &done);
@@ -246,8 +246,8 @@ int answer_refuse(struct engine *engine, struct client *client, const struct sub
     snprintf(done.text, sizeof(done.text), "%s", text);
     int rc = event_put_done(&client->events[cell->slot], cell->generation, cell->length, &done);
     if (rc == 0) {
-        engine->fence_due = true;
-        counters_add(engine->options.ctl,
+        engine->clients.fence_due = true;
+        counters_add(engine->clients.ctl,
                      reason == DONE_ERROR ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
                      1);
     }

@@ -21,11 +21,11 @@ static const uint64_t WAKE_CREDIT_NS = 1000000000;
 void attached_post(struct engine *engine, enum mail_kind kind, struct client *client, int error)
 {
     struct mail mail = {.kind = (uint16_t)kind, .error = error, .clients = {client}};
-    bool posted = mailbox_post(engine->options.outbox, &mail);
+    bool posted = mailbox_post(engine->clients.outbox, &mail);
     /* Sized for every message that can be on its way at once (mailbox.h). */
     assert(posted);
     (void)posted;
-    mailbox_ring(engine->options.outbox);
+    mailbox_ring(engine->clients.outbox);
 }
 
 /* Ends what runs on the client's slots. */
@@ -43,7 +43,7 @@ uint32_t attached_reap(struct engine *engine)
     uint32_t n = 0;
     for (; n < clients->n_failed; n++) {
         struct client *client = clients->failed[n];
-        counters_add(engine->options.ctl,
+        counters_add(engine->clients.ctl,
                      client->error == -EFAULT ? COUNTER_SIGBUS : COUNTER_PROTOCOL_ERRORS, 1);
         end_slots(engine, client, DONE_ERROR, client->error);
         attached_post(engine, MAIL_CLOSE, client, client->error);
@@ -107,9 +107,9 @@ static struct slot *find_slot(struct engine *engine, const struct client *client
 void attached_listen(struct engine *engine, struct client *client)
 {
     client->idle_rings = 0;
-    if (!client->bell_polled && engine->loop)
+    if (!client->bell_polled && engine->clients.loop)
         client->bell_polled =
-            loop_add_poll(engine->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
+            loop_add_poll(engine->clients.loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
 }
 
 /* The user's place, or a free one: there are as many as clients. */
@@ -165,7 +165,7 @@ static void detach(struct engine *engine, struct client *client)
     }
     client->user->n_clients--;
     if (client->bell_polled)
-        loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
+        loop_remove(engine->clients.loop, client->bell_fd, (uintptr_t)client);
     for (uint32_t i = 0; i < engine->clients.n; i++)
         if (engine->clients.all[i] == client)
             engine->clients.all[i] = engine->clients.all[--engine->clients.n];
@@ -207,10 +207,10 @@ static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
 
 static void wake(struct engine *engine, const struct client_due *due)
 {
-    uint64_t ns = waker_wake(due->client, due->way, engine->options.cpu_ns);
+    uint64_t ns = waker_wake(due->client, due->way, engine->clients.cpu_ns);
     if (ns)
         charge(due->client->user, ns, engine->clock.now_ns);
-    counters_add(engine->options.ctl, COUNTER_WAKES, 1);
+    counters_add(engine->clients.ctl, COUNTER_WAKES, 1);
 }
 
 /* Does the client's user owe too much time for its wakes? Then neither the engine thread nor the control thread makes this
@@ -224,7 +224,7 @@ static bool wake_apart(struct engine *engine, struct client *client, int way)
     if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, engine->clock.now_ns) ||
         !waker_hand(client, way))
         return false;
-    counters_add(engine->options.ctl, COUNTER_WAKES_APART, 1);
+    counters_add(engine->clients.ctl, COUNTER_WAKES_APART, 1);
     return true;
 }
 
@@ -234,15 +234,15 @@ static bool wake_apart(struct engine *engine, struct client *client, int way)
 static uint32_t hand_off(struct engine *engine, const struct client_due *due, uint32_t n)
 {
     struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
-    if (mailbox_room(engine->options.outbox) <= 2 * engine->options.n_clients + 1)
+    if (mailbox_room(engine->clients.outbox) <= 2 * engine->clients.n_most + 1)
         return 0;
     for (uint32_t i = 0; i < mail.n_wakes; i++) {
         mail.clients[i] = due[i].client;
         mail.ways |= (uint32_t)due[i].way << i;
     }
-    if (!mailbox_post(engine->options.outbox, &mail))
+    if (!mailbox_post(engine->clients.outbox, &mail))
         return 0;
-    counters_add(engine->options.ctl, COUNTER_WAKE_HANDOFFS, mail.n_wakes);
+    counters_add(engine->clients.ctl, COUNTER_WAKE_HANDOFFS, mail.n_wakes);
     return mail.n_wakes;
 }
 
@@ -251,7 +251,7 @@ static uint32_t hand_off(struct engine *engine, const struct client_due *due, ui
 void attached_wake(struct engine *engine)
 {
     uint32_t n = 0, done = 0;
-    engine->fence_due = false;
+    engine->clients.fence_due = false;
     bell_fence();
     for (uint32_t i = 0; i < engine->clients.n; i++) {
         int way = bell_due(&engine->clients.all[i]->waker);
@@ -261,7 +261,7 @@ void attached_wake(struct engine *engine)
     if (n > 1 && engine->slots.n_active > engine->slots.n_paused) {
         for (uint32_t took = 1; done < n && took; done += took)
             took = hand_off(engine, engine->clients.due + done, n - done);
-        mailbox_ring(engine->options.outbox);
+        mailbox_ring(engine->clients.outbox);
     }
     for (; done < n; done++)
         wake(engine, &engine->clients.due[done]);

@@ -111,8 +111,16 @@ struct client_due {
     int way;
 };
 
-/* The engine thread's clients. */
+/* The engine thread's clients, and what it tells them and the control thread. */
 struct attached {
+    struct ctl *ctl;        /* the counters, which all of them see */
+    struct mailbox *outbox; /* to the control thread */
+    struct loop *loop;      /* polls their bells; NULL: nothing does */
+    uint64_t (*cpu_ns)(void);
+    uint32_t n_most; /* attached at once */
+    bool fence_due;  /* something was published or freed in this step */
+    bool answered;   /* MAIL_ANSWERED was posted */
+
     struct client **all;       /* [n] unordered */
     struct client **failed;    /* [n_failed] to be closed when the next step begins */
     struct client_due *due;    /* [n] of this step */

@@ -58,7 +58,7 @@ static void engine_idle_ring(struct engine *engine, struct client *client)
     if (ingest_ready(client) || engine_client_active(client) || !client->bell_polled ||
         ++client->idle_rings < IDLE_RINGS_MAX)
         return;
-    loop_remove(engine->loop, client->bell_fd, (uintptr_t)client);
+    loop_remove(engine->clients.loop, client->bell_fd, (uintptr_t)client);
     client->bell_polled = false;
 }
 
@@ -116,7 +116,8 @@ static void engine_rescan(struct engine *engine)
 {
     struct loop_event event;
     counters_add(engine->options.ctl, COUNTER_RESCANS, 1);
-    if (engine_missed(engine) && loop_wait(engine->loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
+    if (engine_missed(engine) &&
+        loop_wait(engine->clients.loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
         counters_add(engine->options.ctl, COUNTER_RESCANS_FOUND, 1);
 }
 
@@ -135,7 +136,7 @@ static int engine_sleep(struct engine *engine)
     if (engine->clients.n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = steady_look(&engine->clock);
-    n = loop_wait(engine->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
+    n = loop_wait(engine->clients.loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
     bool rescans = n == 0 && rescan && steady_look(&engine->clock) - slept_ns >= RESCAN_NS;
     if (rescans)
         engine_rescan(engine);
@@ -152,8 +153,8 @@ static int engine_sleep(struct engine *engine)
 static int engine_loop_look(struct engine *engine)
 {
     struct loop_event events[64];
-    int n =
-        loop_wait(engine->loop, 0, events, 64); /* what they announce is seen by the next step */
+    int n = loop_wait(engine->clients.loop, 0, events,
+                      64); /* what they announce is seen by the next step */
     return n < 0 ? n : 0;
 }
 
@@ -182,9 +183,9 @@ static int engine_turn(struct engine *engine)
 
 int engine_run(struct engine *engine)
 {
-    int rc = loop_open(&engine->loop, engine->options.loop);
+    int rc = loop_open(&engine->clients.loop, engine->options.loop);
     if (rc == 0)
-        rc = loop_add_poll(engine->loop, engine->options.inbox->event_fd, POLLIN, 0);
+        rc = loop_add_poll(engine->clients.loop, engine->options.inbox->event_fd, POLLIN, 0);
     if (rc == 0)
         rc = compiler_open(&engine->constrain.grammars.compiler, engine->options.inbox);
     if (rc == 0)

@@ -51,8 +51,13 @@ static int open_slots(struct engine *engine)
     return rc;
 }
 
-static int open_attached(struct attached *clients, uint32_t n)
+static int open_attached(struct attached *clients, const struct engine_options *options)
 {
+    uint32_t n = options->n_clients;
+    clients->ctl = options->ctl;
+    clients->outbox = options->outbox;
+    clients->cpu_ns = options->cpu_ns;
+    clients->n_most = n;
     clients->all = calloc(n, sizeof(struct client *));
     clients->failed = calloc(n, sizeof(struct client *));
     clients->due = calloc(n, sizeof(*clients->due));
@@ -69,7 +74,7 @@ static int open_parts(struct engine *engine)
     const struct loaded_model *loaded = options->loaded;
     uint32_t n = options->n_slots;
     engine->scratch.arena = calloc(engine->context, sizeof(*engine->scratch.arena));
-    if (!engine->scratch.arena || open_attached(&engine->clients, options->n_clients) < 0 ||
+    if (!engine->scratch.arena || open_attached(&engine->clients, options) < 0 ||
         batch_init(&engine->batch, n, loaded->limits.rows) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
         drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->slots.kv, loaded) < 0)
@@ -116,7 +121,7 @@ void engine_close(struct engine *engine)
     grammars_fini(&engine->constrain.grammars);
     drafters_fini(&engine->drafters);
     batch_fini(&engine->batch);
-    loop_close(engine->loop);
+    loop_close(engine->clients.loop);
     free(engine->clients.all);
     free(engine->clients.failed);
     free(engine->clients.due);

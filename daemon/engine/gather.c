@@ -24,7 +24,8 @@ bool gather_admit(struct engine *engine, struct slot *slot)
     }
     if (slot->state != SLOT_PAUSED) {
         slots_set(&engine->slots, slot, SLOT_PAUSED);
-        engine->fence_due = true; /* a step that does nothing else is not idle: the gauges follow */
+        engine->clients.fence_due =
+            true; /* a step that does nothing else is not idle: the gauges follow */
         counters_add(engine->options.ctl, COUNTER_STALLS, 1);
         answer_progress(slot, DOWN_PAUSED);
     }

@@ -362,7 +362,7 @@ static uint32_t ingest_client(struct engine *engine, struct client *client)
         return 0;
     }
     ring_release(&client->submit, 1);
-    engine->fence_due = true;
+    engine->clients.fence_due = true;
     client->user->cells++;
     client->user->tokens += in.cell.length + in.cell.params_bytes / 4;
     attached_listen(engine, client);

@@ -157,7 +157,7 @@ uint32_t pass_step(struct engine *engine)
         answer_publish(engine);
         work += rows ? rows : drafting + masking;
     }
-    if (engine->fence_due) { /* also when all there was to do was to end something */
+    if (engine->clients.fence_due) { /* also when all there was to do was to end something */
         attached_wake(engine);
         work++;
     }

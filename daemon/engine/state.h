@@ -21,7 +21,6 @@ struct scratch {
 
 struct engine {
     struct engine_options options;
-    struct loop *loop;
     const struct vocab *vocab;
     uint32_t n_vocab; /* of the model: ids below are accepted */
     uint32_t context;
@@ -36,9 +35,7 @@ struct engine {
 
     struct steady clock;
     bool stopping;
-    bool answered;  /* MAIL_ANSWERED was posted */
-    int failed;     /* 0, or why the backend cannot go on */
-    bool fence_due; /* something was published or freed in this step */
+    int failed; /* 0, or why the backend cannot go on */
 };
 
 #endif

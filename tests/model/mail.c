@@ -115,8 +115,14 @@ static struct client_due due[CLIENTS];
 static struct engine engine_new(void)
 {
     return (struct engine){
-        .options = {.inbox = to_engine, .outbox = to_control, .ctl = &ctl, .n_clients = CLIENTS},
-        .clients = {.all = all, .failed = failed, .due = due, .users = users},
+        .options = {.inbox = to_engine},
+        .clients = {.ctl = &ctl,
+                    .outbox = to_control,
+                    .n_most = CLIENTS,
+                    .all = all,
+                    .failed = failed,
+                    .due = due,
+                    .users = users},
         .slots = {.n_active = 1},
     };
 }
@@ -173,7 +179,7 @@ static void engine_alone(void)
     struct engine engine = engine_new();
 
     if (model_mutant("places are kept for the clients that are there alone"))
-        engine.options.n_clients = 2;
+        engine.clients.n_most = 2;
     attach(&engine, &clients[0]);
     attach(&engine, &clients[1]);
     for (uint32_t passes = model_choose(3, "passes"); passes > 0; passes--)

@@ -342,7 +342,7 @@ static uint64_t clock_with_an_unheard_client(void)
     if (slept_ns && now - slept_ns >= 1000000000 && !submitted) {
         c->client->idle_rings = IDLE_RINGS_MAX;
         c->client->bell_polled = false;
-        loop_remove(rig.engine->loop, c->client->bell_fd, (uintptr_t)c->client);
+        loop_remove(rig.engine->clients.loop, c->client->bell_fd, (uintptr_t)c->client);
         rig_submit(c, 0, &one_request);
         bell_ring(rig.ctl, c->client->bell_fd);
         submitted = true;
