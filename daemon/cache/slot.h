@@ -129,6 +129,12 @@ struct slots {
 int slots_init(struct slots *slots, uint32_t n, uint32_t context);
 void slots_fini(struct slots *slots);
 
+/* How many requests wait for nothing but passes. */
+static inline uint32_t slots_running(const struct slots *slots)
+{
+    return slots->n_active - slots->n_paused;
+}
+
 /* The only place where a slot's state changes. */
 void slots_set(struct slots *slots, struct slot *slot, enum slot_state state);
 

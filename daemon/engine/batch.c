@@ -6,16 +6,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int batch_init(struct batch *batch, uint32_t n_slots, uint32_t n_rows)
+int batch_init(struct batch *batch, uint32_t n_slots, const struct backend_limits *limits)
 {
+    batch->most_rows = limits->rows;
+    batch->most_samples = limits->samples;
     batch->verified = calloc(n_slots, sizeof(struct slot *));
     batch->unverified = calloc(n_slots, sizeof(struct slot *));
     batch->plan = calloc(n_slots, sizeof(*batch->plan));
     batch->candidates = calloc(n_slots, sizeof(struct slot *));
     batch->slots = calloc(n_slots, sizeof(*batch->slots));
     batch->sequences = calloc(n_slots, sizeof(*batch->sequences));
-    batch->rows = calloc(n_rows, sizeof(*batch->rows));
-    batch->results = calloc(n_rows, sizeof(*batch->results));
+    batch->rows = calloc(limits->rows, sizeof(*batch->rows));
+    batch->results = calloc(limits->rows, sizeof(*batch->results));
     return batch->verified && batch->unverified && batch->plan && batch->candidates &&
                    batch->slots && batch->sequences && batch->rows && batch->results
                ? 0

@@ -56,11 +56,13 @@ struct batch {
     struct row *rows;                /* [n_rows] */
     struct row_result *results;      /* [n_rows] */
     uint32_t n_slots, n_rows;
-    uint64_t start_ns; /* of a canonical one */
+    uint64_t start_ns, end_ns; /* of a canonical one */
+
+    uint32_t most_rows, most_samples; /* of a canonical one */
 };
 
-/* Returns 0 or -ENOMEM; fini in any case. */
-int batch_init(struct batch *batch, uint32_t n_slots, uint32_t n_rows);
+/* Passes of at most `limits` for `n_slots`. Returns 0 or -ENOMEM; fini in any case. */
+int batch_init(struct batch *batch, uint32_t n_slots, const struct backend_limits *limits);
 void batch_fini(struct batch *batch);
 
 /* An empty pass. */

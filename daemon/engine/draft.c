@@ -10,10 +10,8 @@
 
 #include "daemon/engine/answer.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "daemon/engine/unverified.h"
 #include "daemon/policy/fault.h"
-#include "ipc/counters.h"
 
 _Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave records");
 
@@ -21,13 +19,12 @@ enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass
 
 /* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
  * nor so many that the windows of all do not fit the samples of one pass. */
-static uint32_t draft_limit(const struct engine *engine, const struct slot *slot, uint32_t room)
+static uint32_t draft_limit(const struct batch *batch, const struct slot *slot, uint32_t room)
 {
     const struct request *request = slot->request;
     uint32_t most =
         request->limit - slot->spec.accepted; /* the last token needs no draft before it */
-    uint32_t decoding = engine->batch.n_decoding;
-    uint32_t samples = engine->options.loaded->limits.samples / (decoding ? decoding : 1);
+    uint32_t samples = batch->most_samples / (batch->n_decoding ? batch->n_decoding : 1);
     most = most > 0 ? most - 1 : 0;
     if (most > WINDOW_MAX)
         most = WINDOW_MAX;
@@ -38,68 +35,73 @@ static uint32_t draft_limit(const struct engine *engine, const struct slot *slot
     return most;
 }
 
-/* Drafts from text: all at once. */
-static void draft_text(struct engine *engine, struct slot *slot, uint32_t most)
+/* What is drafted; test builds spoil it. */
+static uint32_t draft_token(uint32_t token)
+{
+    if (!fault_hits(FAULT_DRAFT_MISMATCH))
+        return token;
+    return token > 0 ? token - 1 : 1;
+}
+
+/* Drafts from text: all at once. `running`: slots that decode. */
+static void draft_text(struct slot *slot, const struct cost *cost, uint32_t running, uint32_t most,
+                       const struct vocab *vocab)
 {
     struct spec *spec = &slot->spec;
     struct proposer *proposer = &slot->proposer;
     uint32_t drafts[WINDOW_MAX];
     if (!proposer_active(proposer))
         return;
-    most = window_choose(&proposer->window, &engine->cost.decode,
-                         engine->slots.n_active - engine->slots.n_paused, most,
+    most = window_choose(&proposer->window, &cost->decode, running, most,
                          proposer->kind != PROPOSER_AUTO);
     uint32_t n = most ? proposer_draft(proposer, slot->tokens, spec->accepted, most, drafts) : 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (fault_hits(FAULT_DRAFT_MISMATCH))
-            drafts[i] = (drafts[i] + 1) % engine->n_vocab;
-        if (!constrain_draft(engine->vocab, slot, drafts[i]))
+        uint32_t token = draft_token(drafts[i]);
+        if (!constrain_draft(vocab, slot, token))
             break; /* it would be rejected, and what follows it */
-        spec_draft(spec, slot->tokens, drafts[i]);
+        spec_draft(spec, slot->tokens, token);
         slot->request->drafted++;
     }
 }
 
 /* Where the draft model has more to catch up with than a drafting pass takes along, does that pay? */
-static bool draft_lag_pays(const struct engine *engine, const struct slot *slot,
+static bool draft_lag_pays(const struct cost *cost, const struct slot *slot,
                            const struct drafter *drafter, uint32_t lag)
 {
     return slot->proposer.kind != PROPOSER_AUTO ||
-           window_lag_pays(&engine->cost.decode, &drafter->window,
-                           slot->proposer.by_model.acceptance, lag,
+           window_lag_pays(&cost->decode, &drafter->window, slot->proposer.by_model.acceptance, lag,
                            slot->request->limit - slot->spec.accepted);
 }
 
 /* Drafts that there are records for: the model's own fast pass leaves them after those of what was
  * accepted since the last canonical pass. */
-static uint32_t draft_records(const struct engine *engine, const struct slot *slot,
+static uint32_t draft_records(const struct prefix *prefix, const struct slot *slot,
                               const struct drafter *drafter)
 {
-    if (drafter->kind != DRAFTER_SELF || !engine->slots.kv.prefix.states)
+    if (drafter->kind != DRAFTER_SELF || !prefix->states)
         return WINDOW_MAX;
-    if (slot_from(slot, &engine->slots.kv.prefix) != (int32_t)slot->own)
+    if (slot_from(slot, prefix) != (int32_t)slot->own)
         return 0; /* it goes on from elsewhere */
     return SPEC_RECORDS_MAX - spec_apply(&slot->spec, slot->spec.canonical);
 }
 
 /* The slot begins a window of the drafter's as soon as windows are shared out; or the draft model
  * catches up first. */
-static void draft_join(struct engine *engine, struct slot *slot, struct drafter *drafter,
-                       uint32_t most)
+static void draft_join(struct drafter *drafter, struct slot *slot, uint32_t most,
+                       const struct cost *cost, const struct prefix *prefix)
 {
-    struct drafters *drafters = &engine->drafters;
     uint32_t accepted = slot->spec.accepted, lag = drafters_lag(drafter, slot);
     if (slot->request->no_drafts || accepted > drafter->context)
         return;
     if (lag > LAG_MAX) {
-        if (draft_lag_pays(engine, slot, drafter, lag))
-            drafters->lagging[drafters->n_lagging++] = slot;
+        if (draft_lag_pays(cost, slot, drafter, lag))
+            drafter->lagging[drafter->n_lagging++] = slot;
         return;
     }
     if (most > drafter->context + 1 - accepted)
         most = drafter->context + 1 - accepted;
-    if (most > draft_records(engine, slot, drafter))
-        most = draft_records(engine, slot, drafter);
+    if (most > draft_records(prefix, slot, drafter))
+        most = draft_records(prefix, slot, drafter);
     if (most == 0)
         return;
     drafter->slots[drafter->n_shares] = slot;
@@ -110,136 +112,165 @@ static void draft_join(struct engine *engine, struct slot *slot, struct drafter 
     };
 }
 
-/* Drafts for one slot from text, or lets it join those that a model drafts for. */
-static void draft_slot(struct engine *engine, struct slot *slot, uint32_t room)
+/* Drafts for one slot from text, or lets it join those that a model drafts for. `most`: drafts. */
+static void draft_slot(struct slot *slot, struct drafters *drafters, uint32_t most,
+                       const struct slots *slots, const struct cost *cost,
+                       const struct vocab *vocab)
 {
-    if (slot->goal > 0 || slot->spec.drafted > 0) { /* in the middle of a window */
-        engine->drafters.n_next += drafters_due(slot);
-        return;
-    }
-    engine->drafters.n_next++;
+    struct drafter *drafter = drafters_find(drafters, slot);
     if (spec_rows(&slot->spec) != 1 || !slot->request->first_sample_ns)
         return;
-    uint32_t most = draft_limit(engine, slot, room);
-    draft_text(engine, slot, most);
-    struct drafter *drafter = drafters_find(&engine->drafters, slot);
+    draft_text(slot, cost, slots_running(slots), most, vocab);
     if (drafter && slot->spec.drafted == 0)
-        draft_join(engine, slot, drafter, most);
+        draft_join(drafter, slot, most, cost, &slots->kv.prefix);
 }
 
-/* Shares out windows among the slots that begin one with this drafter. */
-static void draft_share(struct engine *engine, struct drafter *drafter)
+/* Shares out windows among the slots that begin one with this drafter, of `n_next` that go on. */
+static void draft_share(struct drafter *drafter, uint32_t n_next, const struct cost *cost)
 {
     uint32_t n = drafter->n_shares;
-    window_share(drafter->shares, n, engine->drafters.n_next - n, &engine->cost.decode,
-                 &drafter->window);
+    window_share(drafter->shares, n, n_next - n, &cost->decode, &drafter->window);
     for (uint32_t i = 0; i < n; i++)
         drafter->slots[i]->goal = drafter->shares[i].drafts;
+}
+
+void draft_choose(const struct batch *batch, const struct slots *slots, struct drafters *drafters,
+                  const struct cost *cost, const struct vocab *vocab)
+{
+    uint32_t n_next = 0; /* slots that begin a window, or get a token by themselves */
+    for (int k = 0; k < DRAFTERS; k++)
+        drafters->all[k].n_shares = drafters->all[k].n_lagging = 0;
+    for (uint32_t i = 0; i < batch->n_verified; i++) {
+        struct slot *slot = batch->verified[i];
+        int room = event_room(client_events(slot));
+        if (room < 0 || (uint32_t)room < answer_room_needed(slot))
+            continue;
+        n_next += drafters_due(slot);
+        if (slot->goal == 0 && slot->spec.drafted == 0) /* else in the middle of a window */
+            draft_slot(slot, drafters, draft_limit(batch, slot, (uint32_t)room), slots, cost,
+                       vocab);
+    }
+    for (int k = 0; k < DRAFTERS; k++)
+        draft_share(&drafters->all[k], n_next, cost);
 }
 
 /* ---- what a pass computes -------------------------------------------------------------------- */
 
 /* The least recently used of the idle slots loses what the draft model knows of it. */
-static bool draft_evict(struct engine *engine)
+static bool draft_evict(struct slots *slots, struct drafter *drafter)
 {
     struct slot *victim = NULL;
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        struct slot *slot = &engine->slots.all[i];
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[i];
         if (slot->state == SLOT_IDLE && slot->draft_kv.n_pages > 0 &&
             (!victim || slot->serial < victim->serial))
             victim = slot;
     }
     if (victim)
-        drafters_forget(&engine->drafters, victim);
+        draft_kv_clear(&victim->draft_kv, &drafter->pool);
     return victim != NULL;
 }
 
 /* Pages for the drafter's rows. No request gives up any for them: there are no drafts then. */
-static bool draft_reserve(struct engine *engine, struct drafter *drafter, struct slot *slot,
+static bool draft_reserve(struct slots *slots, struct drafter *drafter, struct slot *slot,
                           uint32_t n_positions)
 {
     if (drafter->kind == DRAFTER_SELF)
-        return slot_reserve(slot, &engine->slots.kv.prefix, slot->spec.canonical, n_positions);
+        return slot_reserve(slot, &slots->kv.prefix, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
-        if (!draft_evict(engine))
+        if (!draft_evict(slots, drafter))
             return false;
     return true;
 }
 
-/* Puts rows [from, to) of the slot into the pass; with `samples` the last one gives a draft. */
-static void draft_rows(struct engine *engine, const struct drafter *drafter, struct slot *slot,
-                       uint32_t from, uint32_t to, bool samples)
+/* The rows of the slot that was added last: from position `from` on; the one at `sampled` gives a
+ * draft. */
+static void draft_rows(struct batch *batch, struct drafter *drafter, const struct prefix *prefix,
+                       uint32_t from, uint32_t sampled)
 {
-    uint32_t i = engine->batch.n_slots;
-    struct sampler_params *sampler = &engine->drafters.samplers[i];
-    *sampler = slot->request->sampler;
-    sampler->logprobs = false;
-    batch_add(&engine->batch, slot, to - from);
-    batch_rows(&engine->batch, i, from, samples ? to - 1 : to,
-               drafter->kind == DRAFTER_SELF ? slot->pages : slot->draft_kv.pages, sampler);
-    if (drafter->kind == DRAFTER_SELF && engine->slots.kv.prefix.states)
-        engine->batch.sequences[i].state =
-            (struct pass_state){.from = (int32_t)slot->own,
-                                .own = (int32_t)slot->own,
-                                .replay = spec_apply(&slot->spec, from)};
+    uint32_t i = batch->n_slots - 1;
+    struct slot *slot = batch->slots[i].slot;
+    bool self = drafter->kind == DRAFTER_SELF;
+    drafter->samplers[i] = slot->request->sampler;
+    drafter->samplers[i].logprobs = false;
+    batch_rows(batch, i, from, sampled, self ? slot->pages : slot->draft_kv.pages,
+               &drafter->samplers[i]);
+    if (self && prefix->states)
+        batch->sequences[i].state = (struct pass_state){.from = (int32_t)slot->own,
+                                                        .own = (int32_t)slot->own,
+                                                        .replay = spec_apply(&slot->spec, from)};
+}
+
+/* Slots below their goal. One that finds no room in the pass is verified with what it has. */
+static void draft_plan_windows(struct batch *batch, struct slots *slots, struct drafters *drafters,
+                               struct drafter *drafter, struct constrain *constrain)
+{
+    for (uint32_t i = 0; i < batch->n_verified; i++) {
+        struct slot *slot = batch->verified[i];
+        if (!slot_runs(slot) || drafters_due(slot) || drafters_find(drafters, slot) != drafter)
+            continue;
+        uint32_t to = slot->spec.accepted + slot->spec.drafted;
+        uint32_t from = drafter->kind == DRAFTER_SELF ? to - 1 : slot->draft_kv.computed;
+        if (batch->n_slots < drafter->samples && batch->n_rows + to - from <= drafter->rows &&
+            constrain_mask(constrain, slot, slot->spec.drafted) &&
+            draft_reserve(slots, drafter, slot, to)) {
+            batch_add(batch, slot, to - from);
+            draft_rows(batch, drafter, &slots->kv.prefix, from, to - 1);
+        } else {
+            slot->goal = slot->spec.drafted;
+        }
+    }
 }
 
 /* Rows of one pass that catches up, by what they cost lately: slots that decode wait for them half a
  * pass, as for a prefill (plan_budget). */
-static uint32_t draft_chunk(const struct engine *engine, const struct drafter *drafter)
+static uint32_t draft_chunk(const struct cost *cost, const struct drafter *drafter)
 {
-    uint64_t wait_ns = (uint64_t)engine->cost.decode.pass_ns / 2;
+    uint64_t wait_ns = (uint64_t)cost->decode.pass_ns / 2;
     uint64_t rows = drafter->row_ns ? wait_ns / drafter->row_ns : 2 * PLAN_CHUNK_MIN;
     if (rows < PLAN_CHUNK_MIN)
         rows = PLAN_CHUNK_MIN;
     return rows < drafter->rows ? (uint32_t)rows : drafter->rows;
 }
 
-/* Slots below their goal. One that finds no room in the pass is verified with what it has. */
-static void draft_plan(struct engine *engine, struct drafter *drafter)
+/* Slots whose text the draft model has not seen: a chunk, shared in the order of slots. */
+static void draft_plan_lag(struct batch *batch, struct slots *slots, struct drafter *drafter,
+                           uint32_t most)
 {
-    struct batch *batch = &engine->batch;
-    for (uint32_t i = 0; i < batch->n_verified; i++) {
-        struct slot *slot = batch->verified[i];
-        if (!slot_runs(slot) || drafters_due(slot) ||
-            drafters_find(&engine->drafters, slot) != drafter)
-            continue;
-        uint32_t to = slot->spec.accepted + slot->spec.drafted;
-        uint32_t from = drafter->kind == DRAFTER_SELF ? to - 1 : slot->draft_kv.computed;
-        if (batch->n_slots < drafter->samples && batch->n_rows + to - from <= drafter->rows &&
-            constrain_mask(&engine->constrain, slot, slot->spec.drafted) &&
-            draft_reserve(engine, drafter, slot, to))
-            draft_rows(engine, drafter, slot, from, to, true);
-        else
-            slot->goal = slot->spec.drafted;
+    for (uint32_t i = 0; i < drafter->n_lagging && batch->n_rows < most; i++) {
+        struct slot *slot = drafter->lagging[i];
+        uint32_t from = slot->draft_kv.computed, to = slot->spec.accepted - 1;
+        if (to - from > most - batch->n_rows)
+            to = from + most - batch->n_rows;
+        if (from < to && draft_reserve(slots, drafter, slot, to)) {
+            batch_add(batch, slot, to - from);
+            draft_rows(batch, drafter, &slots->kv.prefix, from, to);
+        }
     }
 }
 
-/* Slots whose text the draft model has not seen: a chunk, shared in the order of slots. */
-static void draft_plan_lag(struct engine *engine, struct drafter *drafter)
+uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *drafters,
+                    struct drafter *drafter, struct constrain *constrain, const struct cost *cost)
 {
-    const struct drafters *drafters = &engine->drafters;
-    uint32_t most = draft_chunk(engine, drafter);
-    for (uint32_t i = 0; i < drafters->n_lagging && engine->batch.n_rows < most; i++) {
-        struct slot *slot = drafters->lagging[i];
-        uint32_t from = slot->draft_kv.computed, to = slot->spec.accepted - 1;
-        if (to - from > most - engine->batch.n_rows)
-            to = from + most - engine->batch.n_rows;
-        if (from < to && draft_reserve(engine, drafter, slot, to))
-            draft_rows(engine, drafter, slot, from, to, false);
-    }
+    batch_clear(batch);
+    if (drafter->kind == DRAFTER_SELF)
+        unverified_rows(batch);
+    draft_plan_windows(batch, slots, drafters, drafter, constrain);
+    if (!batch->prefills) /* prompts go before any catching up */
+        draft_plan_lag(batch, slots, drafter, draft_chunk(cost, drafter));
+    return batch->n_rows;
 }
 
 /* ---- what comes out -------------------------------------------------------------------------- */
 
 /* Takes the result of the slot's last row. */
-static void draft_take(struct engine *engine, struct drafter *drafter, const struct batch_slot *b,
-                       bool sampled)
+static void take_draft(const struct batch *batch, const struct batch_slot *b,
+                       const struct drafter *drafter, const struct loaded_model *loaded)
 {
     struct slot *slot = b->slot;
-    const struct row_result *last = &engine->batch.results[b->row + b->take - 1];
-    uint32_t token = last->sample.token;
-    if (last->status < 0 || (sampled && token >= engine->n_vocab)) {
+    const struct row_result *last = &batch->results[b->row + b->take - 1];
+    bool sampled = batch->rows[b->row + b->take - 1].wants & ROW_SAMPLE;
+    if (last->status < 0 || (sampled && last->sample.token >= loaded->model->n_vocab)) {
         slot->request->no_drafts = true; /* a value that is not finite: nothing will come of it */
         slot->goal = slot->spec.drafted;
         return;
@@ -248,93 +279,31 @@ static void draft_take(struct engine *engine, struct drafter *drafter, const str
         slot->draft_kv.computed += b->take;
     if (!sampled)
         return;
-    if (fault_hits(FAULT_DRAFT_MISMATCH))
-        token = (token + 1) % engine->n_vocab;
-    if (!constrain_draft(engine->vocab, slot,
+    uint32_t token = draft_token(last->sample.token);
+    if (!constrain_draft(&loaded->vocab, slot,
                          token)) { /* an end, too: the verifier finds it as early */
         slot->goal = slot->spec.drafted;
         return;
     }
     spec_draft(&slot->spec, slot->tokens, token);
     slot->request->drafted++;
-    if (vocab_is_end(engine->vocab, token)) /* nothing follows if it is accepted */
+    if (vocab_is_end(&loaded->vocab, token)) /* nothing follows if it is accepted */
         slot->goal = slot->spec.drafted;
 }
 
-static int draft_run(struct engine *engine, struct drafter *drafter)
+void draft_take(struct batch *batch, struct slots *slots, const struct drafter *drafter,
+                const struct loaded_model *loaded, struct ctl *ctl)
 {
-    const struct batch *batch = &engine->batch;
-    uint64_t start_ns = steady_look(&engine->clock);
-    int rc = batch_run(&engine->batch, drafter->ops, drafter->backend, PASS_FAST);
-    uint64_t took = steady_look(&engine->clock) - start_ns;
-    window_measured(&drafter->window.cost, batch->n_slots, batch->n_rows, took);
-    if (batch->n_rows >= PLAN_CHUNK_MIN)
-        drafter->row_ns = curve_smooth(drafter->row_ns, took / batch->n_rows + 1);
-    engine->cost.drafting_ns += took;
-    counters_add(engine->options.ctl, COUNTER_DRAFT_PASSES, 1);
-    counters_add(engine->options.ctl, COUNTER_DRAFT_ROWS, batch->n_rows);
-    return rc;
-}
-
-/* One pass: a draft for each slot below its goal; and, of the model's own pass, a row of each slot
- * that unverified_plan chose; of the draft model's, a chunk of what it has not seen yet of slots that
- * would like to draft. Returns the rows, or -errno. */
-static int draft_pass(struct engine *engine, struct drafter *drafter)
-{
-    struct batch *batch = &engine->batch;
-    uint32_t n_unverified, n_samples;
-
-    batch_clear(batch);
-    if (drafter->kind == DRAFTER_SELF)
-        unverified_rows(batch);
-    n_unverified = batch->n_slots;
-    draft_plan(engine, drafter);
-    n_samples = batch->n_slots;
-    if (drafter->kind == DRAFTER_MODEL && !batch->prefills) /* prompts go before any catching up */
-        draft_plan_lag(engine, drafter);
-    if (batch->n_rows == 0)
-        return 0;
-    int rc = draft_run(engine, drafter);
-    if (rc < 0)
-        return rc;
+    uint32_t n_unverified = drafter->kind == DRAFTER_SELF ? batch->n_unverified : 0;
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot *b = &batch->slots[i];
         if (i < n_unverified)
-            slots_set(&engine->slots, b->slot, SLOT_READY);
+            slots_set(slots, b->slot, SLOT_READY);
         if (request_void(b->slot)) /* nothing is taken for it */
-            request_end(&engine->slots, b->slot, DONE_CANCELLED, 0, "");
+            request_end(slots, b->slot, DONE_CANCELLED, 0, "");
         else if (i < n_unverified)
-            unverified_take(engine, b);
+            unverified_take(slots, b, &batch->results[b->row], &loaded->vocab, ctl);
         else
-            draft_take(engine, drafter, b, i < n_samples);
+            take_draft(batch, b, drafter, loaded);
     }
-    return (int)batch->n_rows;
-}
-
-int draft_step(struct engine *engine, const char **ret_error)
-{
-    const struct batch *batch = &engine->batch;
-    struct drafters *drafters = &engine->drafters;
-    int rows = 0;
-    drafters->n_next = drafters->n_lagging = 0;
-    for (int k = 0; k < DRAFTERS; k++)
-        drafters->all[k].n_shares = 0;
-    for (uint32_t i = 0; i < batch->n_verified; i++) {
-        int room = event_room(client_events(batch->verified[i]));
-        if (room >= 0 && (uint32_t)room >= answer_room_needed(batch->verified[i]))
-            draft_slot(engine, batch->verified[i], (uint32_t)room);
-    }
-    for (int k = 0; k < DRAFTERS; k++) {
-        struct drafter *drafter = &drafters->all[k];
-        if (!drafter->ops)
-            continue;
-        draft_share(engine, drafter);
-        int rc = draft_pass(engine, drafter);
-        if (rc < 0) {
-            *ret_error = drafter->ops->error(drafter->backend);
-            return rc;
-        }
-        rows += rc;
-    }
-    return rows;
 }

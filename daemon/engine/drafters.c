@@ -1,6 +1,8 @@
 /* What each model that drafts is, and what it knows of a slot. */
 #include "daemon/engine/drafters.h"
 
+#include "daemon/policy/plan.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +28,11 @@ int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, 
         window_drafter_init(&drafter->window);
         drafter->slots = calloc(n_slots, sizeof(struct slot *));
         drafter->shares = calloc(n_slots, sizeof(*drafter->shares));
-        if (!drafter->slots || !drafter->shares)
+        drafter->lagging = calloc(n_slots, sizeof(struct slot *));
+        drafter->samplers = calloc(n_slots, sizeof(*drafter->samplers));
+        if (!drafter->slots || !drafter->shares || !drafter->lagging || !drafter->samplers)
             return -ENOMEM;
     }
-    drafters->lagging = calloc(n_slots, sizeof(struct slot *));
-    drafters->samplers = calloc(n_slots, sizeof(*drafters->samplers));
-    if (!drafters->lagging || !drafters->samplers)
-        return -ENOMEM;
     return model ? pages_init(&drafters->all[DRAFTER_MODEL].pool, model->limits.pages) : 0;
 }
 
@@ -42,9 +42,9 @@ void drafters_fini(struct drafters *drafters)
         pages_fini(&drafters->all[k].pool);
         free(drafters->all[k].slots);
         free(drafters->all[k].shares);
+        free(drafters->all[k].lagging);
+        free(drafters->all[k].samplers);
     }
-    free(drafters->lagging);
-    free(drafters->samplers);
     *drafters = (struct drafters){0};
 }
 
@@ -100,6 +100,13 @@ uint32_t drafters_lag(const struct drafter *drafter, const struct slot *slot)
     if (drafter->kind == DRAFTER_SELF)
         return 0;
     return slot->spec.accepted - 1 - slot->draft_kv.computed;
+}
+
+void drafters_measured(struct drafter *drafter, uint32_t n_slots, uint32_t n_rows, uint64_t took_ns)
+{
+    window_measured(&drafter->window.cost, n_slots, n_rows, took_ns);
+    if (n_rows >= PLAN_CHUNK_MIN)
+        drafter->row_ns = curve_smooth(drafter->row_ns, took_ns / n_rows + 1);
 }
 
 void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t window,

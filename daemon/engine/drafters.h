@@ -27,21 +27,18 @@ struct drafter {
     uint64_t row_ns;                 /* smoothed cost of one row in a large pass */
     struct window_drafter window;
 
-    /* of a step: slots that could begin a window of its drafts */
-    struct slot **slots;         /* [n_shares] */
+    /* of a step */
+    struct slot **slots;         /* [n_shares] slots that could begin a window of its drafts */
     struct window_share *shares; /* [n_shares] */
-    uint32_t n_shares;
+    struct slot **lagging;       /* [n_lagging] slots whose text it is to catch up with */
+    uint32_t n_shares, n_lagging;
+    struct sampler_params *samplers; /* [n slots] of its pass */
 };
 
 struct drafters {
     struct drafter all[DRAFTERS];
     enum backend_fast fast; /* what the device's fast pass is */
-
-    /* of a step */
-    uint32_t n_next;       /* slots that begin a window, or get a token by themselves */
-    struct slot **lagging; /* [n_lagging] slots whose text the draft model is to catch up with */
-    uint32_t n_lagging;
-    struct sampler_params *samplers; /* [n slots] of a drafting pass */
+    uint32_t n_next;        /* of a step: slots that begin a window, or get a token by themselves */
 };
 
 /* From what the daemon has loaded. Returns 0 or -ENOMEM; fini in any case. */
@@ -67,6 +64,10 @@ static inline bool drafters_due(const struct slot *slot)
 
 /* Rows that the draft model has to compute before its first draft here, besides that one's. */
 uint32_t drafters_lag(const struct drafter *drafter, const struct slot *slot);
+
+/* A pass of it took so long. */
+void drafters_measured(struct drafter *drafter, uint32_t n_slots, uint32_t n_rows,
+                       uint64_t took_ns);
 
 /* `window` drafts were verified, the first `accepted` are accepted. For every pass that samples. */
 void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t window,

@@ -75,7 +75,7 @@ static int open_parts(struct engine *engine)
     uint32_t n = options->n_slots;
     engine->scratch.arena = calloc(engine->context, sizeof(*engine->scratch.arena));
     if (!engine->scratch.arena || open_attached(&engine->clients, options) < 0 ||
-        batch_init(&engine->batch, n, loaded->limits.rows) < 0 ||
+        batch_init(&engine->batch, n, &loaded->limits) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
         drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->slots.kv, loaded) < 0)
         return -ENOMEM;

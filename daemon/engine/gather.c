@@ -2,31 +2,30 @@
 #include "daemon/engine/gather.h"
 
 #include "daemon/engine/answer.h"
+#include "daemon/engine/drafters.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "daemon/policy/fault.h"
 #include "ipc/counters.h"
 
 enum { KEYSTROKE_SHARE = 4 }; /* a quarter of the time beside other users' answers ... */
 static const uint64_t KEYSTROKE_CREDIT_NS = 1000000000; /* ... in the long run */
 
-bool gather_admit(struct engine *engine, struct slot *slot)
+bool gather_admit(struct slots *slots, struct attached *clients, struct slot *slot)
 {
     int room = event_room(client_events(slot));
     if (room < 0) {
-        attached_fail(&engine->clients, slot->client, room);
+        attached_fail(clients, slot->client, room);
         return false;
     }
     if ((uint32_t)room >= answer_room_needed(slot)) {
         if (slot->state == SLOT_PAUSED)
-            slots_set(&engine->slots, slot, SLOT_READY);
+            slots_set(slots, slot, SLOT_READY);
         return true;
     }
     if (slot->state != SLOT_PAUSED) {
-        slots_set(&engine->slots, slot, SLOT_PAUSED);
-        engine->clients.fence_due =
-            true; /* a step that does nothing else is not idle: the gauges follow */
-        counters_add(engine->options.ctl, COUNTER_STALLS, 1);
+        slots_set(slots, slot, SLOT_PAUSED);
+        clients->fence_due = true; /* it is work: the gauges follow */
+        counters_add(clients->ctl, COUNTER_STALLS, 1);
         answer_progress(slot, DOWN_PAUSED);
     }
     return false;
@@ -34,29 +33,29 @@ bool gather_admit(struct engine *engine, struct slot *slot)
 
 /* Pages that another slot has computed meanwhile. What this request computed once and lost is not
  * gained. */
-static void gather_adopt(struct engine *engine, struct slot *slot)
+static void gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
 {
     struct request *request = slot->request;
-    if (slot_adopt(slot, &engine->slots.kv.prefix) == 0 || slot->spec.canonical <= request->reached)
+    if (slot_adopt(slot, prefix) == 0 || slot->spec.canonical <= request->reached)
         return;
     uint32_t gained = slot->spec.canonical - request->reached;
     request->reached = slot->spec.canonical;
     request->cached += gained;
-    counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, gained);
+    counters_add(ctl, COUNTER_CACHED_TOKENS, gained);
     answer_progress(slot, DOWN_PREFILL);
 }
 
 /* Slots that could compute now. None is due while a model drafts for all of them. */
-static uint32_t gather_candidates(struct engine *engine)
+static uint32_t gather_candidates(struct batch *batch, struct slots *slots,
+                                  struct attached *clients, uint64_t now_ns)
 {
-    struct batch *batch = &engine->batch;
     uint32_t n = 0, due = 0;
     for (uint32_t i = 0; i < batch->n_verified; i++) {
         struct slot *slot = batch->verified[i];
         uint32_t rows;
-        if (!slot_runs(slot) || !gather_admit(engine, slot))
+        if (!slot_runs(slot) || !gather_admit(slots, clients, slot))
             continue;
-        gather_adopt(engine, slot);
+        gather_adopt(slot, &slots->kv.prefix, clients->ctl);
         due += drafters_due(slot);
         rows = spec_rows(&slot->spec);
         if (slot->request->whole < rows)
@@ -67,8 +66,7 @@ static uint32_t gather_candidates(struct engine *engine)
             .whole = slot->request->whole,
             .user = slot->uid,
             .batch = slot->batch,
-            .owes = client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS,
-                                engine->clock.now_ns),
+            .owes = client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, now_ns),
         };
         batch->candidates[n++] = slot;
     }
@@ -144,70 +142,59 @@ static uint32_t gather_follow(struct batch *batch, uint32_t n, bool recurrent)
     return left;
 }
 
-static bool gather_evict(struct engine *engine, struct slot *slot)
+static bool gather_evict(struct batch *batch, struct slots *slots, struct ctl *ctl,
+                         const struct slot *needy)
 {
-    struct slot *victim = slot_victim(engine->slots.all, engine->slots.n, slot);
+    struct slot *victim = slot_victim(slots->all, slots->n, needy);
     if (!victim)
         return false;
-    counters_add(engine->options.ctl, COUNTER_EVICTIONS, victim->n_pages);
-    slot_evict(victim, &engine->slots.kv.prefix);
-    batch_drop(&engine->batch, victim);
+    counters_add(ctl, COUNTER_EVICTIONS, victim->n_pages);
+    slot_evict(victim, &slots->kv.prefix);
+    batch_drop(batch, victim);
     return true;
 }
 
-bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to)
+bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, struct slot *slot,
+                  uint32_t from, uint32_t to)
 {
-    struct prefix *prefix = &engine->slots.kv.prefix;
+    struct prefix *prefix = &slots->kv.prefix;
     bool reserved;
     if (fault_hits(FAULT_REFUSE_PAGES))
-        gather_evict(engine, slot);
-    while (!(reserved = slot_reserve(slot, prefix, from, to) &&
-                        slots_own_state(&engine->slots, prefix, slot)))
-        if (!gather_evict(engine, slot))
-            break;
-    slots_set(&engine->slots, slot, reserved ? SLOT_PLANNED : SLOT_WAITING);
+        gather_evict(batch, slots, ctl, slot);
+    do
+        reserved = slot_reserve(slot, prefix, from, to) && slots_own_state(slots, prefix, slot);
+    while (!reserved && gather_evict(batch, slots, ctl, slot));
+    slots_set(slots, slot, reserved ? SLOT_PLANNED : SLOT_WAITING);
     return reserved;
 }
 
 /* What a canonical pass does with the state of a recurrent model: what was accepted since the last
  * one is folded in, and so are its rows before the last accepted token. */
-static struct pass_state gather_state(const struct engine *engine, const struct slot *slot,
+static struct pass_state gather_state(const struct prefix *prefix, const struct slot *slot,
                                       uint32_t take)
 {
     const struct spec *spec = &slot->spec;
-    if (!engine->slots.kv.prefix.states)
+    if (!prefix->states)
         return (struct pass_state){0};
     return (struct pass_state){
-        .from = slot_from(slot, &engine->slots.kv.prefix),
+        .from = slot_from(slot, prefix),
         .own = (int32_t)slot->own,
         .apply = spec_apply(spec, spec->canonical),
         .commit = spec_commit(spec, take),
     };
 }
 
-struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows)
-{
-    return (struct cost_step){
-        .now_ns = engine->clock.now_ns,
-        .unverified = engine->batch.fast_interactive,
-        .fast_ns = (uint64_t)engine->drafters.all[DRAFTER_SELF].window.cost.pass_ns,
-        .decode_rows = decode_rows,
-    };
-}
-
 /* Shares out the rows of the pass among candidates [n]: the batch's slots. */
-static void gather_share(struct engine *engine, uint32_t n)
+static void gather_share(struct batch *batch, uint32_t n, const struct cost *cost,
+                         struct cost_step *step)
 {
-    const struct backend_limits *most = &engine->options.loaded->limits;
-    struct plan_limits limits = {.samples = most->samples};
-    struct batch *batch = &engine->batch;
-    uint32_t decode_rows = 0;
+    struct plan_limits limits = {.samples = batch->most_samples};
+    step->decode_rows = 0;
     for (uint32_t i = 0; i < n; i++)
         if (batch->plan[i].rows <= batch->plan[i].window)
-            decode_rows += batch->plan[i].rows;
-    struct cost_step step = gather_cost(engine, decode_rows);
-    struct plan_cost cost = cost_plan(&engine->cost, &step);
-    batch->answering = plan_budget(batch->plan, n, &cost, most->rows, &limits);
+            step->decode_rows += batch->plan[i].rows;
+    struct plan_cost costs = cost_plan(cost, step);
+    batch->answering = plan_budget(batch->plan, n, &costs, batch->most_rows, &limits);
     plan_pass(batch->plan, n, &limits, &batch->turns);
     batch->long_rows = batch->short_rows = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -223,13 +210,14 @@ static void gather_share(struct engine *engine, uint32_t n)
 }
 
 /* One try. Returns whether slots were given rows; those that found no pages wait. */
-static bool gather_try(struct engine *engine)
+static bool gather_try(struct batch *batch, struct slots *slots, struct attached *clients,
+                       const struct cost *cost, struct cost_step *step)
 {
-    struct batch *batch = &engine->batch;
-    uint32_t n;
+    struct prefix *prefix = &slots->kv.prefix;
     batch_clear(batch);
-    n = gather_follow(batch, gather_candidates(engine), engine->slots.kv.prefix.states != NULL);
-    gather_share(engine, n);
+    uint32_t n = gather_candidates(batch, slots, clients, step->now_ns);
+    n = gather_follow(batch, n, prefix->states != NULL);
+    gather_share(batch, n, cost, step);
     if (batch->n_slots == 0)
         return false;
     batch_sort(batch);
@@ -238,14 +226,15 @@ static bool gather_try(struct engine *engine)
         struct batch_slot b = batch->slots[i];
         struct slot *slot = b.slot;
         const struct spec *spec = &slot->spec;
-        if (b.take == 0 || !gather_pages(engine, slot, spec->canonical, spec->canonical + b.take))
+        if (b.take == 0 || !gather_pages(batch, slots, clients->ctl, slot, spec->canonical,
+                                         spec->canonical + b.take))
             continue;
         /* Only rows that reach the end of the sequence sample, and none of a request for no token. */
         bool samples = b.take == spec_rows(spec) && !slot->request->prewarm;
         batch->slots[n] = b;
         batch_rows(batch, n, spec->canonical, samples ? spec->accepted - 1 : UINT32_MAX,
                    slot->pages, &slot->request->sampler);
-        batch->sequences[n++].state = gather_state(engine, slot, b.take);
+        batch->sequences[n++].state = gather_state(prefix, slot, b.take);
     }
     batch->n_slots = n;
     return true;
@@ -265,30 +254,29 @@ static bool gather_delays(const struct batch *batch, uid_t uid)
     return false;
 }
 
-void gather_charge(struct engine *engine, uint64_t short_ns)
+void gather_charge(const struct batch *batch, uint64_t short_ns)
 {
-    const struct batch *batch = &engine->batch;
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         const struct batch_slot *b = &batch->slots[i];
         if (b->brief && gather_delays(batch, b->slot->uid))
             client_charge(&b->slot->client->user->keystrokes,
                           short_ns * b->take / batch->short_rows, KEYSTROKE_SHARE,
-                          KEYSTROKE_CREDIT_NS, engine->clock.now_ns);
+                          KEYSTROKE_CREDIT_NS, batch->end_ns);
     }
 }
 
 /* States for the restart points that the pass comes by; all its slots have theirs. */
-static void gather_keep(struct engine *engine)
+static void gather_keep(struct batch *batch, struct slots *slots)
 {
-    struct prefix *prefix = &engine->slots.kv.prefix;
-    for (uint32_t i = 0; i < engine->batch.n_slots && prefix->states; i++) {
-        const struct slot *slot = engine->batch.slots[i].slot;
-        struct pass_state *state = &engine->batch.sequences[i].state;
+    struct prefix *prefix = &slots->kv.prefix;
+    for (uint32_t i = 0; i < batch->n_slots && prefix->states; i++) {
+        const struct slot *slot = batch->slots[i].slot;
+        struct pass_state *state = &batch->sequences[i].state;
         uint32_t from = slot->spec.canonical, points[BACKEND_STATE_KEEPS];
         uint32_t n =
             prefix_shares(slot->uid) ? slot_points(slot, from, from + state->commit, points) : 0;
         for (uint32_t k = 0; k < n; k++) {
-            uint32_t id = slots_take_state(&engine->slots, prefix);
+            uint32_t id = slots_take_state(slots, prefix);
             if (id == PAGE_NONE)
                 return;
             state->keep[state->n_keep].position = points[k];
@@ -299,13 +287,13 @@ static void gather_keep(struct engine *engine)
 
 /* Plans until there are rows: when all that were planned wait for pages, the others get their turn
  * in this step, or a step would find nothing to do although some slot could go on. */
-uint32_t gather_plan(struct engine *engine)
+uint32_t gather_plan(struct batch *batch, struct slots *slots, struct attached *clients,
+                     const struct cost *cost, struct cost_step *step)
 {
     bool planned;
-    constrain_windows(&engine->constrain, engine->batch.verified, engine->batch.n_verified);
     do
-        planned = gather_try(engine);
-    while (planned && engine->batch.n_rows == 0);
-    gather_keep(engine);
-    return engine->batch.n_rows;
+        planned = gather_try(batch, slots, clients, cost, step);
+    while (planned && batch->n_rows == 0);
+    gather_keep(batch, slots);
+    return batch->n_rows;
 }

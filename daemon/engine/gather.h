@@ -5,29 +5,28 @@
 #ifndef HEARTH_DAEMON_ENGINE_GATHER_H
 #define HEARTH_DAEMON_ENGINE_GATHER_H
 
+#include "daemon/engine/batch.h"
+#include "daemon/engine/client.h"
 #include "daemon/policy/cost.h"
-
-struct engine;
-struct slot;
 
 /* Lets the slot into a pass if its reader has left room for its next window. Otherwise pauses it,
  * and only it; a client that broke its ring is marked. Returns whether it may go on. */
-bool gather_admit(struct engine *engine, struct slot *slot);
+bool gather_admit(struct slots *slots, struct attached *clients, struct slot *slot);
 
-/* Pages for rows [from, to), from others where the pool is empty; the slot is planned
- * then (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
-bool gather_pages(struct engine *engine, struct slot *slot, uint32_t from, uint32_t to);
-
-/* What this step computes. `decode_rows`: of slots that decode in its canonical pass. */
-struct cost_step gather_cost(const struct engine *engine, uint32_t decode_rows);
+/* Pages for rows [from, to), from others where the pool is empty, which have no rows then; the slot
+ * is planned (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
+bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, struct slot *slot,
+                  uint32_t from, uint32_t to);
 
 /* The pass is over, of which short prompts took `short_ns`: their users owe it where an interactive
  * answer of another user was delayed by it. In the long run a user's keystrokes have a quarter of
  * the time beside others' answers; what is more counts as long prompts. */
-void gather_charge(struct engine *engine, uint64_t short_ns);
+void gather_charge(const struct batch *batch, uint64_t short_ns);
 
 /* Fills the batch for the next canonical pass, each slot's rows in one piece, and takes pages for
- * them. Returns the number of rows; 0: no slot can go on. */
-uint32_t gather_plan(struct engine *engine);
+ * them. `step` says what the step computes besides, and is told what decodes. Returns the number of
+ * rows; 0: no slot can go on. */
+uint32_t gather_plan(struct batch *batch, struct slots *slots, struct attached *clients,
+                     const struct cost *cost, struct cost_step *step);
 
 #endif

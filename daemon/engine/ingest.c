@@ -208,7 +208,7 @@ static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t li
     request->whole = 0;
     request->limit = limit;
     request->prewarm = cell->max_tokens == 0;
-    request->fast = unverified_fits(engine, cell);
+    request->fast = unverified_fits(engine->options.loaded, cell);
     request->unverified = request->no_drafts = false;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;

@@ -73,15 +73,44 @@ static uint32_t pass_plan(struct engine *engine)
     return masking;
 }
 
+/* One pass of a drafter. Returns its rows, or -errno: the backend broke. */
+static int pass_fast(struct engine *engine, struct drafter *drafter)
+{
+    struct batch *batch = &engine->batch;
+    struct ctl *ctl = engine->options.ctl;
+    uint32_t rows = draft_plan(batch, &engine->slots, &engine->drafters, drafter,
+                               &engine->constrain, &engine->cost);
+    if (rows == 0)
+        return 0;
+    uint64_t start_ns = steady_look(&engine->clock);
+    int rc = batch_run(batch, drafter->ops, drafter->backend, PASS_FAST);
+    uint64_t took_ns = steady_look(&engine->clock) - start_ns;
+    drafters_measured(drafter, batch->n_slots, rows, took_ns);
+    engine->cost.drafting_ns += took_ns;
+    counters_add(ctl, COUNTER_DRAFT_PASSES, 1);
+    counters_add(ctl, COUNTER_DRAFT_ROWS, rows);
+    if (rc < 0)
+        return rc;
+    draft_take(batch, &engine->slots, drafter, engine->options.loaded, ctl);
+    return (int)rows;
+}
+
 /* Text and models draft; fast passes give unverified slots their tokens. Returns the rows. */
 static uint32_t pass_draft(struct engine *engine)
 {
-    const char *error;
-    int rows = draft_step(engine, &error);
-    if (rows >= 0)
-        return (uint32_t)rows;
-    pass_broke(engine, rows, error);
-    return 1;
+    uint32_t rows = 0;
+    draft_choose(&engine->batch, &engine->slots, &engine->drafters, &engine->cost,
+                 &engine->options.loaded->vocab);
+    for (int k = 0; k < DRAFTERS; k++) {
+        struct drafter *drafter = &engine->drafters.all[k];
+        int rc = drafter->ops ? pass_fast(engine, drafter) : 0;
+        if (rc < 0) {
+            pass_broke(engine, rc, drafter->ops->error(drafter->backend));
+            return 1;
+        }
+        rows += (uint32_t)rc;
+    }
+    return rows;
 }
 
 /* Rows of the slots that decode in this pass: one row and its drafts, no prefill. */
@@ -94,22 +123,22 @@ static uint32_t pass_decode_rows(const struct batch *batch)
     return rows;
 }
 
-static void pass_measure(struct engine *engine)
+static void pass_measure(struct engine *engine, struct cost_step *step)
 {
     const struct batch *batch = &engine->batch;
-    uint32_t decode_rows = pass_decode_rows(batch);
-    struct cost_step step = gather_cost(engine, decode_rows);
+    step->now_ns = engine->clock.now_ns;
+    step->decode_rows = pass_decode_rows(batch);
     struct cost_pass pass = {
-        .took_ns = batch->n_rows > 0 ? engine->clock.now_ns - batch->start_ns : 0,
+        .took_ns = batch->n_rows > 0 ? batch->end_ns - batch->start_ns : 0,
         .slots = batch->n_slots,
         .rows = batch->n_rows,
-        .decode_rows = decode_rows,
+        .decode_rows = step->decode_rows,
         .short_rows = batch->short_rows,
         .long_rows = batch->long_rows,
         .answering = batch->answering,
     };
-    gather_charge(engine, cost_short_ns(&engine->cost, &pass));
-    cost_measured(&engine->cost, &step, &pass);
+    gather_charge(batch, cost_short_ns(&engine->cost, &pass));
+    cost_measured(&engine->cost, step, &pass);
     if (batch->n_rows == 0)
         return;
     counters_add(engine->options.ctl, COUNTER_PASSES, 1);
@@ -122,38 +151,46 @@ static uint32_t pass_canonical(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
     struct batch *batch = &engine->batch;
-    uint32_t rows = gather_plan(engine);
+    struct cost_step step = {
+        .now_ns = engine->clock.now_ns,
+        .unverified = batch->fast_interactive,
+        .fast_ns = (uint64_t)engine->drafters.all[DRAFTER_SELF].window.cost.pass_ns,
+    };
+    constrain_windows(&engine->constrain, batch->verified, batch->n_verified);
+    uint32_t rows = gather_plan(batch, &engine->slots, &engine->clients, &engine->cost, &step);
     if (rows == 0) {
         if (batch->fast_rows > 0)
-            pass_measure(engine); /* fast passes answered, and that was the step */
+            pass_measure(engine, &step); /* fast passes answered, and that was the step */
         return 0;
     }
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     batch->start_ns = steady_look(&engine->clock);
     int rc = batch_run(batch, loaded->ops, loaded->backend, PASS_CANONICAL);
-    steady_look(&engine->clock);
+    batch->end_ns = steady_look(&engine->clock);
     if (rc < 0)
         pass_broke(engine, rc, loaded->ops->error(loaded->backend));
     else
-        pass_measure(engine);
+        pass_measure(engine, &step);
     return rows;
 }
 
 uint32_t pass_step(struct engine *engine)
 {
+    struct batch *batch = &engine->batch;
+    struct slots *slots = &engine->slots;
     uint32_t work = attached_reap(engine);
     work += attached_mail(engine);
     work += ingest_step(engine);
     work += grammars_step(&engine->constrain.grammars);
-    if (engine->slots.n_active > 0) {
+    if (slots->n_active > 0) {
         uint32_t masking = pass_plan(engine);
-        unverified_plan(engine);
+        unverified_plan(batch, slots, &engine->clients, &engine->drafters.all[DRAFTER_SELF]);
         uint32_t drafting = pass_draft(engine);
         answer_publish(engine); /* what fast passes gave does not wait for the canonical one */
         uint32_t rows = pass_canonical(engine);
-        verify_settle(engine);
-        verify_step(engine);
+        verify_settle(batch, slots);
+        verify_step(batch, slots, &engine->drafters, engine->options.loaded);
         answer_publish(engine);
         work += rows ? rows : drafting + masking;
     }

@@ -3,15 +3,14 @@
 
 #include "daemon/engine/gather.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "daemon/engine/verify.h"
 #include "ipc/counters.h"
 
-bool unverified_fits(const struct engine *engine, const struct submit_cell *cell)
+bool unverified_fits(const struct loaded_model *loaded, const struct submit_cell *cell)
 {
     /* Only canonical passes carry a recurrent state on. */
-    return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 && !engine->slots.kv.prefix.states &&
-           engine->options.loaded->info.fast == BACKEND_FAST_NATIVE;
+    return cell->flags & SUBMIT_FAST && cell->max_tokens > 0 && loaded->limits.states == 0 &&
+           loaded->info.fast == BACKEND_FAST_NATIVE;
 }
 
 bool unverified_due(const struct slot *slot)
@@ -20,15 +19,14 @@ bool unverified_due(const struct slot *slot)
 }
 
 /* Shares out the pass's rows, one a slot: the batch's slots, in order of their right to pages. */
-static void unverified_share(struct engine *engine)
+static void unverified_share(struct batch *batch, struct slots *slots, struct attached *clients,
+                             const struct drafter *fast)
 {
-    const struct drafter *drafter = &engine->drafters.all[DRAFTER_SELF];
-    const struct plan_limits limits = {.rows = drafter->rows, .samples = drafter->samples};
-    struct batch *batch = &engine->batch;
+    const struct plan_limits limits = {.rows = fast->rows, .samples = fast->samples};
     uint32_t n = 0;
     for (uint32_t i = 0; i < batch->n_unverified; i++) {
         struct slot *slot = batch->unverified[i];
-        if (!gather_admit(engine, slot))
+        if (!gather_admit(slots, clients, slot))
             continue;
         batch->plan[n] =
             (struct plan_slot){.rows = 1, .window = 1, .user = slot->uid, .batch = slot->batch};
@@ -41,18 +39,19 @@ static void unverified_share(struct engine *engine)
     batch_sort(batch);
 }
 
-void unverified_plan(struct engine *engine)
+void unverified_plan(struct batch *batch, struct slots *slots, struct attached *clients,
+                     const struct drafter *fast)
 {
-    struct batch *batch = &engine->batch;
     uint32_t n = 0;
     batch_clear(batch);
     if (batch->n_unverified == 0)
         return;
-    unverified_share(engine);
+    unverified_share(batch, slots, clients, fast);
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct slot *slot = batch->slots[i].slot;
         uint32_t to = slot->spec.accepted;
-        if (batch->slots[i].take == 0 || !gather_pages(engine, slot, to - 1, to))
+        if (batch->slots[i].take == 0 ||
+            !gather_pages(batch, slots, clients->ctl, slot, to - 1, to))
             continue;
         batch->fast_interactive |= !slot->batch;
         batch->unverified[n++] = slot;
@@ -70,11 +69,11 @@ void unverified_rows(struct batch *batch)
     }
 }
 
-void unverified_take(struct engine *engine, struct batch_slot *b)
+void unverified_take(struct slots *slots, struct batch_slot *b, const struct row_result *result,
+                     const struct vocab *vocab, struct ctl *ctl)
 {
     struct slot *slot = b->slot;
     struct request *request = slot->request;
-    const struct row_result *result = &engine->batch.results[b->row];
     uint32_t token = result->sample.token;
     request->passes++;
     if (result->status < 0) {
@@ -84,11 +83,11 @@ void unverified_take(struct engine *engine, struct batch_slot *b)
     spec_take_unverified(&slot->spec, slot->tokens, token);
     if (request->reached < spec_computed(&slot->spec))
         request->reached = spec_computed(&slot->spec);
-    bool counts = !vocab_is_end(engine->vocab, token);
+    bool counts = !vocab_is_end(vocab, token);
     request->own += counts;
     request->unverified = true;
-    counters_add(engine->options.ctl, COUNTER_STREAMED_TOKENS, counts);
+    counters_add(ctl, COUNTER_STREAMED_TOKENS, counts);
     b->samples = result;
     b->progress = DOWN_DECODE;
-    verify_end(&engine->slots, slot, verify_token(engine->vocab, slot, token));
+    verify_end(slots, slot, verify_token(vocab, slot, token));
 }

@@ -9,30 +9,28 @@
 #ifndef HEARTH_DAEMON_ENGINE_UNVERIFIED_H
 #define HEARTH_DAEMON_ENGINE_UNVERIFIED_H
 
-#include <stdbool.h>
-
-struct batch;
-struct batch_slot;
-struct engine;
-struct slot;
-struct submit_cell;
+#include "daemon/engine/batch.h"
+#include "daemon/engine/client.h"
+#include "daemon/engine/drafters.h"
 
 /* May fast passes answer such a request? */
-bool unverified_fits(const struct engine *engine, const struct submit_cell *cell);
+bool unverified_fits(const struct loaded_model *loaded, const struct submit_cell *cell);
 
 /* Does the slot's next token come from a fast pass? From its first token on, as long as all but the
  * last one have KV. */
 bool unverified_due(const struct slot *slot);
 
 /* Chooses which of the step's unverified slots have a row of the fast pass, as far as there is room,
- * and takes pages for them. */
-void unverified_plan(struct engine *engine);
+ * and takes pages for them. `fast` has that pass's limits. */
+void unverified_plan(struct batch *batch, struct slots *slots, struct attached *clients,
+                     const struct drafter *fast);
 
 /* Puts their rows into the pass. */
 void unverified_rows(struct batch *batch);
 
 /* Takes the result of the slot's row: accepts its sample. A row that gave none is left to canonical
  * passes, and so is the rest of the answer. */
-void unverified_take(struct engine *engine, struct batch_slot *b);
+void unverified_take(struct slots *slots, struct batch_slot *b, const struct row_result *result,
+                     const struct vocab *vocab, struct ctl *ctl);
 
 #endif

@@ -1,16 +1,15 @@
 /* Settled, then verified: what a pass computed, and what follows from it for the answers. */
 #include "daemon/engine/verify.h"
 
+#include "daemon/engine/constrain.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "daemon/policy/fault.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-void verify_settle(struct engine *engine)
+void verify_settle(struct batch *batch, struct slots *slots)
 {
-    struct batch *batch = &engine->batch;
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot *b = &batch->slots[i];
         struct slot *slot = b->slot;
@@ -20,8 +19,8 @@ void verify_settle(struct engine *engine)
         b->samples = &batch->results[b->row + before];
         while (b->poisoned < b->take && batch->results[b->row + b->poisoned].status == 0)
             b->poisoned++;
-        slot_settle(slot, &engine->slots.kv.prefix, b->take, b->poisoned);
-        slots_set(&engine->slots, slot, SLOT_READY);
+        slot_settle(slot, &slots->kv.prefix, b->take, b->poisoned);
+        slots_set(slots, slot, SLOT_READY);
     }
 }
 
@@ -62,15 +61,14 @@ void verify_end(struct slots *slots, struct slot *slot, enum done_reason reason)
 }
 
 /* Takes the samples of a window, first to last, up to the first that is not the draft's. */
-static void verify_window(struct engine *engine, const struct batch_slot *b)
+static void verify_window(const struct batch_slot *b, struct slots *slots,
+                          struct drafters *drafters, const struct vocab *vocab)
 {
     struct slot *slot = b->slot;
     struct request *request = slot->request;
     uint32_t window = slot->spec.drafted, accepted = 0, n = 0;
     enum done_reason reason = 0;
     bool agreed = true;
-    if (!request->first_sample_ns)
-        request->first_sample_ns = engine->clock.now_ns;
     for (; n < b->window && agreed && !reason; n++) {
         uint32_t drafted = slot->spec.drafted;
         uint32_t sample = b->samples[n].sample.token;
@@ -80,9 +78,8 @@ static void verify_window(struct engine *engine, const struct batch_slot *b)
         accepted += agreed;
         request->rollbacks += !agreed && drafted > 0;
         request->rejected += agreed ? 0 : drafted;
-        reason = verify_token(engine->vocab, slot, sample);
-        bool counts =
-            !vocab_is_end(engine->vocab, sample); /* that one is not a token of the answer */
+        reason = verify_token(vocab, slot, sample);
+        bool counts = !vocab_is_end(vocab, sample); /* that one is not a token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;
         request->own += !agreed && counts;
@@ -90,68 +87,73 @@ static void verify_window(struct engine *engine, const struct batch_slot *b)
     /* The verifier's own sample comes on top of the accepted drafts, whether all were or not. */
     assert(reason || n == accepted + 1);
     request->unused += spec_rollback(&slot->spec);
-    drafters_verified(&engine->drafters, slot, window, accepted);
-    verify_end(&engine->slots, slot, reason);
+    drafters_verified(drafters, slot, window, accepted);
+    verify_end(slots, slot, reason);
 }
 
 /* A row came out poisoned: the request cannot go on, and says which layer. */
-static void verify_poisoned(struct engine *engine, struct slot *slot,
-                            const struct row_result *result)
+static void verify_poisoned(struct slots *slots, struct slot *slot, uint32_t layer,
+                            uint32_t n_layer)
 {
     struct request *request = slot->request;
-    if (result->layer < engine->options.loaded->model->n_layer)
+    if (layer < n_layer)
         snprintf(request->line, sizeof(request->line),
-                 "layer %u gave a value that is not finite: the model cannot continue",
-                 result->layer);
+                 "layer %u gave a value that is not finite: the model cannot continue", layer);
     else
         snprintf(request->line, sizeof(request->line),
                  "the logits hold a value that is not finite: the model cannot continue");
-    request_end(&engine->slots, slot, DONE_ERROR, -EDOM, request->line);
+    request_end(slots, slot, DONE_ERROR, -EDOM, request->line);
 }
 
-static void verify_slot(struct engine *engine, struct batch_slot *b)
+static void verify_slot(const struct batch *batch, struct batch_slot *b, struct slots *slots,
+                        struct drafters *drafters, const struct loaded_model *loaded)
 {
     struct slot *slot = b->slot;
     struct request *request = slot->request;
     request->passes++;
     if (!request->first_row_ns)
-        request->first_row_ns = engine->batch.start_ns;
+        request->first_row_ns = batch->start_ns;
     b->progress = b->window > 0 ? DOWN_DECODE : DOWN_PREFILL;
-    if (b->poisoned < b->take)
-        verify_poisoned(engine, slot, &engine->batch.results[b->row + b->poisoned]);
-    else if (b->window > 0 && request->prewarm)
-        request_end(&engine->slots, slot, DONE_LENGTH, 0, "");
-    else if (b->window > 0)
-        verify_window(engine, b);
+    if (b->poisoned < b->take) {
+        verify_poisoned(slots, slot, batch->results[b->row + b->poisoned].layer,
+                        loaded->model->n_layer);
+    } else if (b->window > 0 && request->prewarm) {
+        request_end(slots, slot, DONE_LENGTH, 0, "");
+    } else if (b->window > 0) {
+        if (!request->first_sample_ns)
+            request->first_sample_ns = batch->end_ns;
+        verify_window(b, slots, drafters, &loaded->vocab);
+    }
 }
 
 /* What the pass kept on its way, as far as no row before it was poisoned: restart points of pages
  * that are shared now. */
-static void verify_keep(struct engine *engine, const struct batch_slot *b,
-                        const struct pass_state *state)
+static void verify_keep(const struct batch *batch, uint32_t i, struct prefix *prefix)
 {
-    struct prefix *prefix = &engine->slots.kv.prefix;
-    uint32_t clean = engine->batch.rows[b->row].position + b->poisoned;
-    for (uint32_t i = 0; i < state->n_keep; i++) {
-        uint32_t id = (uint32_t)state->keep[i].id;
-        if (state->keep[i].position <= clean)
-            slot_keep(b->slot, prefix, state->keep[i].position, id);
+    const struct batch_slot *b = &batch->slots[i];
+    const struct pass_state *state = &batch->sequences[i].state;
+    uint32_t clean = batch->rows[b->row].position + b->poisoned;
+    for (uint32_t k = 0; k < state->n_keep; k++) {
+        uint32_t id = (uint32_t)state->keep[k].id;
+        if (state->keep[k].position <= clean)
+            slot_keep(b->slot, prefix, state->keep[k].position, id);
         else
             pages_return(prefix->states, id);
     }
 }
 
-void verify_step(struct engine *engine)
+void verify_step(struct batch *batch, struct slots *slots, struct drafters *drafters,
+                 const struct loaded_model *loaded)
 {
-    for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
-        struct batch_slot *b = &engine->batch.slots[i];
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        struct batch_slot *b = &batch->slots[i];
         struct slot *slot = b->slot;
         if (request_void(slot)) /* nothing is taken for a request that was voided meanwhile */
-            request_end(&engine->slots, slot, DONE_CANCELLED, 0, "");
+            request_end(slots, slot, DONE_CANCELLED, 0, "");
         else
-            verify_slot(engine, b);
-        slot_share(slot, &engine->slots.kv.prefix);
-        verify_keep(engine, b, &engine->batch.sequences[i].state);
+            verify_slot(batch, b, slots, drafters, loaded);
+        slot_share(slot, &slots->kv.prefix);
+        verify_keep(batch, i, &slots->kv.prefix);
         if (slot->request->reached < slot->spec.canonical)
             slot->request->reached = slot->spec.canonical;
     }

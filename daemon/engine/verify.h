@@ -6,19 +6,19 @@
 #define HEARTH_DAEMON_ENGINE_VERIFY_H
 
 #include "daemon/engine/batch.h"
+#include "daemon/engine/drafters.h"
 #include "ipc/event.h"
 
-struct engine;
 struct request;
-struct vocab;
 
 /* Notes what the pass did to the memory of each of its slots, whether or not its request still
  * lives: prompt rows are canonical now, and nothing is in use any more. */
-void verify_settle(struct engine *engine);
+void verify_settle(struct batch *batch, struct slots *slots);
 
 /* Takes the samples of each slot's window, for requests that still live, and shares the pages that
  * are complete. */
-void verify_step(struct engine *engine);
+void verify_step(struct batch *batch, struct slots *slots, struct drafters *drafters,
+                 const struct loaded_model *loaded);
 
 /* Feeds one accepted token of the answer, in order. Does the answer stop with it: is it a stop
  * token, or does a stop text end in its bytes? */
