@@ -1,8 +1,9 @@
 /* What a client gets to see: accepted tokens, progress, and one end for every request. */
 #include "daemon/engine/answer.h"
 
+#include "daemon/engine/constrain.h"
+#include "daemon/engine/mailbox.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "ipc/counters.h"
 #include "kernels/base/hash128.h"
 #include "kernels/kv.h"
@@ -35,7 +36,7 @@ static int answer_logprob(struct slot *slot, uint32_t position, const struct sam
 
 /* Publishes what came out of a pass for one slot, with log-probabilities where they were asked for.
  * Room was made sure of before the pass: only a reader that takes its progress back has none. */
-static int answer_tokens(struct engine *engine, const struct batch_slot *b)
+static int answer_tokens(struct attached *clients, const struct batch_slot *b)
 {
     struct slot *slot = b->slot;
     struct down_slot *down = segment_down_slot(&slot->client->segment, slot->ring);
@@ -47,8 +48,8 @@ static int answer_tokens(struct engine *engine, const struct batch_slot *b)
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
             rc = answer_logprob(slot, b->from + i, &b->samples[i].sample);
-    engine->clients.fence_due = true;
-    counters_add(engine->clients.ctl, COUNTER_OUTPUT_TOKENS, n);
+    clients->fence_due = true;
+    counters_add(clients->ctl, COUNTER_OUTPUT_TOKENS, n);
     /* One writer: no locked instruction. */
     uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
     atomic_store_explicit(&down->outputs, outputs + n, memory_order_relaxed);
@@ -113,18 +114,15 @@ static uint64_t span_ns(uint64_t from, uint64_t to)
     return from && to > from ? to - from : 0;
 }
 
-static void answer_fill(const struct engine *engine, const struct slot *slot,
-                        enum done_reason reason, int error, const char *text,
+static void answer_fill(const struct slot *slot, const struct loaded_model *loaded, uint64_t now_ns,
                         struct event_done *done)
 {
     const struct request *request = slot->request;
-    const struct loaded_model *loaded = engine->options.loaded;
-    uint64_t first_row = request->first_row_ns ? request->first_row_ns : engine->clock.now_ns;
-    uint64_t first_sample =
-        request->first_sample_ns ? request->first_sample_ns : engine->clock.now_ns;
+    uint64_t first_row = request->first_row_ns ? request->first_row_ns : now_ns;
+    uint64_t first_sample = request->first_sample_ns ? request->first_sample_ns : now_ns;
     *done = (struct event_done){
-        .reason = (uint32_t)reason,
-        .error = error,
+        .reason = (uint32_t)request->reason,
+        .error = request->error,
         .prompt = request->prompt_length,
         .cached = request->cached,
         .output = slot->spec.accepted - request->prompt_length,
@@ -135,13 +133,13 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
         .prefix_break = request->prefix_break,
         .queue_ns = span_ns(request->submitted_ns, first_row),
         .prefill_ns = span_ns(request->first_row_ns, first_sample),
-        .decode_ns = span_ns(request->first_sample_ns, engine->clock.now_ns),
+        .decode_ns = span_ns(request->first_sample_ns, now_ns),
     };
     memcpy(done->model, loaded->fingerprint, sizeof(done->model));
     snprintf(done->numerics, sizeof(done->numerics), "%s%s", loaded->info.numerics,
              request->unverified ? NUMERICS_FAST : "");
-    snprintf(done->text, sizeof(done->text), "%s", text);
-    if (reason == DONE_CANCELLED || reason == DONE_SUPERSEDED ||
+    snprintf(done->text, sizeof(done->text), "%s", request->text);
+    if (request->reason == DONE_CANCELLED || request->reason == DONE_SUPERSEDED ||
         (request->grammar && !request->compiled))
         return; /* no receipt: it was not answered, and its texts may be long */
     answer_hash_request(slot, done->request_hash);
@@ -149,15 +147,13 @@ static void answer_fill(const struct engine *engine, const struct slot *slot,
             done->output_hash);
 }
 
-static void answer_count(struct engine *engine, enum done_reason reason,
-                         const struct request *request)
+static void answer_count(struct ctl *ctl, const struct request *request)
 {
-    struct ctl *ctl = engine->clients.ctl;
     counters_add(ctl,
-                 reason == DONE_CANCELLED    ? COUNTER_REQUESTS_CANCELLED
-                 : reason == DONE_SUPERSEDED ? COUNTER_REQUESTS_SUPERSEDED
-                 : reason == DONE_ERROR      ? COUNTER_REQUESTS_ERRORS
-                                             : COUNTER_REQUESTS_FINISHED,
+                 request->reason == DONE_CANCELLED    ? COUNTER_REQUESTS_CANCELLED
+                 : request->reason == DONE_SUPERSEDED ? COUNTER_REQUESTS_SUPERSEDED
+                 : request->reason == DONE_ERROR      ? COUNTER_REQUESTS_ERRORS
+                                                      : COUNTER_REQUESTS_FINISHED,
                  1);
     counters_add(ctl, COUNTER_DRAFTED, request->drafted);
     counters_add(ctl, COUNTER_ACCEPTED_DRAFTS, request->accepted_drafts);
@@ -168,14 +164,14 @@ static void answer_count(struct engine *engine, enum done_reason reason,
 }
 
 /* The control thread keeps the weights then (--weights-cache). */
-static void answer_tell_first(struct engine *engine)
+static void answer_tell_first(struct attached *clients, const struct loaded_model *loaded)
 {
     struct mail mail = {.kind = MAIL_ANSWERED};
-    if (engine->clients.answered || !engine->options.loaded->weights_dir ||
-        counters_get(engine->clients.ctl, COUNTER_REQUESTS_FINISHED) == 0)
+    if (clients->answered || !loaded->weights_dir ||
+        counters_get(clients->ctl, COUNTER_REQUESTS_FINISHED) == 0)
         return;
-    engine->clients.answered = mailbox_post(engine->clients.outbox, &mail);
-    mailbox_ring(engine->clients.outbox);
+    clients->answered = mailbox_post(clients->outbox, &mail);
+    mailbox_ring(clients->outbox);
 }
 
 /* Every draft came to one end, every token of the answer from one of two places, and each window
@@ -188,8 +184,9 @@ static void answer_balance(const struct slot *slot)
     assert(request->rollbacks <= request->passes && request->rollbacks <= request->rejected);
 }
 
-void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
-                const char *text)
+/* Counts, publishes EVENT_DONE, lets the slot rest with what is canonical. */
+static void answer_end(struct slot *slot, struct slots *slots, struct attached *clients,
+                       const struct loaded_model *loaded, uint64_t now_ns)
 {
     struct event_done done;
     slot->request->unused += spec_rollback(&slot->spec);
@@ -197,47 +194,49 @@ void answer_end(struct engine *engine, struct slot *slot, enum done_reason reaso
     spec_rest(&slot->spec);
     draft_kv_keep(&slot->draft_kv, slot->spec.accepted);
     slot->goal = 0;
-    answer_fill(engine, slot, reason, error, text, &done);
-    slots_set(&engine->slots, slot, SLOT_IDLE);
+    answer_fill(slot, loaded, now_ns, &done);
+    slots_set(slots, slot, SLOT_IDLE);
     constrain_end(slot);
     request_spare(slot->request, (uint32_t)params_bytes(&slot->request->params));
-    slot_trim(slot, &engine->slots.kv.prefix);
-    answer_count(engine, reason, slot->request);
+    slot_trim(slot, &slots->kv.prefix);
+    answer_count(clients->ctl, slot->request);
     answer_progress(slot, DOWN_IDLE);
-    engine->clients.fence_due = true;
+    clients->fence_due = true;
     /* The reserve kept room for this; a failure means that the reader broke its own ring. */
     int rc =
         event_put_done(client_events(slot), slot->request->generation, slot->spec.accepted, &done);
     if (rc < 0)
-        attached_fail(&engine->clients, slot->client, -EPROTO);
-    answer_tell_first(engine);
+        attached_fail(clients, slot->client, -EPROTO);
+    answer_tell_first(clients, loaded);
 }
 
-void answer_publish(struct engine *engine)
+void answer_ends(struct slots *slots, struct attached *clients, const struct loaded_model *loaded,
+                 uint64_t now_ns)
 {
-    struct slots *slots = &engine->slots;
-    for (uint32_t i = 0; i < engine->batch.n_slots; i++) {
-        const struct batch_slot *b = &engine->batch.slots[i];
-        int rc = b->slot->spec.accepted > b->from ? answer_tokens(engine, b) : 0;
-        if (rc < 0)
-            attached_fail(&engine->clients, b->slot->client, rc);
-        if (b->slot->state != SLOT_ENDING && b->progress != DOWN_IDLE)
-            answer_progress(b->slot, b->progress);
-    }
-    batch_clear(&engine->batch);
-    for (uint32_t i = 0; i < slots->n_ending; i++) {
-        const struct request *request = slots->ending[i]->request;
-        answer_end(engine, slots->ending[i], request->reason, request->error, request->text);
-    }
+    for (uint32_t i = 0; i < slots->n_ending; i++)
+        answer_end(slots->ending[i], slots, clients, loaded, now_ns);
     slots->n_ending = 0;
 }
 
-int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
-                  enum done_reason reason, int error, const char *text)
+void answer_publish(struct batch *batch, struct attached *clients)
 {
-    const struct loaded_model *loaded = engine->options.loaded;
+    for (uint32_t i = 0; i < batch->n_slots; i++) {
+        const struct batch_slot *b = &batch->slots[i];
+        int rc = b->slot->spec.accepted > b->from ? answer_tokens(clients, b) : 0;
+        if (rc < 0)
+            attached_fail(clients, b->slot->client, rc);
+        if (b->slot->state != SLOT_ENDING && b->progress != DOWN_IDLE)
+            answer_progress(b->slot, b->progress);
+    }
+    batch_clear(batch);
+}
+
+int answer_refuse(struct attached *clients, const struct loaded_model *loaded,
+                  struct client *client, const struct submit_cell *cell, int error,
+                  const char *text)
+{
     struct event_done done = {
-        .reason = (uint32_t)reason,
+        .reason = error ? DONE_ERROR : DONE_SUPERSEDED,
         .error = error,
         .prompt = cell->prompt_length,
     };
@@ -246,9 +245,8 @@ int answer_refuse(struct engine *engine, struct client *client, const struct sub
     snprintf(done.text, sizeof(done.text), "%s", text);
     int rc = event_put_done(&client->events[cell->slot], cell->generation, cell->length, &done);
     if (rc == 0) {
-        engine->clients.fence_due = true;
-        counters_add(engine->clients.ctl,
-                     reason == DONE_ERROR ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
+        clients->fence_due = true;
+        counters_add(clients->ctl, error ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
                      1);
     }
     return rc;

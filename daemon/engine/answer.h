@@ -3,27 +3,23 @@
 #ifndef HEARTH_DAEMON_ENGINE_ANSWER_H
 #define HEARTH_DAEMON_ENGINE_ANSWER_H
 
-#include "ipc/event.h"
-#include "ipc/layout.h"
+#include "daemon/engine/batch.h"
+#include "daemon/engine/client.h"
+#include "daemon/model/loaded_model.h"
 
-struct client;
-struct engine;
-struct request;
-struct slot;
+/* Publishes what came out of a pass (batch_slot). The batch is empty then. */
+void answer_publish(struct batch *batch, struct attached *clients);
 
-/* Publishes what came out of a pass (batch_slot), then the end of each answer that is over
- * (request_end). The batch is empty then. */
-void answer_publish(struct engine *engine);
+/* Ends each answer that is over (request_end): counts, publishes EVENT_DONE, lets the slot rest with
+ * what is canonical. */
+void answer_ends(struct slots *slots, struct attached *clients, const struct loaded_model *loaded,
+                 uint64_t now_ns);
 
-/* Ends the slot's request at once: counts, publishes EVENT_DONE, lets the slot rest with what is
- * canonical. `error` and `text` go with DONE_ERROR, else 0 and "". */
-void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
-                const char *text);
-
-/* Tells a client that a request never became one. Returns 0, or -EAGAIN when there is no room: the
- * cell stays unread. */
-int answer_refuse(struct engine *engine, struct client *client, const struct submit_cell *cell,
-                  enum done_reason reason, int error, const char *text);
+/* Tells a client that a request never became one: why, or with no error that a newer one was there
+ * before. Returns 0, or -EAGAIN when there is no room: the cell stays unread. */
+int answer_refuse(struct attached *clients, const struct loaded_model *loaded,
+                  struct client *client, const struct submit_cell *cell, int error,
+                  const char *text);
 
 /* Event cells that `window` tokens may need, the answer's end not counted. */
 uint32_t answer_room(const struct request *request, uint32_t window);

@@ -3,8 +3,9 @@
 
 #include "daemon/engine/answer.h"
 #include "daemon/engine/gauges.h"
-#include "daemon/engine/state.h"
+#include "daemon/engine/request.h"
 #include "daemon/engine/waker.h"
+#include "daemon/loop/loop.h"
 #include "ipc/counters.h"
 
 #include <assert.h>
@@ -18,46 +19,47 @@
 enum { WAKE_SHARE = 256 };
 static const uint64_t WAKE_CREDIT_NS = 1000000000;
 
-void attached_post(struct engine *engine, enum mail_kind kind, struct client *client, int error)
+void attached_post(struct attached *clients, enum mail_kind kind, struct client *client, int error)
 {
     struct mail mail = {.kind = (uint16_t)kind, .error = error, .clients = {client}};
-    bool posted = mailbox_post(engine->clients.outbox, &mail);
+    bool posted = mailbox_post(clients->outbox, &mail);
     /* Sized for every message that can be on its way at once (mailbox.h). */
     assert(posted);
     (void)posted;
-    mailbox_ring(engine->clients.outbox);
+    mailbox_ring(clients->outbox);
 }
 
-/* Ends what runs on the client's slots. */
-static void end_slots(struct engine *engine, struct client *client, enum done_reason reason,
-                      int error)
+/* What runs on the client's slots is over. */
+static void end_slots(struct slots *slots, const struct client *client, enum done_reason reason)
 {
     for (uint32_t i = 0; i < client->n_slots; i++)
         if (client->slots[i]->state != SLOT_IDLE)
-            answer_end(engine, client->slots[i], reason, error, "");
+            request_end(slots, client->slots[i], reason, reason == DONE_ERROR ? client->error : 0,
+                        "");
 }
 
-uint32_t attached_reap(struct engine *engine)
+uint32_t attached_reap(struct attached *clients, struct slots *slots,
+                       const struct loaded_model *loaded, uint64_t now_ns)
 {
-    struct attached *clients = &engine->clients;
     uint32_t n = 0;
     for (; n < clients->n_failed; n++) {
         struct client *client = clients->failed[n];
-        counters_add(engine->clients.ctl,
+        counters_add(clients->ctl,
                      client->error == -EFAULT ? COUNTER_SIGBUS : COUNTER_PROTOCOL_ERRORS, 1);
-        end_slots(engine, client, DONE_ERROR, client->error);
-        attached_post(engine, MAIL_CLOSE, client, client->error);
+        end_slots(slots, client, DONE_ERROR);
+        answer_ends(slots, clients, loaded, now_ns);
+        attached_post(clients, MAIL_CLOSE, client, client->error);
     }
     clients->n_failed = 0;
     return n;
 }
 
 /* How many parked slots are this user's? */
-static uint32_t count_parked(const struct engine *engine, uid_t uid)
+static uint32_t count_parked(const struct slots *slots, uid_t uid)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        const struct slot *slot = &engine->slots.all[i];
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
         n += !slot->client && slot->name[0] && slot->uid == uid;
     }
     return n;
@@ -65,15 +67,15 @@ static uint32_t count_parked(const struct engine *engine, uid_t uid)
 
 /* The least recently used parked slot of the user with the most of them: a user's names do not push
  * out those of another one with fewer. NULL: none is parked. */
-static struct slot *find_parked(struct engine *engine)
+static struct slot *find_parked(struct slots *slots)
 {
     struct slot *found = NULL;
     uint32_t most = 0;
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        struct slot *slot = &engine->slots.all[i];
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[i];
         if (slot->client || !slot->name[0])
             continue;
-        uint32_t n = found && slot->uid == found->uid ? most : count_parked(engine, slot->uid);
+        uint32_t n = found && slot->uid == found->uid ? most : count_parked(slots, slot->uid);
         if (n > most || (n == most && slot->serial < found->serial)) {
             found = slot;
             most = n;
@@ -82,12 +84,19 @@ static struct slot *find_parked(struct engine *engine)
     return found;
 }
 
+static void forget(struct slots *slots, struct drafters *drafters, struct slot *slot)
+{
+    drafters_forget(drafters, slot);
+    slot_clear(slot, &slots->kv.prefix, slots->context);
+}
+
 /* A slot for the client: its own parked one, else a free one, else one that is parked. */
-static struct slot *find_slot(struct engine *engine, const struct client *client, const char *name)
+static struct slot *find_slot(struct slots *slots, struct drafters *drafters,
+                              const struct client *client, const char *name)
 {
     struct slot *free_slot = NULL;
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        struct slot *slot = &engine->slots.all[i];
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[i];
         if (slot->client)
             continue;
         if (!slot->name[0])
@@ -97,19 +106,18 @@ static struct slot *find_slot(struct engine *engine, const struct client *client
     }
     if (free_slot)
         return free_slot;
-    struct slot *parked = find_parked(engine);
+    struct slot *parked = find_parked(slots);
     assert(parked); /* the control thread admits no more clients than there are slots */
-    drafters_forget(&engine->drafters, parked);
-    slot_clear(parked, &engine->slots.kv.prefix, engine->context);
+    forget(slots, drafters, parked);
     return parked;
 }
 
-void attached_listen(struct engine *engine, struct client *client)
+void attached_listen(struct attached *clients, struct client *client)
 {
     client->idle_rings = 0;
-    if (!client->bell_polled && engine->clients.loop)
+    if (!client->bell_polled && clients->loop)
         client->bell_polled =
-            loop_add_poll(engine->clients.loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
+            loop_add_poll(clients->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
 }
 
 /* The user's place, or a free one: there are as many as clients. */
@@ -128,7 +136,8 @@ static struct client_user *find_user(struct attached *clients, uid_t uid)
     return user;
 }
 
-static void attach(struct engine *engine, struct client *client)
+static void attach(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                   struct client *client)
 {
     const struct segment *segment = &client->segment;
     segment_submit_reader(segment, &client->submit);
@@ -136,7 +145,7 @@ static void attach(struct engine *engine, struct client *client)
                     &segment_down_head(segment)->wake, client->notify_fd);
     for (uint32_t i = 0; i < client->n_slots; i++) {
         const char *name = i == 0 ? client->name : "";
-        struct slot *slot = find_slot(engine, client, name);
+        struct slot *slot = find_slot(slots, drafters, client, name);
         slot->client = client;
         slot->ring = i;
         slot->uid = client->uid;
@@ -145,55 +154,55 @@ static void attach(struct engine *engine, struct client *client)
         client->slots[i] = slot;
         segment_event_writer(segment, i, &client->events[i]);
     }
-    client->user = find_user(&engine->clients, client->uid);
+    client->user = find_user(clients, client->uid);
     client->user->n_clients++;
-    engine->clients.all[engine->clients.n++] = client;
-    attached_listen(engine, client);
+    clients->all[clients->n++] = client;
+    attached_listen(clients, client);
 }
 
-static void detach(struct engine *engine, struct client *client)
+static void detach(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                   const struct loaded_model *loaded, struct client *client, uint64_t now_ns)
 {
     client->error = -ESHUTDOWN; /* it is on its way out: no stage marks it any more */
-    end_slots(engine, client, DONE_CANCELLED, 0);
+    end_slots(slots, client, DONE_CANCELLED);
+    answer_ends(slots, clients, loaded, now_ns);
     for (uint32_t i = 0; i < client->n_slots; i++) {
-        struct slot *slot = client->slots[i];
-        slot->client = NULL;
-        if (slot->name[0])
-            continue;
-        drafters_forget(&engine->drafters, slot);
-        slot_clear(slot, &engine->slots.kv.prefix, engine->context);
+        client->slots[i]->client = NULL;
+        if (!client->slots[i]->name[0])
+            forget(slots, drafters, client->slots[i]);
     }
     client->user->n_clients--;
     if (client->bell_polled)
-        loop_remove(engine->clients.loop, client->bell_fd, (uintptr_t)client);
-    for (uint32_t i = 0; i < engine->clients.n; i++)
-        if (engine->clients.all[i] == client)
-            engine->clients.all[i] = engine->clients.all[--engine->clients.n];
-    gauges_set(engine); /* before the client is seen to be gone: its slots and pages are free */
-    attached_post(engine, MAIL_DETACHED, client, 0);
+        loop_remove(clients->loop, client->bell_fd, (uintptr_t)client);
+    for (uint32_t i = 0; i < clients->n; i++)
+        if (clients->all[i] == client)
+            clients->all[i] = clients->all[--clients->n];
+    /* Before the client is seen to be gone: its slots and pages are free. */
+    gauges_slots(slots, &loaded->info, clients->ctl);
+    attached_post(clients, MAIL_DETACHED, client, 0);
 }
 
-void attached_stop(struct engine *engine)
+void attached_stop(struct attached *clients, struct slots *slots, const struct loaded_model *loaded,
+                   uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < engine->slots.n; i++)
-        if (engine->slots.all[i].state != SLOT_IDLE)
-            answer_end(engine, &engine->slots.all[i], DONE_ERROR, -ESHUTDOWN,
-                       "the daemon is stopping: try again when it is back");
-    engine->stopping = true;
+    request_end_all(slots, -ESHUTDOWN, "the daemon is stopping: try again when it is back");
+    answer_ends(slots, clients, loaded, now_ns);
+    clients->stopping = true;
 }
 
-uint32_t attached_mail(struct engine *engine)
+uint32_t attached_mail(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                       const struct loaded_model *loaded, uint64_t now_ns)
 {
     struct mail mail;
     uint32_t taken = 0;
-    while (mailbox_take(engine->options.inbox, &mail)) {
+    while (mailbox_take(clients->inbox, &mail)) {
         taken++;
         if (mail.kind == MAIL_ATTACH)
-            attach(engine, mail.clients[0]);
+            attach(clients, slots, drafters, mail.clients[0]);
         else if (mail.kind == MAIL_DETACH)
-            detach(engine, mail.clients[0]);
+            detach(clients, slots, drafters, loaded, mail.clients[0], now_ns);
         else if (mail.kind == MAIL_STOP)
-            attached_stop(engine);
+            attached_stop(clients, slots, loaded, now_ns);
     }
     return taken;
 }
@@ -205,64 +214,63 @@ static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
     client_charge(&user->wakes, ns, WAKE_SHARE, WAKE_CREDIT_NS, now_ns);
 }
 
-static void wake(struct engine *engine, const struct client_due *due)
+static void wake(const struct attached *clients, const struct client_due *due, uint64_t now_ns)
 {
-    uint64_t ns = waker_wake(due->client, due->way, engine->clients.cpu_ns);
+    uint64_t ns = waker_wake(due->client, due->way, clients->cpu_ns);
     if (ns)
-        charge(due->client->user, ns, engine->clock.now_ns);
-    counters_add(engine->clients.ctl, COUNTER_WAKES, 1);
+        charge(due->client->user, ns, now_ns);
+    counters_add(clients->ctl, COUNTER_WAKES, 1);
 }
 
 /* Does the client's user owe too much time for its wakes? Then neither the engine thread nor the control thread makes this
  * wake. */
-static bool wake_apart(struct engine *engine, struct client *client, int way)
+static bool wake_apart(struct ctl *ctl, struct client *client, int way, uint64_t now_ns)
 {
     uint64_t wakes_ns = atomic_load_explicit(&client->wakes_ns, memory_order_relaxed);
     if (wakes_ns != client->charged_ns)
-        charge(client->user, wakes_ns - client->charged_ns, engine->clock.now_ns);
+        charge(client->user, wakes_ns - client->charged_ns, now_ns);
     client->charged_ns = wakes_ns;
-    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, engine->clock.now_ns) ||
-        !waker_hand(client, way))
+    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, now_ns) || !waker_hand(client, way))
         return false;
-    counters_add(engine->clients.ctl, COUNTER_WAKES_APART, 1);
+    counters_add(ctl, COUNTER_WAKES_APART, 1);
     return true;
 }
 
 /* Hands up to MAIL_WAKES sleepers to the control thread. Returns how many it took. Clients decide
  * how often they are woken: the place of each client's MAIL_CLOSE and MAIL_DETACHED, and of
  * MAIL_STOPPED, is not for wakes. */
-static uint32_t hand_off(struct engine *engine, const struct client_due *due, uint32_t n)
+static uint32_t hand_off(struct attached *clients, const struct client_due *due, uint32_t n)
 {
     struct mail mail = {.kind = MAIL_WAKE, .n_wakes = (uint16_t)(n < MAIL_WAKES ? n : MAIL_WAKES)};
-    if (mailbox_room(engine->clients.outbox) <= 2 * engine->clients.n_most + 1)
+    if (mailbox_room(clients->outbox) <= 2 * clients->n_most + 1)
         return 0;
     for (uint32_t i = 0; i < mail.n_wakes; i++) {
         mail.clients[i] = due[i].client;
         mail.ways |= (uint32_t)due[i].way << i;
     }
-    if (!mailbox_post(engine->clients.outbox, &mail))
+    if (!mailbox_post(clients->outbox, &mail))
         return 0;
-    counters_add(engine->clients.ctl, COUNTER_WAKE_HANDOFFS, mail.n_wakes);
+    counters_add(clients->ctl, COUNTER_WAKE_HANDOFFS, mail.n_wakes);
     return mail.n_wakes;
 }
 
 /* While passes follow each other the control thread makes the system calls, at one ring of its bell a
  * step; a single sleeper costs no more than that ring would. */
-void attached_wake(struct engine *engine)
+void attached_wake(struct attached *clients, bool passes_follow, uint64_t now_ns)
 {
     uint32_t n = 0, done = 0;
-    engine->clients.fence_due = false;
+    clients->fence_due = false;
     bell_fence();
-    for (uint32_t i = 0; i < engine->clients.n; i++) {
-        int way = bell_due(&engine->clients.all[i]->waker);
-        if (way != BELL_NONE && !wake_apart(engine, engine->clients.all[i], way))
-            engine->clients.due[n++] = (struct client_due){engine->clients.all[i], way};
+    for (uint32_t i = 0; i < clients->n; i++) {
+        int way = bell_due(&clients->all[i]->waker);
+        if (way != BELL_NONE && !wake_apart(clients->ctl, clients->all[i], way, now_ns))
+            clients->due[n++] = (struct client_due){clients->all[i], way};
     }
-    if (n > 1 && engine->slots.n_active > engine->slots.n_paused) {
+    if (n > 1 && passes_follow) {
         for (uint32_t took = 1; done < n && took; done += took)
-            took = hand_off(engine, engine->clients.due + done, n - done);
-        mailbox_ring(engine->clients.outbox);
+            took = hand_off(clients, clients->due + done, n - done);
+        mailbox_ring(clients->outbox);
     }
     for (; done < n; done++)
-        wake(engine, &engine->clients.due[done]);
+        wake(clients, &clients->due[done], now_ns);
 }

@@ -39,7 +39,6 @@ struct batch {
     uint32_t fast_rows;     /* rows that the unverified had */
     bool fast_interactive;  /* some of these rows are of an interactive request */
     bool prefills;          /* some slot has no first token yet */
-    uint32_t n_following;   /* another slot computes the page that these need next */
     struct plan_turn turns; /* of canonical passes */
     struct plan_turn fast_turns;
 

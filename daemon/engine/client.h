@@ -113,13 +113,14 @@ struct client_due {
 
 /* The engine thread's clients, and what it tells them and the control thread. */
 struct attached {
-    struct ctl *ctl;        /* the counters, which all of them see */
-    struct mailbox *outbox; /* to the control thread */
-    struct loop *loop;      /* polls their bells; NULL: nothing does */
+    struct ctl *ctl;                /* the counters, which all of them see */
+    struct mailbox *inbox, *outbox; /* from and to the control thread */
+    struct loop *loop;              /* polls their bells; NULL: nothing does */
     uint64_t (*cpu_ns)(void);
     uint32_t n_most; /* attached at once */
     bool fence_due;  /* something was published or freed in this step */
     bool answered;   /* MAIL_ANSWERED was posted */
+    bool stopping;   /* MAIL_STOP was taken */
 
     struct client **all;       /* [n] unordered */
     struct client **failed;    /* [n_failed] to be closed when the next step begins */
@@ -127,7 +128,9 @@ struct attached {
     struct client **ready;     /* [n_ready] with submit cells, in this step */
     struct client_user *users; /* [as many as clients] */
     uint32_t n, n_failed, n_ready;
-    uint64_t served;    /* submit cells so far */
+    uint32_t
+        *scratch;    /* [context] a private copy of what one of them sent, before it is believed */
+    uint64_t served; /* submit cells so far */
     uint64_t served_ns; /* when the last step was done with them */
     int64_t credit_ns;  /* that they may take from answers */
 };

@@ -21,14 +21,15 @@ uint32_t engine_step(struct engine *engine)
     uint32_t work = pass_step(engine);
     if (work) {
         bell_daemon_pulse(engine->options.ctl, engine->clock.now_ns, engine->cost.step_ns);
-        gauges_set(engine);
+        gauges_slots(&engine->slots, &engine->options.loaded->info, engine->options.ctl);
+        gauges_costs(&engine->cost, &engine->drafters, engine->options.ctl);
     }
     return work;
 }
 
 bool engine_look(const struct engine *engine)
 {
-    if (mailbox_ready(engine->options.inbox) || engine->clients.n_failed > 0 ||
+    if (mailbox_ready(engine->clients.inbox) || engine->clients.n_failed > 0 ||
         grammars_look(&engine->constrain.grammars))
         return true;
     for (uint32_t i = 0; i < engine->clients.n; i++)
@@ -53,12 +54,12 @@ static bool engine_client_active(const struct client *client)
 
 /* A bell that rings on and on for nothing is not listened to any more: that client is served by
  * scan. */
-static void engine_idle_ring(struct engine *engine, struct client *client)
+static void engine_idle_ring(struct loop *loop, struct client *client)
 {
     if (ingest_ready(client) || engine_client_active(client) || !client->bell_polled ||
         ++client->idle_rings < IDLE_RINGS_MAX)
         return;
-    loop_remove(engine->clients.loop, client->bell_fd, (uintptr_t)client);
+    loop_remove(loop, client->bell_fd, (uintptr_t)client);
     client->bell_polled = false;
 }
 
@@ -92,12 +93,12 @@ void engine_tidy(struct engine *engine)
 
 /* Is there work that a bell should have announced? That of a client that is served by scan rings
  * unheard: nothing was lost. */
-static bool engine_missed(const struct engine *engine)
+static bool engine_missed(const struct attached *clients)
 {
-    if (mailbox_ready(engine->options.inbox))
+    if (mailbox_ready(clients->inbox))
         return true;
-    for (uint32_t i = 0; i < engine->clients.n; i++) {
-        struct client *client = engine->clients.all[i];
+    for (uint32_t i = 0; i < clients->n; i++) {
+        struct client *client = clients->all[i];
         if (client->idle_rings >= IDLE_RINGS_MAX)
             continue;
         if (ingest_ready(client))
@@ -112,18 +113,19 @@ static bool engine_missed(const struct engine *engine)
 /* The clock ran out: look at everything, still announced as asleep, so that a client that comes
  * meanwhile rings. Work that no bell announces within a moment was missed, which must never happen; it
  * is served all the same. */
-static void engine_rescan(struct engine *engine)
+static void engine_rescan(struct attached *clients)
 {
     struct loop_event event;
-    counters_add(engine->options.ctl, COUNTER_RESCANS, 1);
-    if (engine_missed(engine) &&
-        loop_wait(engine->clients.loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
-        counters_add(engine->options.ctl, COUNTER_RESCANS_FOUND, 1);
+    counters_add(clients->ctl, COUNTER_RESCANS, 1);
+    if (engine_missed(clients) &&
+        loop_wait(clients->loop, (int64_t)RESCAN_GRACE_NS, &event, 1) == 0)
+        counters_add(clients->ctl, COUNTER_RESCANS_FOUND, 1);
 }
 
 /* S1: announce, look once more, block. */
 static int engine_sleep(struct engine *engine)
 {
+    struct attached *clients = &engine->clients;
     struct ctl *ctl = engine->options.ctl;
     struct loop_event events[64];
     int n = 0;
@@ -132,30 +134,29 @@ static int engine_sleep(struct engine *engine)
         bell_daemon_awake(ctl);
         return 0;
     }
-    bool rescan = engine->options.rescan && engine->clients.n > 0;
-    if (engine->clients.n == 0)
+    bool rescan = engine->options.rescan && clients->n > 0;
+    if (clients->n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = steady_look(&engine->clock);
-    n = loop_wait(engine->clients.loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
+    n = loop_wait(clients->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
     bool rescans = n == 0 && rescan && steady_look(&engine->clock) - slept_ns >= RESCAN_NS;
     if (rescans)
-        engine_rescan(engine);
+        engine_rescan(clients);
     bell_daemon_awake(ctl);
     counters_add(ctl, COUNTER_ENGINE_WAKEUPS, 1);
     for (int i = 0; i < n; i++)
         if (events[i].cookie != 0)
-            engine_idle_ring(engine, (struct client *)(uintptr_t)events[i].cookie);
+            engine_idle_ring(clients->loop, (struct client *)(uintptr_t)events[i].cookie);
     if (rescans)
         engine_tidy(engine);
     return n < 0 ? n : 0;
 }
 
-static int engine_loop_look(struct engine *engine)
+static int engine_loop_look(struct loop *loop)
 {
     struct loop_event events[64];
-    int n = loop_wait(engine->clients.loop, 0, events,
-                      64); /* what they announce is seen by the next step */
-    return n < 0 ? n : 0;
+    int n = loop_wait(loop, 0, events, 64);
+    return n < 0 ? n : 0; /* what they announce is seen by the next step */
 }
 
 /* Turns steps until it is told to stop. Spins for the linger after the last work, then sleeps. */
@@ -164,13 +165,13 @@ static int engine_turn(struct engine *engine)
     uint64_t worked_ns = steady_look(&engine->clock);
     uint32_t idle = 0, busy = 0;
     int rc = 0;
-    while (!engine->stopping && !engine->failed && rc == 0) {
+    while (!engine->clients.stopping && !engine->failed && rc == 0) {
         if (engine_step(engine)) {
             worked_ns = engine->clock.now_ns;
             idle = 0;
             /* A loop that is never asked keeps the remains of bells that were removed. */
             if (++busy % BUSY_STEPS == 0)
-                rc = engine_loop_look(engine);
+                rc = engine_loop_look(engine->clients.loop);
             continue;
         }
         if (++idle % 16 != 0)
@@ -183,16 +184,17 @@ static int engine_turn(struct engine *engine)
 
 int engine_run(struct engine *engine)
 {
-    int rc = loop_open(&engine->clients.loop, engine->options.loop);
+    struct attached *clients = &engine->clients;
+    int rc = loop_open(&clients->loop, engine->options.loop);
     if (rc == 0)
-        rc = loop_add_poll(engine->clients.loop, engine->options.inbox->event_fd, POLLIN, 0);
+        rc = loop_add_poll(clients->loop, clients->inbox->event_fd, POLLIN, 0);
     if (rc == 0)
-        rc = compiler_open(&engine->constrain.grammars.compiler, engine->options.inbox);
+        rc = compiler_open(&engine->constrain.grammars.compiler, clients->inbox);
     if (rc == 0)
         rc = engine_turn(engine);
     compiler_close(&engine->constrain.grammars.compiler);
-    attached_stop(engine);
-    attached_wake(engine);
-    attached_post(engine, MAIL_STOPPED, NULL, rc);
+    attached_stop(clients, &engine->slots, engine->options.loaded, engine->clock.now_ns);
+    attached_wake(clients, false, engine->clock.now_ns);
+    attached_post(clients, MAIL_STOPPED, NULL, rc);
     return rc;
 }

@@ -39,22 +39,21 @@ static int open_kv(struct kv *kv, const struct loaded_model *loaded)
     return pages_init(&kv->windows, loaded->limits.window_pages);
 }
 
-static int open_slots(struct engine *engine)
+static int open_slots(struct slots *slots, const struct engine_options *options)
 {
-    const struct engine_options *options = &engine->options;
-    int rc = slots_init(&engine->slots, options->n_slots, engine->context);
+    int rc = slots_init(slots, options->n_slots, options->loaded->limits.context);
     for (uint32_t i = 0; i < options->n_slots && rc == 0; i++) {
-        struct request *request = request_open(options->params_bytes);
-        engine->slots.all[i].request = request;
-        rc = request ? 0 : -ENOMEM;
+        slots->all[i].request = request_open(options->params_bytes);
+        rc = slots->all[i].request ? 0 : -ENOMEM;
     }
-    return rc;
+    return rc == 0 ? open_kv(&slots->kv, options->loaded) : rc;
 }
 
 static int open_attached(struct attached *clients, const struct engine_options *options)
 {
     uint32_t n = options->n_clients;
     clients->ctl = options->ctl;
+    clients->inbox = options->inbox;
     clients->outbox = options->outbox;
     clients->cpu_ns = options->cpu_ns;
     clients->n_most = n;
@@ -63,7 +62,9 @@ static int open_attached(struct attached *clients, const struct engine_options *
     clients->due = calloc(n, sizeof(*clients->due));
     clients->ready = calloc(n, sizeof(struct client *));
     clients->users = calloc(n, sizeof(*clients->users));
-    return clients->all && clients->failed && clients->due && clients->ready && clients->users
+    clients->scratch = calloc(options->loaded->limits.context, sizeof(*clients->scratch));
+    return clients->all && clients->failed && clients->due && clients->ready && clients->users &&
+                   clients->scratch
                ? 0
                : -ENOMEM;
 }
@@ -73,13 +74,12 @@ static int open_parts(struct engine *engine)
     const struct engine_options *options = &engine->options;
     const struct loaded_model *loaded = options->loaded;
     uint32_t n = options->n_slots;
-    engine->scratch.arena = calloc(engine->context, sizeof(*engine->scratch.arena));
-    if (!engine->scratch.arena || open_attached(&engine->clients, options) < 0 ||
+    if (open_attached(&engine->clients, options) < 0 ||
         batch_init(&engine->batch, n, &loaded->limits) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
-        drafters_init(&engine->drafters, loaded, n) < 0 || open_kv(&engine->slots.kv, loaded) < 0)
+        drafters_init(&engine->drafters, loaded, n) < 0)
         return -ENOMEM;
-    return open_slots(engine);
+    return open_slots(&engine->slots, options);
 }
 
 int engine_open(struct engine **ret_engine, const struct engine_options *options, char *err,
@@ -92,11 +92,9 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
         engine->cost.limit_ns = options->pass_ns;
         engine->constrain.step = GRAMMAR_STEP;
         engine->constrain.n_vocab = options->loaded->model->n_vocab;
-        engine->constrain.vocab = engine->vocab = &options->loaded->vocab;
-        engine->n_vocab = options->loaded->model->n_vocab;
-        engine->context = options->loaded->limits.context;
+        engine->constrain.vocab = &options->loaded->vocab;
         if (open_parts(engine) == 0) {
-            gauges_set(engine);
+            gauges_slots(&engine->slots, &options->loaded->info, options->ctl);
             *ret_engine = engine;
             return 0;
         }
@@ -127,6 +125,6 @@ void engine_close(struct engine *engine)
     free(engine->clients.due);
     free(engine->clients.ready);
     free(engine->clients.users);
-    free(engine->scratch.arena);
+    free(engine->clients.scratch);
     free(engine);
 }

@@ -117,8 +117,9 @@ static void gather_meet(const struct slot *slot, struct slot *leader)
 /* Takes slots out of the plan whose next page another one computes; they lend that one their
  * priority. They are looked at again before every pass: when the other one ends, pauses or loses
  * its pages, the next one in order goes on. Returns the number of candidates left. */
-static uint32_t gather_follow(struct batch *batch, uint32_t n, bool recurrent)
+static uint32_t gather_follow(struct batch *batch, struct slots *slots, uint32_t n)
 {
+    bool recurrent = slots->kv.prefix.states != NULL;
     uint32_t left = 0;
     for (uint32_t i = 0; i < n; i++)
         batch->candidates[i]->meets = 0;
@@ -138,7 +139,7 @@ static uint32_t gather_follow(struct batch *batch, uint32_t n, bool recurrent)
         batch->plan[left] = batch->plan[i];
         batch->candidates[left++] = batch->candidates[i];
     }
-    batch->n_following = n - left;
+    slots->n_following = n - left;
     return left;
 }
 
@@ -216,7 +217,7 @@ static bool gather_try(struct batch *batch, struct slots *slots, struct attached
     struct prefix *prefix = &slots->kv.prefix;
     batch_clear(batch);
     uint32_t n = gather_candidates(batch, slots, clients, step->now_ns);
-    n = gather_follow(batch, n, prefix->states != NULL);
+    n = gather_follow(batch, slots, n);
     gather_share(batch, n, cost, step);
     if (batch->n_slots == 0)
         return false;

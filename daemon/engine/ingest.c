@@ -7,7 +7,6 @@
 #include "daemon/engine/answer.h"
 #include "daemon/engine/attached.h"
 #include "daemon/engine/request.h"
-#include "daemon/engine/state.h"
 #include "daemon/engine/unverified.h"
 #include "daemon/engine/verify.h"
 #include "ipc/counters.h"
@@ -34,8 +33,11 @@ static const int64_t INGEST_DEBT_NS = 8000000;
 
 /* What a checked request will be, before the slot is touched. */
 struct incoming {
+    struct client *client;
+    uint64_t now_ns; /* when its cell was taken */
     struct submit_cell cell;
     struct slot *slot;
+    uint32_t limit; /* the sequence ends at this length */
     uint32_t valid; /* arena [0, valid) is what the slot has */
     uint32_t need;  /* free event cells without which the cell stays unread */
     char line[LINE_BYTES];
@@ -43,8 +45,9 @@ struct incoming {
 
 /* Copies arena [valid, length), and the parameter block into the slot's request, which is over. Returns 0; -EFAULT: the client's memory
  * failed; -ESTALE: a newer request was there before the copy was whole. */
-static int ingest_copy(struct engine *engine, struct client *client, struct incoming *in)
+static int ingest_copy(uint32_t *scratch, const struct incoming *in)
 {
+    struct client *client = in->client;
     const struct submit_cell *cell = &in->cell;
     const uint32_t *arena = segment_arena(&client->segment, cell->slot);
     const uint8_t *block = segment_params(&client->segment, cell->slot);
@@ -52,55 +55,54 @@ static int ingest_copy(struct engine *engine, struct client *client, struct inco
     size_t tokens = (size_t)(cell->length - in->valid) * sizeof(*arena);
     size_t params =
         (cell->params_bytes + 3u) & ~3u; /* whole words; params_decode refuses an odd size */
-    if (segment_copy_in(&client->segment, engine->scratch.arena + in->valid, arena + in->valid,
-                        tokens) < 0 ||
+    if (segment_copy_in(&client->segment, scratch + in->valid, arena + in->valid, tokens) < 0 ||
         segment_copy_in(&client->segment, in->slot->request->block, block, params) < 0)
         return -EFAULT;
     return ring_generation_live(&up->generation, cell->generation) ? 0 : -ESTALE;
 }
 
 /* The first position at which the new sequence leaves what the slot has computed. */
-static uint32_t ingest_common(const struct engine *engine, const struct incoming *in)
+static uint32_t ingest_common(const uint32_t *scratch, const struct incoming *in)
 {
     const struct slot *slot = in->slot;
     uint32_t known = slot->spec.accepted < in->cell.length ? slot->spec.accepted : in->cell.length;
     uint32_t common = in->valid < known ? in->valid : known;
-    while (common < known && slot->tokens[common] == engine->scratch.arena[common])
+    while (common < known && slot->tokens[common] == scratch[common])
         common++;
     return common;
 }
 
-static int ingest_check_tokens(const struct engine *engine, struct incoming *in)
+static int ingest_check_tokens(const uint32_t *scratch, uint32_t n_vocab, struct incoming *in)
 {
     for (uint32_t i = in->valid; i < in->cell.length; i++) {
-        if (engine->scratch.arena[i] < engine->n_vocab)
+        if (scratch[i] < n_vocab)
             continue;
         snprintf(in->line, sizeof(in->line),
-                 "token id %u at position %u is out of range: the model has %u",
-                 engine->scratch.arena[i], i, engine->n_vocab);
+                 "token id %u at position %u is out of range: the model has %u", scratch[i], i,
+                 n_vocab);
         return -ERANGE;
     }
     return 0;
 }
 
 /* Could this request ever run? One alone must fit the pool, or it would wait forever. */
-static int ingest_check_size(const struct engine *engine, struct incoming *in, uint32_t limit)
+static int ingest_check_size(uint32_t n_pages, struct incoming *in)
 {
-    uint32_t pages = kv_pages(limit);
-    if (pages <= engine->slots.kv.pool.total)
+    uint32_t pages = kv_pages(in->limit);
+    if (pages <= n_pages)
         return 0;
     snprintf(in->line, sizeof(in->line),
              "prompt and max-tokens need %u KV pages, the daemon has %u: ask for less, or raise "
              "--kv-bytes",
-             pages, engine->slots.kv.pool.total);
+             pages, n_pages);
     return -ENOMEM;
 }
 
-static uint32_t ingest_limit(const struct engine *engine, const struct submit_cell *cell)
+static uint32_t ingest_limit(uint32_t context, const struct submit_cell *cell)
 {
     uint64_t limit = (uint64_t)cell->prompt_length + cell->max_tokens;
-    if (limit > engine->context)
-        limit = engine->context;
+    if (limit > context)
+        limit = context;
     return limit < cell->length ? cell->length : (uint32_t)limit;
 }
 
@@ -147,7 +149,7 @@ static void ingest_stops(struct request *request)
 
 /* Where the tokens begin that a stop text of the answer to come can still reach back to; at least
  * the last one. What verify_feed_stops does not feed to the matcher does not count. */
-static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot)
+static uint32_t ingest_tail(const struct vocab *vocab, const struct slot *slot)
 {
     const struct request *request = slot->request;
     uint32_t from = request->length;
@@ -155,8 +157,8 @@ static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot
     while (from > request->prompt_length &&
            (from == request->length || reach < request->stop.longest)) {
         uint32_t n_bytes = 0;
-        if (vocab_bytes(engine->vocab, slot->tokens[--from], &n_bytes) &&
-            vocab_is_text(engine->vocab, slot->tokens[from]))
+        if (vocab_bytes(vocab, slot->tokens[--from], &n_bytes) &&
+            vocab_is_text(vocab, slot->tokens[from]))
             reach += n_bytes;
     }
     return from;
@@ -165,12 +167,12 @@ static uint32_t ingest_tail(const struct engine *engine, const struct slot *slot
 /* A resumed request brings part of its answer: the stop matcher has seen those tokens. Returns why
  * that part is the whole answer already (or the prompt fills the context), 0 when there is more to
  * come. */
-static enum done_reason ingest_replay(const struct engine *engine, struct slot *slot)
+static enum done_reason ingest_replay(const struct vocab *vocab, struct slot *slot)
 {
     struct request *request = slot->request;
     bool stopped = false;
-    for (uint32_t i = ingest_tail(engine, slot); i < request->length && !stopped; i++)
-        stopped = verify_feed_stops(engine->vocab, request, slot->tokens[i]);
+    for (uint32_t i = ingest_tail(vocab, slot); i < request->length && !stopped; i++)
+        stopped = verify_feed_stops(vocab, request, slot->tokens[i]);
     if (stopped)
         return DONE_STOP;
     if (request->prewarm)
@@ -180,110 +182,115 @@ static enum done_reason ingest_replay(const struct engine *engine, struct slot *
     return request->length >= request->limit ? DONE_LENGTH : (enum done_reason)0;
 }
 
-/* Decodes the slot's private copy, checked. */
-static int ingest_params(const struct engine *engine, struct incoming *in)
-{
-    struct request *request = in->slot->request;
-    return params_decode(request->block, in->cell.params_bytes, engine->n_vocab, &request->params,
-                         in->line, sizeof(in->line));
-}
-
-static void ingest_begin(struct engine *engine, struct incoming *in, uint32_t limit)
+/* The answer may be over already. */
+static void ingest_begin(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                         const struct loaded_model *loaded, const struct incoming *in)
 {
     const struct submit_cell *cell = &in->cell;
     struct slot *slot = in->slot;
     struct request *request = slot->request;
-    uint32_t common = ingest_common(engine, in), before = slot->spec.accepted;
+    struct prefix *prefix = &slots->kv.prefix;
+    uint32_t common = ingest_common(clients->scratch, in), before = slot->spec.accepted;
     enum done_reason reason;
-    memcpy(slot->tokens + in->valid, engine->scratch.arena + in->valid,
+    memcpy(slot->tokens + in->valid, clients->scratch + in->valid,
            (cell->length - in->valid) * sizeof(*slot->tokens));
     slot->same = cell->length;
 
-    slot->serial = ++engine->slots.serial;
+    slot->serial = ++slots->serial;
     slot->batch = cell->priority == PRIORITY_BATCH;
     request->generation = cell->generation;
     request->prompt_length = cell->prompt_length;
     request->length = cell->length;
     request->followed = cell->prompt_length;
     request->whole = 0;
-    request->limit = limit;
+    request->limit = in->limit;
     request->prewarm = cell->max_tokens == 0;
-    request->fast = unverified_fits(engine->options.loaded, cell);
+    request->fast = unverified_fits(loaded, cell);
     request->unverified = request->no_drafts = false;
     request->prefix_break = common;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;
-    request->submitted_ns = engine->clock.now_ns;
+    request->submitted_ns = in->now_ns;
     request->first_row_ns = request->first_sample_ns = 0;
     ingest_sampler(request);
     ingest_stops(request);
-    reason = ingest_replay(engine, slot);
+    reason = ingest_replay(&loaded->vocab, slot);
 
     spec_begin(&slot->spec, cell->length,
                common < slot->spec.canonical ? common : slot->spec.canonical);
     proposer_begin(&slot->proposer, (enum submit_proposer)cell->proposer, common, cell->length,
                    request->params.guess, request->params.n_guess);
-    drafters_begin(&engine->drafters, slot, common);
-    slot_adopt(slot, &engine->slots.kv.prefix);
-    slot_trim(slot, &engine->slots.kv.prefix);
-    slot_branch(slot, &engine->slots.kv.prefix, cell->length, common, before);
+    drafters_begin(drafters, slot, common);
+    slot_adopt(slot, prefix);
+    slot_trim(slot, prefix);
+    slot_branch(slot, prefix, cell->length, common, before);
     request->cached = request->reached = slot->spec.canonical;
-    slots_set(&engine->slots, slot, SLOT_READY);
-    counters_add(engine->options.ctl, COUNTER_REQUESTS_STARTED, 1);
-    counters_add(engine->options.ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);
-    counters_add(engine->options.ctl, COUNTER_CACHED_TOKENS, request->cached);
+    slots_set(slots, slot, SLOT_READY);
+    counters_add(clients->ctl, COUNTER_REQUESTS_STARTED, 1);
+    counters_add(clients->ctl, COUNTER_PROMPT_TOKENS, request->prompt_length);
+    counters_add(clients->ctl, COUNTER_CACHED_TOKENS, request->cached);
     answer_progress(slot, DOWN_QUEUED);
     if (reason)
-        answer_end(engine, slot, reason, 0, "");
+        request_end(slots, slot, reason, 0, "");
 }
 
 /* Copies what the cell announced and checks the copies. Returns as ingest_copy, or why the request is
  * refused. */
-static int ingest_copied(struct engine *engine, struct client *client, struct incoming *in,
-                         uint32_t limit)
+static int ingest_copied(uint32_t *scratch, uint32_t n_pages, uint32_t n_vocab,
+                         struct constrain *constrain, struct incoming *in)
 {
-    int rc = ingest_copy(engine, client, in);
+    struct request *request = in->slot->request;
+    int rc = ingest_copy(scratch, in);
     if (rc == 0)
-        rc = ingest_check_tokens(engine, in);
+        rc = ingest_check_tokens(scratch, n_vocab, in);
     if (rc == 0)
-        rc = ingest_check_size(engine, in, limit);
+        rc = ingest_check_size(n_pages, in);
     if (rc == 0)
-        rc = ingest_params(engine, in);
+        rc = params_decode(request->block, in->cell.params_bytes, n_vocab, &request->params,
+                           in->line, sizeof(in->line));
     if (rc == 0)
-        rc = constrain_begin(&engine->constrain, in->slot, in->line, sizeof(in->line));
+        rc = constrain_begin(constrain, in->slot, in->line, sizeof(in->line));
     return rc;
 }
 
 /* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must
  * stay unread, another -errno when the client is to be closed. */
-static int ingest_request(struct engine *engine, struct client *client, struct incoming *in)
+static int ingest_request(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                          struct constrain *constrain, const struct loaded_model *loaded,
+                          struct incoming *in)
 {
-    uint32_t limit = ingest_limit(engine, &in->cell);
-    int rc = submit_check(&in->cell, &client->segment.limits, in->line, sizeof(in->line));
+    const struct submit_cell *cell = &in->cell;
+    int rc = submit_check(cell, &in->client->segment.limits, in->line, sizeof(in->line));
     if (rc == -EPROTO)
         return rc;
+    in->limit = ingest_limit(slots->context, cell);
     /* An answer that began at another daemon goes on here, with whatever drafts there are. */
-    if (rc == 0 && in->cell.length == in->cell.prompt_length)
-        rc = drafters_check(&engine->drafters, (enum submit_proposer)in->cell.proposer, in->line,
+    if (rc == 0 && cell->length == cell->prompt_length)
+        rc = drafters_check(drafters, (enum submit_proposer)cell->proposer, in->line,
                             sizeof(in->line));
     if (rc == 0) {
-        rc = ingest_copied(engine, client, in, limit);
+        rc = ingest_copied(clients->scratch, slots->kv.pool.total, loaded->model->n_vocab,
+                           constrain, in);
         if (rc < 0)
-            request_spare(in->slot->request, in->cell.params_bytes);
+            request_spare(in->slot->request, cell->params_bytes);
     }
     if (rc == -EFAULT)
         return rc;
     if (rc == -ESTALE)
-        return answer_refuse(engine, client, &in->cell, DONE_SUPERSEDED, 0, "");
+        return answer_refuse(clients, loaded, in->client, cell, 0, "");
     if (rc < 0)
-        return answer_refuse(engine, client, &in->cell, DONE_ERROR, rc, in->line);
-    ingest_begin(engine, in, limit);
+        return answer_refuse(clients, loaded, in->client, cell, rc, in->line);
+    ingest_begin(clients, slots, drafters, loaded, in);
+    answer_ends(slots, clients, loaded, in->now_ns);
     return 0;
 }
 
-static int ingest_cell(struct engine *engine, struct client *client, struct incoming *in)
+static int ingest_cell(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                       struct constrain *constrain, const struct loaded_model *loaded,
+                       struct incoming *in)
 {
     const struct submit_cell *cell = &in->cell;
+    struct client *client = in->client;
     if (cell->slot >= client->n_slots)
         return -EPROTO;
     struct ring_writer *events = &client->events[cell->slot];
@@ -291,15 +298,14 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     if (cell->opcode == SUBMIT_NOP) {
         int rc = event_put_nop(events, cell->generation, cell->cookie);
         if (rc == 0)
-            counters_add(engine->options.ctl, COUNTER_NOPS, 1);
+            counters_add(clients->ctl, COUNTER_NOPS, 1);
         return rc;
     }
 
-    struct slot *slot = client->slots[cell->slot];
+    struct slot *slot = in->slot = client->slots[cell->slot];
     const struct up_slot *up = segment_up_slot(&client->segment, cell->slot);
     bool live = ring_generation(&up->generation) == cell->generation;
 
-    in->slot = slot;
     slot->same = slot->same < cell->keep ? slot->same : cell->keep;
     in->valid = slot->same < cell->length ? slot->same : cell->length;
     if (client->taken[cell->slot] == cell->generation + 1ull)
@@ -312,12 +318,14 @@ static int ingest_cell(struct engine *engine, struct client *client, struct inco
     in->need = (slot->state != SLOT_IDLE ? 2u : 1u) * EVENT_RUN_CELLS;
     if ((uint32_t)room < in->need)
         return -EAGAIN;
-    if (slot->state != SLOT_IDLE)
-        answer_end(engine, slot, DONE_SUPERSEDED, 0, "");
+    if (slot->state != SLOT_IDLE) {
+        request_end(slots, slot, DONE_SUPERSEDED, 0, "");
+        answer_ends(slots, clients, loaded, in->now_ns);
+    }
     if (!live)
-        return answer_refuse(engine, client, cell, DONE_SUPERSEDED, 0, "");
+        return answer_refuse(clients, loaded, client, cell, 0, "");
     client->taken[cell->slot] = cell->generation + 1ull;
-    return ingest_request(engine, client, in);
+    return ingest_request(clients, slots, drafters, constrain, loaded, in);
 }
 
 bool ingest_ready(struct client *client)
@@ -335,37 +343,40 @@ bool ingest_ready(struct client *client)
 }
 
 /* Takes one cell of the client. Returns 0 when it has to stay unread, or the client is closed. */
-static uint32_t ingest_client(struct engine *engine, struct client *client)
+static uint32_t ingest_client(struct attached *clients, struct slots *slots,
+                              struct drafters *drafters, struct constrain *constrain,
+                              const struct loaded_model *loaded, struct incoming *in)
 {
-    struct incoming in;
+    struct client *client = in->client;
     int rc = -EFAULT;
     client->blocked_need = 0;
     if (!segment_broken(&client->segment))
-        rc = ring_peek(&client->submit, &in.cell);
+        rc = ring_peek(&client->submit, &in->cell);
     if (rc == 0)
         return 0;
     if (rc > 0 && !client->is_touched)
         client->is_touched = segment_is_touched(&client->segment);
     if (rc > 0) {
-        in.line[0] = 0;
-        rc = client->is_touched ? ingest_cell(engine, client, &in) : -EPROTO;
+        in->line[0] = 0;
+        rc = client->is_touched ? ingest_cell(clients, slots, drafters, constrain, loaded, in)
+                                : -EPROTO;
     }
     if (rc == 0 && segment_broken(&client->segment))
         rc = -EFAULT;
     if (rc == -EAGAIN) {
-        client->blocked_need = in.need;
-        client->blocked_slot = in.cell.slot;
+        client->blocked_need = in->need;
+        client->blocked_slot = in->cell.slot;
         return 0;
     }
     if (rc < 0) {
-        attached_fail(&engine->clients, client, rc);
+        attached_fail(clients, client, rc);
         return 0;
     }
     ring_release(&client->submit, 1);
-    engine->clients.fence_due = true;
+    clients->fence_due = true;
     client->user->cells++;
-    client->user->tokens += in.cell.length + in.cell.params_bytes / 4;
-    attached_listen(engine, client);
+    client->user->tokens += in->cell.length + in->cell.params_bytes / 4;
+    attached_listen(clients, client);
     return 1;
 }
 
@@ -415,43 +426,46 @@ static void ingest_earn(struct attached *clients, uint64_t now_ns, bool beside)
 }
 
 /* Returns how many cells were taken. */
-static uint32_t ingest_cells(struct engine *engine)
+static uint32_t ingest_cells(struct attached *clients, struct slots *slots,
+                             struct drafters *drafters, struct constrain *constrain,
+                             const struct loaded_model *loaded, struct steady *clock)
 {
-    struct attached *clients = &engine->clients;
-    bool beside = engine->slots.n_active > engine->slots.n_paused;
+    bool beside = slots_running(slots) > 0;
     uint32_t taken = 0, next;
-    steady_look(&engine->clock);
-    ingest_earn(clients, engine->clock.now_ns, beside);
+    ingest_earn(clients, steady_look(clock), beside);
     while ((next = ingest_next(clients)) < clients->n_ready && clients->credit_ns > 0) {
-        struct client *client = clients->ready[next];
-        uint64_t start_ns = engine->clock.now_ns;
-        taken += ingest_client(engine, client);
-        client->served = client->user->served = ++clients->served;
-        steady_look(&engine->clock);
+        struct incoming in;
+        in.client = clients->ready[next];
+        in.now_ns = clock->now_ns;
+        taken += ingest_client(clients, slots, drafters, constrain, loaded, &in);
+        in.client->served = in.client->user->served = ++clients->served;
+        steady_look(clock);
         if (beside)
-            clients->credit_ns -= (int64_t)(engine->clock.now_ns - start_ns);
-        if (!ingest_ready(client))
+            clients->credit_ns -= (int64_t)(clock->now_ns - in.now_ns);
+        if (!ingest_ready(in.client))
             clients->ready[next] = clients->ready[--clients->n_ready];
     }
     if (clients->credit_ns < -INGEST_DEBT_NS)
         clients->credit_ns = -INGEST_DEBT_NS;
-    clients->served_ns = engine->clock.now_ns;
+    clients->served_ns = clock->now_ns;
     return taken;
 }
 
-uint32_t ingest_step(struct engine *engine)
+uint32_t ingest_step(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                     struct constrain *constrain, const struct loaded_model *loaded,
+                     struct steady *clock)
 {
     uint32_t work = 0;
-    ingest_collect(&engine->clients);
-    if (engine->clients.n_ready > 0)
-        work = ingest_cells(engine) + engine->clients.n_ready;
-    if (engine->slots.n_active == 0)
+    ingest_collect(clients);
+    if (clients->n_ready > 0)
+        work = ingest_cells(clients, slots, drafters, constrain, loaded, clock) + clients->n_ready;
+    if (slots->n_active == 0)
         return work;
-    steady_look(&engine->clock);
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        struct slot *slot = &engine->slots.all[i];
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *slot = &slots->all[i];
         if (slot->state != SLOT_IDLE && request_void(slot))
-            answer_end(engine, slot, DONE_CANCELLED, 0, "");
+            request_end(slots, slot, DONE_CANCELLED, 0, "");
     }
+    answer_ends(slots, clients, loaded, steady_look(clock));
     return work;
 }

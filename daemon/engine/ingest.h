@@ -4,11 +4,10 @@
 #ifndef HEARTH_DAEMON_ENGINE_INGEST_H
 #define HEARTH_DAEMON_ENGINE_INGEST_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-struct client;
-struct engine;
+#include "daemon/engine/client.h"
+#include "daemon/engine/constrain.h"
+#include "daemon/engine/drafters.h"
+#include "daemon/steady.h"
 
 /* Is there a submit cell that could be taken now, or a reason to close the client? */
 bool ingest_ready(struct client *client);
@@ -18,6 +17,8 @@ bool ingest_ready(struct client *client);
  * next steps. Then ends what a newer generation made void: cancelled, as far as we know here (a
  * newer request's cell was taken before, unless it waits). Returns the work: cells that were taken,
  * and clients that wait. */
-uint32_t ingest_step(struct engine *engine);
+uint32_t ingest_step(struct attached *clients, struct slots *slots, struct drafters *drafters,
+                     struct constrain *constrain, const struct loaded_model *loaded,
+                     struct steady *clock);
 
 #endif

@@ -33,24 +33,18 @@ static void pass_broke(struct engine *engine, int error, const char *text)
 {
     engine->failed = error;
     log_error("%s", text);
-    for (uint32_t i = 0; i < engine->slots.n; i++) {
-        struct slot *slot = &engine->slots.all[i];
-        if (slot->state != SLOT_IDLE && slot->state != SLOT_ENDING)
-            request_end(&engine->slots, slot, DONE_ERROR, error, text);
-    }
+    request_end_all(&engine->slots, error, text);
     batch_clear(&engine->batch);
 }
 
 /* Which slots go on in this step, and by which kind of pass, whatever happens meanwhile. Slots that
  * waited for pages may try again. Returns how many sit out for a mask. */
-static uint32_t pass_plan(struct engine *engine)
+static uint32_t pass_plan(struct batch *batch, struct slots *slots, struct constrain *constrain)
 {
-    struct batch *batch = &engine->batch;
-    struct slots *slots = &engine->slots;
     uint32_t turn = batch->turns.passes + batch->fast_turns.passes;
-    uint32_t masking = constrain_step(&engine->constrain, slots, turn);
+    uint32_t masking = constrain_step(constrain, slots, turn);
     batch->n_verified = batch->n_unverified = batch->n_decoding = 0;
-    batch->fast_rows = batch->n_following = 0;
+    batch->fast_rows = slots->n_following = 0;
     batch->fast_interactive = batch->prefills = false;
     for (uint32_t i = 0; i < slots->n; i++) {
         struct slot *slot = &slots->all[i];
@@ -123,10 +117,9 @@ static uint32_t pass_decode_rows(const struct batch *batch)
     return rows;
 }
 
-static void pass_measure(struct engine *engine, struct cost_step *step)
+static void pass_measure(const struct batch *batch, struct cost *cost, struct cost_step *step,
+                         struct ctl *ctl)
 {
-    const struct batch *batch = &engine->batch;
-    step->now_ns = engine->clock.now_ns;
     step->decode_rows = pass_decode_rows(batch);
     struct cost_pass pass = {
         .took_ns = batch->n_rows > 0 ? batch->end_ns - batch->start_ns : 0,
@@ -137,13 +130,13 @@ static void pass_measure(struct engine *engine, struct cost_step *step)
         .long_rows = batch->long_rows,
         .answering = batch->answering,
     };
-    gather_charge(batch, cost_short_ns(&engine->cost, &pass));
-    cost_measured(&engine->cost, step, &pass);
+    gather_charge(batch, cost_short_ns(cost, &pass));
+    cost_measured(cost, step, &pass);
     if (batch->n_rows == 0)
         return;
-    counters_add(engine->options.ctl, COUNTER_PASSES, 1);
-    counters_add(engine->options.ctl, COUNTER_ROWS, batch->n_rows);
-    counters_set(engine->options.ctl, COUNTER_LAST_STEP_NS, pass.took_ns);
+    counters_add(ctl, COUNTER_PASSES, 1);
+    counters_add(ctl, COUNTER_ROWS, batch->n_rows);
+    counters_set(ctl, COUNTER_LAST_STEP_NS, pass.took_ns);
 }
 
 /* Fills and runs the step's canonical pass. Returns its rows; 0: no slot can go on. */
@@ -151,6 +144,7 @@ static uint32_t pass_canonical(struct engine *engine)
 {
     const struct loaded_model *loaded = engine->options.loaded;
     struct batch *batch = &engine->batch;
+    struct ctl *ctl = engine->options.ctl;
     struct cost_step step = {
         .now_ns = engine->clock.now_ns,
         .unverified = batch->fast_interactive,
@@ -160,43 +154,54 @@ static uint32_t pass_canonical(struct engine *engine)
     uint32_t rows = gather_plan(batch, &engine->slots, &engine->clients, &engine->cost, &step);
     if (rows == 0) {
         if (batch->fast_rows > 0)
-            pass_measure(engine, &step); /* fast passes answered, and that was the step */
+            pass_measure(batch, &engine->cost, &step,
+                         ctl); /* fast passes answered, and that was the step */
         return 0;
     }
     if (fault_hits(FAULT_DELAY_PASS))
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     batch->start_ns = steady_look(&engine->clock);
     int rc = batch_run(batch, loaded->ops, loaded->backend, PASS_CANONICAL);
-    batch->end_ns = steady_look(&engine->clock);
+    step.now_ns = batch->end_ns = steady_look(&engine->clock);
     if (rc < 0)
         pass_broke(engine, rc, loaded->ops->error(loaded->backend));
     else
-        pass_measure(engine, &step);
+        pass_measure(batch, &engine->cost, &step, ctl);
     return rows;
+}
+
+/* Tokens, then ends. */
+static void pass_publish(struct engine *engine)
+{
+    answer_publish(&engine->batch, &engine->clients);
+    answer_ends(&engine->slots, &engine->clients, engine->options.loaded, engine->clock.now_ns);
 }
 
 uint32_t pass_step(struct engine *engine)
 {
+    const struct loaded_model *loaded = engine->options.loaded;
     struct batch *batch = &engine->batch;
     struct slots *slots = &engine->slots;
-    uint32_t work = attached_reap(engine);
-    work += attached_mail(engine);
-    work += ingest_step(engine);
+    struct attached *clients = &engine->clients;
+    struct drafters *drafters = &engine->drafters;
+    uint32_t work = attached_reap(clients, slots, loaded, engine->clock.now_ns);
+    work += attached_mail(clients, slots, drafters, loaded, engine->clock.now_ns);
+    work += ingest_step(clients, slots, drafters, &engine->constrain, loaded, &engine->clock);
     work += grammars_step(&engine->constrain.grammars);
     if (slots->n_active > 0) {
-        uint32_t masking = pass_plan(engine);
-        unverified_plan(batch, slots, &engine->clients, &engine->drafters.all[DRAFTER_SELF]);
+        uint32_t masking = pass_plan(batch, slots, &engine->constrain);
+        unverified_plan(batch, slots, clients, &drafters->all[DRAFTER_SELF]);
         uint32_t drafting = pass_draft(engine);
-        answer_publish(engine); /* what fast passes gave does not wait for the canonical one */
+        pass_publish(engine); /* what fast passes gave does not wait for the canonical one */
         uint32_t rows = pass_canonical(engine);
         verify_settle(batch, slots);
-        verify_step(batch, slots, &engine->drafters, engine->options.loaded);
-        answer_publish(engine);
+        verify_step(batch, slots, drafters, loaded);
+        pass_publish(engine);
         work += rows ? rows : drafting + masking;
     }
-    if (engine->clients.fence_due) { /* also when all there was to do was to end something */
-        attached_wake(engine);
+    if (clients->fence_due) { /* also when all there was to do was to end something */
+        attached_wake(clients, slots_running(slots) > 0, engine->clock.now_ns);
         work++;
     }
-    return work + engine->clients.n_failed;
+    return work + clients->n_failed;
 }

@@ -47,6 +47,13 @@ bool request_void(const struct slot *slot)
     return ring_generation(&up->generation) != slot->request->generation;
 }
 
+void request_end_all(struct slots *slots, int error, const char *text)
+{
+    for (uint32_t i = 0; i < slots->n; i++)
+        if (slots->all[i].state != SLOT_IDLE && slots->all[i].state != SLOT_ENDING)
+            request_end(slots, &slots->all[i], DONE_ERROR, error, text);
+}
+
 void request_end(struct slots *slots, struct slot *slot, enum done_reason reason, int error,
                  const char *text)
 {

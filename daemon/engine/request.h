@@ -78,9 +78,12 @@ void request_spare(struct request *request, uint32_t used);
 /* Did its client void it: cancel it, or write a newer one over it? */
 bool request_void(const struct slot *slot);
 
-/* The slot's answer is over: marks it, and answer_publish does the rest in the same step. `error`
- * and `text` go with DONE_ERROR, else 0 and "". */
+/* The slot's answer is over: marks it, and answer_ends does the rest in the same step. `error` and
+ * `text` go with DONE_ERROR, else 0 and "". */
 void request_end(struct slots *slots, struct slot *slot, enum done_reason reason, int error,
                  const char *text);
+
+/* All answers are over, by an error. */
+void request_end_all(struct slots *slots, int error, const char *text);
 
 #endif

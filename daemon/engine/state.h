@@ -14,27 +14,16 @@
 #include "daemon/policy/cost.h"
 #include "daemon/steady.h"
 
-/* A private copy of what a client sent, before it is believed. */
-struct scratch {
-    uint32_t *arena; /* [context] */
-};
-
 struct engine {
     struct engine_options options;
-    const struct vocab *vocab;
-    uint32_t n_vocab; /* of the model: ids below are accepted */
-    uint32_t context;
-
     struct slots slots;
     struct attached clients;
-    struct scratch scratch;
     struct constrain constrain;
     struct drafters drafters;
     struct cost cost;
     struct batch batch;
 
     struct steady clock;
-    bool stopping;
     int failed; /* 0, or why the backend cannot go on */
 };
 

@@ -55,9 +55,9 @@ static void client(void)
         submit(&w, g);
 }
 
-static void take(struct engine *engine, struct client *from, struct incoming *in)
+static void take(uint32_t *arena, struct incoming *in)
 {
-    int rc = ingest_copy(engine, from, in);
+    int rc = ingest_copy(arena, in);
     uint32_t generation = in->cell.generation, params;
 
     if (model_mutant("the generation is not read again") && rc == -ESTALE)
@@ -66,8 +66,8 @@ static void take(struct engine *engine, struct client *from, struct incoming *in
     if (rc < 0)
         return;
     memcpy(&params, in->slot->request->block, sizeof(params));
-    model_expect(params == generation && engine->scratch.arena[0] == 10 * generation &&
-                     engine->scratch.arena[1] == 10 * generation + 1,
+    model_expect(params == generation && arena[0] == 10 * generation &&
+                     arena[1] == 10 * generation + 1,
                  "a copy that another request tore is taken for whole");
 }
 
@@ -78,17 +78,16 @@ static void daemon_ingest(void)
     uint8_t block[IPC_LINE];
     struct request request = {.block = block};
     struct slot slot = {.request = &request};
-    struct engine engine = {.scratch = {.arena = arena}};
 
     from.segment = segment;
     ring_reader_init(&from.submit, cells, SUBMIT_CELLS, progress);
     for (uint32_t i = 0; i < REQUESTS; i++) {
-        struct incoming in = {.slot = &slot, .line = ""};
+        struct incoming in = {.client = &from, .slot = &slot, .line = ""};
         int n = ring_peek(&from.submit, &in.cell);
 
         model_expect(n >= 0, "the reader takes a number for nonsense");
         model_poll(n);
-        take(&engine, &from, &in);
+        take(arena, &in);
         ring_release(&from.submit, 1);
     }
 }

@@ -59,11 +59,16 @@ void loop_remove(struct loop *loop, int fd, uint64_t cookie)
     (void)loop, (void)fd, (void)cookie;
 }
 
-/* All that the engine thread knows here: without what it read on the way there. */
-static void know_engine(const struct engine *engine)
-{
-    const struct attached *c = &engine->clients;
+/* What the engine has besides clients does not change: no client has a slot. */
+static struct slots slots;
+static struct drafters drafters;
+static const struct loaded_model loaded;
 
+static const struct attached *known; /* the engine's */
+
+/* All that the engine thread knows here: without what it read on the way there. */
+static void know_engine(const struct attached *c)
+{
     model_forget();
     model_know(&to_control->writer, sizeof(to_control->writer));
     model_know(&to_engine->reader, sizeof(to_engine->reader));
@@ -75,9 +80,10 @@ static void know_engine(const struct engine *engine)
         model_know(&clients[i].error, sizeof(clients[i].error));
 }
 
-void gauges_set(const struct engine *engine) /* the last thing before MAIL_DETACHED */
+void gauges_slots(const struct slots *all, const struct backend_info *info, struct ctl *counters)
 {
-    know_engine(engine);
+    (void)all, (void)info, (void)counters;
+    know_engine(known); /* the last thing before MAIL_DETACHED */
 }
 
 bool waker_hand(struct client *client, int way) /* no user is in debt */
@@ -93,10 +99,21 @@ uint64_t waker_wake(struct client *client, int way, uint64_t (*cpu_ns)(void))
     return 0;
 }
 
-void answer_end(struct engine *engine, struct slot *slot, enum done_reason reason, int error,
-                const char *text)
+void answer_ends(struct slots *slots, struct attached *c, const struct loaded_model *loaded,
+                 uint64_t now_ns)
 {
-    (void)engine, (void)slot, (void)reason, (void)error, (void)text;
+    (void)slots, (void)c, (void)loaded, (void)now_ns;
+}
+
+void request_end(struct slots *slots, struct slot *slot, enum done_reason reason, int error,
+                 const char *text)
+{
+    (void)slots, (void)slot, (void)reason, (void)error, (void)text;
+}
+
+void request_end_all(struct slots *slots, int error, const char *text)
+{
+    (void)slots, (void)error, (void)text;
 }
 
 void drafters_forget(struct drafters *drafters, struct slot *slot)
@@ -112,84 +129,85 @@ void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
 static struct client *all[CLIENTS], *failed[CLIENTS];
 static struct client_due due[CLIENTS];
 
-static struct engine engine_new(void)
+static struct attached attached_new(void)
 {
-    return (struct engine){
-        .options = {.inbox = to_engine},
-        .clients = {.ctl = &ctl,
-                    .outbox = to_control,
-                    .n_most = CLIENTS,
-                    .all = all,
-                    .failed = failed,
-                    .due = due,
-                    .users = users},
-        .slots = {.n_active = 1},
+    return (struct attached){
+        .ctl = &ctl,
+        .inbox = to_engine,
+        .outbox = to_control,
+        .n_most = CLIENTS,
+        .all = all,
+        .failed = failed,
+        .due = due,
+        .users = users,
     };
 }
 
 /* A pass: every client sleeps, with a new ticket, and is woken. */
-static void pass(struct engine *engine, uint32_t ticket)
+static void pass(struct attached *c, uint32_t ticket)
 {
-    for (uint32_t i = 0; i < engine->clients.n; i++) {
-        touch(engine->clients.all[i]);
-        *(uint32_t *)(void *)engine->clients.all[i]->segment.up = ticket << 1 | BELL_NOTIFY;
+    for (uint32_t i = 0; i < c->n; i++) {
+        touch(c->all[i]);
+        *(uint32_t *)(void *)c->all[i]->segment.up = ticket << 1 | BELL_NOTIFY;
     }
-    attached_wake(engine);
-    know_engine(engine);
+    attached_wake(c, true, 0);
+    know_engine(c);
     model_know(&ticket, sizeof(ticket));
 }
 
-static void fail_all(struct engine *engine) /* their rings are garbage */
+static void fail_all(struct attached *c) /* their rings are garbage */
 {
-    for (uint32_t i = 0; i < engine->clients.n; i++) {
-        touch(engine->clients.all[i]);
-        attached_fail(&engine->clients, engine->clients.all[i], -EPROTO);
+    for (uint32_t i = 0; i < c->n; i++) {
+        touch(c->all[i]);
+        attached_fail(c, c->all[i], -EPROTO);
     }
 }
 
-static void reap(struct engine *engine)
+static void reap(struct attached *c)
 {
-    for (uint32_t i = 0; i < engine->clients.n_failed; i++)
-        touch(engine->clients.failed[i]);
-    attached_reap(engine);
+    for (uint32_t i = 0; i < c->n_failed; i++)
+        touch(c->failed[i]);
+    attached_reap(c, &slots, &loaded, 0);
 }
 
 static void engine_main(void)
 {
-    struct engine engine = engine_new();
+    struct attached c = attached_new();
     int late = model_mutant("mail is read before failed clients are closed");
 
-    while (!engine.stopping) { /* as pass_step() */
-        know_engine(&engine);
-        if (!mailbox_ready(to_engine) && engine.clients.n_failed == 0) /* as engine_look() */
+    known = &c;
+    while (!c.stopping) { /* as pass_step() */
+        know_engine(&c);
+        if (!mailbox_ready(to_engine) && c.n_failed == 0) /* as engine_look() */
             model_wait(1u << to_engine->event_fd);
         if (!late)
-            reap(&engine);
-        attached_mail(&engine);
+            reap(&c);
+        attached_mail(&c, &slots, &drafters, &loaded, 0);
         if (late)
-            reap(&engine);
-        fail_all(&engine);
+            reap(&c);
+        fail_all(&c);
     }
-    attached_post(&engine, MAIL_STOPPED, NULL, 0);
+    attached_post(&c, MAIL_STOPPED, NULL, 0);
 }
 
 /* Clients come, are woken, closed and let go, while the control thread looks seldom or never. */
 static void engine_alone(void)
 {
-    struct engine engine = engine_new();
+    struct attached c = attached_new();
 
+    known = &c;
     if (model_mutant("places are kept for the clients that are there alone"))
-        engine.clients.n_most = 2;
-    attach(&engine, &clients[0]);
-    attach(&engine, &clients[1]);
+        c.n_most = 2;
+    attach(&c, &slots, &drafters, &clients[0]);
+    attach(&c, &slots, &drafters, &clients[1]);
     for (uint32_t passes = model_choose(3, "passes"); passes > 0; passes--)
-        pass(&engine, passes);
-    attach(&engine, &clients[2]);
-    fail_all(&engine);
-    reap(&engine);
-    while (engine.clients.n > 0)
-        detach(&engine, engine.clients.all[0]);
-    attached_post(&engine, MAIL_STOPPED, NULL, 0);
+        pass(&c, passes);
+    attach(&c, &slots, &drafters, &clients[2]);
+    fail_all(&c);
+    reap(&c);
+    while (c.n > 0)
+        detach(&c, &slots, &drafters, &loaded, c.all[0], 0);
+    attached_post(&c, MAIL_STOPPED, NULL, 0);
 }
 
 /* ---- the control thread: as control.c -------------------------------------------------------- */

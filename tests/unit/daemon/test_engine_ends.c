@@ -286,7 +286,7 @@ START_TEST(stop_ends_every_answer)
     engine_step(rig.engine);
     ck_assert(mailbox_post(&rig.inbox, &stop));
     engine_step(rig.engine);
-    ck_assert(rig.engine->stopping);
+    ck_assert(rig.engine->clients.stopping);
     rig_read_all(&a);
     rig_read_all(&b);
     ck_assert_int_eq(a.slots[0].last.done.error, -ESHUTDOWN);

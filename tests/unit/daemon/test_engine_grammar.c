@@ -165,7 +165,7 @@ START_TEST(with_spoilt_drafts)
                 if (state >> 29 == 0)
                     token = FAKE_BYTES + 'a' + (state >> 20) % 8;
                 if (at + 1 >= slot->request->limit ||
-                    !constrain_draft(rig.engine->vocab, slot, token))
+                    !constrain_draft(&rig.loaded.vocab, slot, token))
                     break;
                 spec_draft(&slot->spec, slot->tokens, token);
                 slot->request->drafted++;

@@ -426,7 +426,7 @@ START_TEST(a_waiting_slot_takes_over)
     for (uint32_t i = 0; i < steps; i++)
         step();
     struct slot *first = clients[0].client->slots[0];
-    ck_assert_uint_eq(rig.engine->batch.n_following, 2);
+    ck_assert_uint_eq(rig.engine->slots.n_following, 2);
     ck_assert_uint_gt(first->spec.canonical, 0);
     if (manner == 0) {
         rig_cancel(&clients[0], 0);
