@@ -128,9 +128,8 @@ struct attached {
     struct client **ready;     /* [n_ready] with submit cells, in this step */
     struct client_user *users; /* [as many as clients] */
     uint32_t n, n_failed, n_ready;
-    uint32_t
-        *scratch;    /* [context] a private copy of what one of them sent, before it is believed */
-    uint64_t served; /* submit cells so far */
+    uint32_t *scratch;  /* [context] a private copy of what one sent, before it is believed */
+    uint64_t served;    /* submit cells so far */
     uint64_t served_ns; /* when the last step was done with them */
     int64_t credit_ns;  /* that they may take from answers */
 };

@@ -1,6 +1,6 @@
 /*
- * state: the engine, in parts. A file that needs one part is given that part; those that turn a
- * step see all of them.
+ * state: the engine, in parts. A stage is given the parts that it works on; what turns a step
+ * (pass.c, engine.c) sees all of them.
  */
 #ifndef HEARTH_DAEMON_ENGINE_STATE_H
 #define HEARTH_DAEMON_ENGINE_STATE_H
@@ -16,13 +16,12 @@
 
 struct engine {
     struct engine_options options;
-    struct slots slots;
-    struct attached clients;
-    struct constrain constrain;
-    struct drafters drafters;
-    struct cost cost;
-    struct batch batch;
-
+    struct slots slots;         /* the sequences, and KV for them */
+    struct attached clients;    /* what they sent, and are told */
+    struct constrain constrain; /* grammars of requests, and masks */
+    struct drafters drafters;   /* models that draft */
+    struct cost cost;           /* of passes */
+    struct batch batch;         /* of a pass */
     struct steady clock;
     int failed; /* 0, or why the backend cannot go on */
 };
