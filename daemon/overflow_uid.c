@@ -29,3 +29,8 @@ uid_t overflow_uid(void)
     pthread_once(&once, overflow_find);
     return overflow_found;
 }
+
+bool overflow_uid_shares(uid_t uid)
+{
+    return uid != overflow_uid();
+}

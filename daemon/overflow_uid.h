@@ -3,6 +3,7 @@
 #ifndef HEARTH_DAEMON_OVERFLOW_UID_H
 #define HEARTH_DAEMON_OVERFLOW_UID_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 enum { OVERFLOW_UID_USUAL = 65534 };
@@ -12,5 +13,8 @@ uid_t overflow_uid(void);
 
 /* The same from another file, each time. */
 uid_t overflow_uid_read(const char *path);
+
+/* May things of this user be kept for, and shared between, its requests at all? */
+bool overflow_uid_shares(uid_t uid);
 
 #endif

@@ -45,11 +45,6 @@ void prefix_fini(struct prefix *prefix)
     *prefix = (struct prefix){0};
 }
 
-bool prefix_shares(uid_t uid)
-{
-    return uid != overflow_uid();
-}
-
 /* ---- the hash table -------------------------------------------------------------------------- */
 
 static uint64_t chain_hash(const struct prefix *prefix, uid_t uid, uint32_t parent,
@@ -82,7 +77,7 @@ static uint32_t find_hash(const struct prefix *prefix, uint64_t hash, uid_t uid,
 uint32_t prefix_find(const struct prefix *prefix, uid_t uid, uint32_t parent,
                      const uint32_t *tokens)
 {
-    if (!prefix_shares(uid))
+    if (!overflow_uid_shares(uid))
         return PAGE_NONE;
     return find_hash(prefix, chain_hash(prefix, uid, parent, tokens), uid, parent, tokens);
 }
@@ -325,7 +320,7 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
     uint64_t hash = chain_hash(prefix, uid, parent, tokens);
     uint32_t *bucket = bucket_of(prefix, hash);
     uint32_t equal = find_hash(prefix, hash, uid, parent, tokens);
-    assert(prefix_shares(uid) && !page->cached);
+    assert(overflow_uid_shares(uid) && !page->cached);
     assert(parent == PAGE_NONE || prefix->pages[parent].held > 0);
     if (equal != PAGE_NONE) {
         prefix_hold(prefix, equal);

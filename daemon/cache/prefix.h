@@ -103,9 +103,6 @@ struct prefix {
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes);
 void prefix_fini(struct prefix *prefix);
 
-/* May pages of this user be published at all? */
-bool prefix_shares(uid_t uid);
-
 /* A page to write into: a free one, else the oldest idle one, which is forgotten. PAGE_NONE: all
  * are held. */
 uint32_t prefix_take(struct prefix *prefix);

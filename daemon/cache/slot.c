@@ -1,6 +1,7 @@
 /* Slots, and which of them gives its pages to another one. */
 #include "daemon/cache/slot.h"
 
+#include "daemon/overflow_uid.h"
 #include "kernels/kv.h"
 
 #include <assert.h>
@@ -415,7 +416,7 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
 
 void slot_share(struct slot *slot, struct prefix *prefix)
 {
-    if (!prefix_shares(slot->uid))
+    if (!overflow_uid_shares(slot->uid))
         return;
     for (uint32_t i = slot->n_shared; i < slot->spec.canonical / KV_PAGE_POSITIONS; i++) {
         uint32_t window = prefix->window > 0 ? slot->windows[i] : PAGE_NONE;
@@ -429,7 +430,7 @@ void slot_share(struct slot *slot, struct prefix *prefix)
 
 bool slot_fills_page(const struct slot *slot)
 {
-    return prefix_shares(slot->uid) &&
+    return overflow_uid_shares(slot->uid) &&
            slot_goes_beyond(slot, slot->spec.canonical / KV_PAGE_POSITIONS);
 }
 
@@ -472,6 +473,8 @@ uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to,
     const uint32_t wanted[] = {slot->meets, slot->points[0], slot->points[1],
                                (from / POINTS_EVERY + 1) * POINTS_EVERY};
     uint32_t n = 0;
+    if (!overflow_uid_shares(slot->uid))
+        return 0;
     for (uint32_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && n < BACKEND_STATE_KEEPS; i++)
         if (wanted[i] > from && wanted[i] <= to && (n == 0 || ret[0] != wanted[i]))
             ret[n++] = wanted[i];
@@ -520,8 +523,9 @@ uint32_t slot_meets(const struct slot *slot, const struct slot *other)
         most = other->spec.accepted;
     most =
         (most - 1) / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS; /* each has a row to compute after it */
-    if (slot->uid != other->uid || !prefix_shares(slot->uid) || most <= other->spec.canonical ||
-        i > other->n_shared || slot_parent(slot, i) != slot_parent(other, i))
+    if (slot->uid != other->uid || !overflow_uid_shares(slot->uid) ||
+        most <= other->spec.canonical || i > other->n_shared ||
+        slot_parent(slot, i) != slot_parent(other, i))
         return 0;
     for (at = i * KV_PAGE_POSITIONS; at < most && slot->tokens[at] == other->tokens[at];)
         at++;

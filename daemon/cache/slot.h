@@ -120,8 +120,8 @@ struct slots {
     uint32_t n_active; /* with a request */
     uint32_t n_paused;
     uint32_t n_following; /* another slot computes the page that these need next */
-    uint64_t serial;  /* of the last request */
-    uint32_t context; /* of each */
+    uint64_t serial;      /* of the last request */
+    uint32_t context;     /* of each */
     struct kv kv;
 };
 

@@ -274,8 +274,7 @@ static void gather_keep(struct batch *batch, struct slots *slots)
         const struct slot *slot = batch->slots[i].slot;
         struct pass_state *state = &batch->sequences[i].state;
         uint32_t from = slot->spec.canonical, points[BACKEND_STATE_KEEPS];
-        uint32_t n =
-            prefix_shares(slot->uid) ? slot_points(slot, from, from + state->commit, points) : 0;
+        uint32_t n = slot_points(slot, from, from + state->commit, points);
         for (uint32_t k = 0; k < n; k++) {
             uint32_t id = slots_take_state(slots, prefix);
             if (id == PAGE_NONE)

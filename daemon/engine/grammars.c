@@ -1,7 +1,7 @@
 /* A small table: looked through from one end to the other. */
 #include "daemon/engine/grammars.h"
 
-#include "daemon/cache/prefix.h"
+#include "daemon/overflow_uid.h"
 #include "kernels/base/hash128.h"
 
 #include <assert.h>
@@ -40,7 +40,7 @@ void grammars_fini(struct grammars *grammars)
 /* May the next request have its result, too? The job is looked at only when it is done. */
 static bool is_lasting(const struct grammars_entry *entry)
 {
-    return prefix_shares(entry->uid) &&
+    return overflow_uid_shares(entry->uid) &&
            (entry->state != GRAMMARS_DONE || entry->job.error != -ENOMEM);
 }
 

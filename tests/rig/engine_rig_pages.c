@@ -1,6 +1,7 @@
 /* Where a rig's pages are: every one in one place, which holds what it says. */
 #include "tests/rig/engine_rig.h"
 
+#include "daemon/overflow_uid.h"
 #include "kernels/kv.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void check_slot_pages(const struct engine *engine, const struct slot *slo
 {
     uint32_t full = slot->spec.canonical / KV_PAGE_POSITIONS;
 
-    RIG_CHECK(slot->n_shared == (prefix_shares(slot->uid) ? full : 0),
+    RIG_CHECK(slot->n_shared == (overflow_uid_shares(slot->uid) ? full : 0),
               "%u pages are shared, %u are canonical", slot->n_shared, full);
     for (uint32_t i = 0; i < slot->n_pages; i++) {
         uint32_t id = slot->pages[i];

@@ -1,7 +1,6 @@
 /* The uid of users without a number has one source. */
 #include "daemon/overflow_uid.h"
 
-#include "daemon/cache/prefix.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -31,10 +30,10 @@ START_TEST(it_is_what_the_kernel_says_else_the_usual_one)
 }
 END_TEST
 
-START_TEST(pages_are_not_shared_within_it)
+START_TEST(nothing_is_shared_within_it)
 {
-    ck_assert(!prefix_shares(overflow_uid()));
-    ck_assert(prefix_shares(overflow_uid() - 1));
+    ck_assert(!overflow_uid_shares(overflow_uid()));
+    ck_assert(overflow_uid_shares(overflow_uid() - 1));
 }
 END_TEST
 
@@ -43,7 +42,7 @@ int main(void)
     Suite *suite = suite_create("overflow_uid");
     TCase *t = tcase_create("overflow_uid");
     tcase_add_test(t, it_is_what_the_kernel_says_else_the_usual_one);
-    tcase_add_test(t, pages_are_not_shared_within_it);
+    tcase_add_test(t, nothing_is_shared_within_it);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }

@@ -126,8 +126,8 @@ END_TEST
 
 START_TEST(the_overflow_user_does_not_share)
 {
-    ck_assert(!prefix_shares(OVERFLOW_UID_USUAL));
-    ck_assert(prefix_shares(0));
+    ck_assert(!overflow_uid_shares(OVERFLOW_UID_USUAL));
+    ck_assert(overflow_uid_shares(0));
     ck_assert_uint_eq(prefix_find(&prefix, OVERFLOW_UID_USUAL, PAGE_NONE, text(1)), PAGE_NONE);
 }
 END_TEST
