@@ -5,9 +5,11 @@
 #include "ipc/bell.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Resumes its connection: there is something new to send. */
 static void wake(struct exchange *x)
@@ -100,11 +102,34 @@ static void cancel_all(struct exchange *x)
         pool_cancel(&x->server->pool, &x->choices[i - 1].job);
 }
 
+void exchange_name(struct exchange *x)
+{
+    struct server *s = x->server;
+    if (x->id[0])
+        return;
+    uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
+    x->created = (uint64_t)time(NULL);
+    snprintf(x->id, sizeof(x->id), "%s%016" PRIx64, x->reply->id, id);
+}
+
+static void start_stream(struct exchange *x)
+{
+    if (x->is_streaming)
+        return;
+    x->status = 200;
+    x->content_type = "text/event-stream";
+    x->is_streaming = true;
+}
+
 void exchange_fail(struct exchange *x, const struct fail *f)
 {
     struct fail mine = *f;
     cancel_all(x);
-    json_t *json = x->reply && x->reply->fail ? x->reply->fail(&mine) : fail_json(&mine);
+    if (x->reply && x->reply->overflow_in_stream && x->params.stream && f->n_context) {
+        exchange_name(x);
+        start_stream(x);
+    }
+    json_t *json = x->reply && x->reply->fail ? x->reply->fail(x, &mine) : fail_json(&mine);
     if (x->is_streaming) {
         exchange_put_event(x, json);
         x->is_finished = true;
@@ -222,15 +247,6 @@ static void clear_pending(struct choice *c)
     c->ids.n = 0;
     json_decref(c->probs);
     c->probs = NULL;
-}
-
-static void start_stream(struct exchange *x)
-{
-    if (x->is_streaming)
-        return;
-    x->status = 200;
-    x->content_type = "text/event-stream";
-    x->is_streaming = true;
 }
 
 static void on_done(struct choice *c, const struct hearth_result *r)

@@ -60,7 +60,8 @@ struct reply {
     json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
     /* A failure, as the whole answer or as the end of a stream; may change its status. NULL: as
      * fail_json. */
-    json_t *(*fail)(struct fail *f);
+    json_t *(*fail)(struct exchange *x, struct fail *f);
+    bool overflow_in_stream; /* a prompt that is too long is a failure of the stream asked for */
 };
 
 struct exchange {
@@ -90,7 +91,8 @@ struct exchange {
     struct gen_params params;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_done;
-    char id[40];
+    char id[40];       /* "" until exchange_name */
+    uint64_t n_events; /* of the stream, where a dialect counts them */
     uint64_t start_ns, created;
     bool waits_for_connect; /* until an attempt to reach the daemon ended */
 };
@@ -105,6 +107,9 @@ void exchange_answer_whole(struct exchange *x);
 
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);
+
+/* Gives the answer its id and time, unless it has them. */
+void exchange_name(struct exchange *x);
 
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);

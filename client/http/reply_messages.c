@@ -172,8 +172,9 @@ static void messages_whole(struct exchange *x)
 /* The types that Anthropic's packages know, and where they matter the texts and the status: Claude
  * Code shortens its conversation after exactly this line about a prompt, and tries again after
  * 529. */
-static json_t *messages_fail(struct fail *f)
+static json_t *messages_fail(struct exchange *x, struct fail *f)
 {
+    (void)x;
     const char *type = f->type ? f->type : FAIL_SERVER;
     if (f->status == 413)
         type = "request_too_large";

@@ -262,7 +262,11 @@ static const struct route routes[] = {
     {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
     {"/v1/messages", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_messages, &reply_messages},
     {"/v1/messages/count_tokens", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole,
-     routes_read_count, &reply_messages},
+     routes_read_messages_count, &reply_messages},
+    {"/v1/responses", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_responses,
+     &reply_responses},
+    {"/v1/responses/input_tokens", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole,
+     routes_read_responses_count, &reply_responses},
     {"/apply-template", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, routes_read_template,
      NULL},
     {"/tokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_tokenize, NULL},
@@ -339,8 +343,10 @@ static void forget_read(struct exchange *x)
 {
     if (!x->fail.status && x->route->answer != exchange_answer_whole)
         return;
+    bool stream = x->params.stream; /* a failure may be one of the stream that was asked for */
     if (x->params.root)
         gen_params_fini(&x->params);
+    x->params.stream = stream;
     json_decref(x->root);
     json_decref(x->asked);
     x->root = x->asked = NULL;

@@ -28,27 +28,53 @@ static int replace_root(struct exchange *x, json_t *translated)
     return translated ? 0 : -1;
 }
 
-int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f)
+static int translate_as_messages(struct exchange *x, struct fail *f)
 {
     bool keep = x->server->config->keep_billing_header;
-    return replace_root(x, translate_messages(x->root, keep, f)) < 0 ? -1
-                                                                     : routes_read_chat(x, h, f);
+    return replace_root(x, translate_messages(x->root, keep, f));
 }
 
-int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f)
+static int translate_as_responses(struct exchange *x, struct fail *f)
 {
-    struct talk t = {0};
-    bool keep = x->server->config->keep_billing_header;
-    int rc = replace_root(x, translate_messages(x->root, keep, f));
-    int64_t n = 0;
-    if (!rc)
-        rc = talk_read(&t, x->root, x->server->config->chat_template, f);
-    if (!rc)
+    return replace_root(x, translate_responses(x->root, f));
+}
+
+int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    return translate_as_messages(x, f) < 0 ? -1 : routes_read_chat(x, h, f);
+}
+
+int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    return translate_as_responses(x, f) < 0 ? -1 : routes_read_chat(x, h, f);
+}
+
+/* How many tokens the prompt of x->root has, or -1. */
+static int64_t count(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    struct talk t;
+    int64_t n = talk_read(&t, x->root, x->server->config->chat_template, f);
+    if (!n)
         n = talk_count(&t, h, f);
-    if (!rc && n >= 0)
-        exchange_put_whole(x, json_pack("{s:I}", "input_tokens", (json_int_t)n));
     talk_fini(&t);
-    return rc < 0 || n < 0 ? -1 : 0;
+    return n;
+}
+
+int routes_read_messages_count(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    int64_t n = translate_as_messages(x, f) < 0 ? -1 : count(x, h, f);
+    if (n >= 0)
+        exchange_put_whole(x, json_pack("{s:I}", "input_tokens", (json_int_t)n));
+    return n < 0 ? -1 : 0;
+}
+
+int routes_read_responses_count(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    int64_t n = translate_as_responses(x, f) < 0 ? -1 : count(x, h, f);
+    if (n >= 0)
+        exchange_put_whole(x, json_pack("{s:s, s:I}", "object", "response.input_tokens",
+                                        "input_tokens", (json_int_t)n));
+    return n < 0 ? -1 : 0;
 }
 
 int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)

@@ -6,10 +6,7 @@
 #include "client/http/state.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f)
@@ -37,15 +34,12 @@ int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
 
 void routes_run(struct exchange *x)
 {
-    struct server *s = x->server;
-    uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
     struct fail f;
-    if (gen_params_check_prompts(&x->params, s->pool.model.context, &f) < 0) {
+    if (gen_params_check_prompts(&x->params, x->server->pool.model.context, &f) < 0) {
         exchange_fail(x, &f);
         return;
     }
-    x->created = (uint64_t)time(NULL);
-    snprintf(x->id, sizeof(x->id), "%s%016" PRIx64, x->reply->id, id);
+    exchange_name(x);
     exchange_run(x);
 }
 

@@ -11,7 +11,12 @@ int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f);
-int routes_read_count(struct exchange *x, struct hearth *h, struct fail *f); /* of its tokens */
+int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f);
+
+/* Of these, how many tokens the prompt has; they put the answer. */
+int routes_read_messages_count(struct exchange *x, struct hearth *h, struct fail *f);
+int routes_read_responses_count(struct exchange *x, struct hearth *h, struct fail *f);
+
 int routes_read_template(struct exchange *x, struct hearth *h,
                          struct fail *f); /* puts the answer */
 

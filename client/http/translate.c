@@ -3,6 +3,7 @@
 
 #include "client/http/token_json.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,25 @@ void translate_tool(struct translation *t, json_t *name, json_t *description, js
     json_decref(none);
     t->failed |= json_array_append_new(t->tools, json_pack("{s:s, s:o}", "type", "function",
                                                            "function", function)) != 0;
+}
+
+void translate_strict(struct translation *t)
+{
+    const json_t *last = json_array_get(t->tools, json_array_size(t->tools) - 1);
+    t->failed |= json_object_set_new(json_object_get(last, "function"), "strict", json_true()) != 0;
+}
+
+/* Templates know low, medium and high. */
+void translate_effort(struct translation *t, const char *effort)
+{
+    static const char *const other[][2] = {{"max", "high"}, {"xhigh", "high"}, {"minimal", "low"}};
+    bool on = strcmp(effort, "none") != 0;
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+        if (strcmp(effort, other[i][0]) == 0)
+            effort = other[i][1];
+    translate_thinking(t, on);
+    if (on)
+        translate_set(t, "reasoning_effort", json_string(effort));
 }
 
 void translate_thinking(struct translation *t, bool on)

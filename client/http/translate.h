@@ -17,6 +17,13 @@
  * request is invalid; the caller owns the object. */
 json_t *translate_messages(const json_t *body, bool keep_billing, struct fail *f);
 
+/* OpenAI's Responses. */
+json_t *translate_responses(const json_t *body, struct fail *f);
+
+/* The tool in a request of Responses that the model calls by this name: one in a namespace has both
+ * names in it. NULL: there is none; *ret_space: the namespace's name, or NULL. Both are borrowed. */
+const json_t *translate_find_tool(const json_t *body, const char *flat, const json_t **ret_space);
+
 /* ---- what translations have in common -------------------------------------------------------- */
 
 struct translation {
@@ -25,6 +32,7 @@ struct translation {
     json_t *tools;
     json_t *variables; /* of the template */
     json_t *names;     /* of the tools that calls so far named, by the calls' ids; owned */
+    json_t *turn;      /* the assistant's message that is being made of several items, or NULL */
     char where[32];    /* what is being read, for errors: "messages.3" */
     struct fail *f;
     bool failed; /* no memory */
@@ -54,6 +62,12 @@ void translate_result(struct translation *t, const json_t *id, json_t *content);
 
 /* Appends a tool: its description may be NULL. All are borrowed. */
 void translate_tool(struct translation *t, json_t *name, json_t *description, json_t *parameters);
+
+/* The last tool is `strict`: its calls have to follow its schema. */
+void translate_strict(struct translation *t);
+
+/* How much to think, in the words of any dialect: "none" is not at all. */
+void translate_effort(struct translation *t, const char *effort);
 
 /* Turns thinking on or off, in the words of all templates that can. */
 void translate_thinking(struct translation *t, bool on);

@@ -221,6 +221,8 @@ static int read_tools(struct translation *t, const json_t *body)
                             "tools.%zu: a tool needs a 'name' and an object 'input_schema'", i);
         else
             translate_tool(t, name, json_object_get(tool, "description"), schema);
+        if (json_is_object(schema) && json_is_true(json_object_get(tool, "strict")))
+            translate_strict(t);
     }
     return 0;
 }
@@ -261,13 +263,12 @@ static int read_thinking(struct translation *t, const json_t *body)
     if (thinking && !on && !is_type(thinking, "disabled"))
         return fail_set(t->f, 400, FAIL_INVALID,
                         "'thinking' must be of type enabled, adaptive or disabled");
-    translate_thinking(t, on);
+    if (on && effort)
+        translate_effort(t, effort);
+    else
+        translate_thinking(t, on);
     if (on)
         translate_copy(t, thinking, "budget_tokens", "thinking_budget_tokens");
-    if (on && effort) { /* templates know no more than high */
-        bool is_most = strcmp(effort, "max") == 0 || strcmp(effort, "xhigh") == 0;
-        translate_set(t, "reasoning_effort", json_string(is_most ? "high" : effort));
-    }
     return 0;
 }
 

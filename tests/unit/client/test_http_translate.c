@@ -218,6 +218,123 @@ START_TEST(an_invalid_message_is_refused)
 }
 END_TEST
 
+/* ---- OpenAI's Responses ---------------------------------------------------------------------- */
+
+START_TEST(items_become_messages)
+{
+    assert_member(
+        translate_responses, "{\"input\":\"U\",\"instructions\":\"S\"}", "messages",
+        "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}]");
+    assert_member(
+        translate_responses,
+        "{\"input\":[{\"type\":\"message\",\"role\":\"developer\",\"content\":[{\"type\":"
+        "\"input_text\",\"text\":\"S\"},{\"type\":\"input_text\",\"text\":\"T\"}]},"
+        "{\"role\":\"user\",\"content\":\"U\"},"
+        "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"short\"}],"
+        "\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}],\"encrypted_content\":\"x\"},"
+        "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\","
+        "\"text\":\"So.\",\"annotations\":[]}]},"
+        "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"f\",\"namespace\":\"ns\","
+        "\"arguments\":\"{\\\"a\\\": 1}\"},"
+        "{\"type\":\"custom_tool_call\",\"call_id\":\"c2\",\"name\":\"p\",\"input\":\"\\\"\"},"
+        "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"r\"},"
+        "{\"type\":\"custom_tool_call_output\",\"call_id\":\"c2\",\"output\":[{\"type\":"
+        "\"input_text\",\"text\":\"s\"}]},"
+        "{\"type\":\"web_search_call\",\"status\":\"completed\"},"
+        "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"short\"}]},"
+        "{\"type\":\"function_call\",\"call_id\":\"c3\",\"name\":\"f\",\"arguments\":\"{}\"}]}",
+        "messages",
+        "[{\"role\":\"system\",\"content\":\"S\\nT\"},{\"role\":\"user\",\"content\":\"U\"},"
+        "{\"role\":\"assistant\",\"content\":\"So.\",\"reasoning_content\":\"hm\",\"tool_calls\":["
+        "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"ns__f\",\"arguments\":"
+        "\"{\\\"a\\\": 1}\"}},{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"p\","
+        "\"arguments\":\"{\\\"input\\\": \\\"\\\\\\\"\\\"}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"name\":\"ns__f\",\"content\":\"r\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"name\":\"p\",\"content\":\"s\"},"
+        "{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"short\",\"tool_calls\":["
+        "{\"id\":\"c3\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "\"{}\"}}]}]");
+}
+END_TEST
+
+static const char some_tools[] =
+    "{\"input\":\"U\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
+    "\"strict\":true,\"parameters\":{\"type\":\"object\"}},{\"type\":\"namespace\",\"name\":\"ns\","
+    "\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":{}}]},"
+    "{\"type\":\"web_search\"},{\"type\":\"custom\",\"name\":\"p\",\"description\":\"e\","
+    "\"format\":{\"type\":\"grammar\",\"definition\":\"start: X\"}}],"
+    "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\",\"namespace\":\"ns\"}}";
+
+START_TEST(tools_of_a_namespace_are_flat_and_found_again)
+{
+    assert_member(
+        translate_responses, some_tools, "tools",
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
+        "\"parameters\":{\"type\":\"object\"},\"strict\":true}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"ns__f\",\"parameters\":{}}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"p\",\"description\":\"e\\nThe input "
+        "follows this grammar:\\nstart: X\",\"parameters\":{\"type\":\"object\",\"properties\":"
+        "{\"input\":{\"type\":\"string\"}},\"required\":[\"input\"]}}}]");
+    assert_member(translate_responses, some_tools, "tool_choice",
+                  "{\"type\":\"function\",\"function\":{\"name\":\"ns__f\"}}");
+    json_t *body = parse(some_tools);
+    const json_t *space, *tool = translate_find_tool(body, "ns__f", &space);
+    ck_assert_str_eq(json_string_value(space), "ns");
+    ck_assert_str_eq(json_string_value(json_object_get(tool, "name")), "f");
+    tool = translate_find_tool(body, "f", &space);
+    ck_assert_ptr_null(space);
+    ck_assert_str_eq(json_string_value(json_object_get(tool, "description")), "d");
+    ck_assert_ptr_null(translate_find_tool(body, "ns__g", &space));
+    json_decref(body);
+}
+END_TEST
+
+START_TEST(a_response_s_fields_are_renamed)
+{
+    static const char json[] =
+        "{\"input\":\"U\",\"model\":\"m\",\"max_output_tokens\":7,\"stream\":true,\"store\":true,"
+        "\"include\":[\"reasoning.encrypted_content\"],\"client_metadata\":{},\"prompt_cache_key\":"
+        "\"k\",\"previous_response_id\":null,\"parallel_tool_calls\":false,\"reasoning\":"
+        "{\"effort\":\"minimal\",\"summary\":\"auto\"},\"tool_choice\":\"auto\",\"text\":{"
+        "\"format\":"
+        "{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{}},\"verbosity\":\"low\"}}";
+    assert_member(translate_responses, json, "max_tokens", "7");
+    assert_member(translate_responses, json, "parallel_tool_calls", "false");
+    assert_member(translate_responses, json, "reasoning_effort", "\"low\"");
+    assert_member(translate_responses, json, "tool_choice", "\"auto\"");
+    assert_member(translate_responses, json, "response_format",
+                  "{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{}}");
+    assert_member(translate_responses, json, "store", "null");
+    assert_member(translate_responses, "{\"input\":\"U\",\"reasoning\":{\"effort\":\"none\"}}",
+                  "chat_template_kwargs",
+                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":false,"
+                  "\"thinking\":false}");
+}
+END_TEST
+
+static const char *const wrong_responses[][2] = {
+    {"{}", "'input' is required"},
+    {"{\"input\":[{\"type\":\"unheard_of\"}]}", "'input' is required"},
+    {"{\"input\":\"x\",\"previous_response_id\":\"r\"}", "'previous_response_id'"},
+    {"{\"input\":\"x\",\"conversation\":{\"id\":\"r\"}}", "'conversation'"},
+    {"{\"input\":\"x\",\"background\":true}", "'background'"},
+    {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input[0]: nothing is stored"},
+    {"{\"input\":[{\"role\":\"x\",\"content\":\"x\"}]}", "input[0]: 'role'"},
+    {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}",
+     "input[0]: content of type 'input_image' is not supported"},
+    {"{\"input\":[{\"type\":\"function_call\"}]}", "input[0]: a call needs a 'name'"},
+    {"{\"input\":\"x\",\"tools\":{}}", "'tools' must be an array"},
+    {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "'tools': a function needs"},
+    {"{\"input\":\"x\",\"reasoning\":7}", "'reasoning' must be an object"},
+    {"{\"input\":\"x\",\"text\":7}", "'text' must be an object"},
+};
+
+START_TEST(an_invalid_response_is_refused)
+{
+    assert_refused(translate_responses, wrong_responses[_i][0], wrong_responses[_i][1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_translate");
@@ -231,6 +348,13 @@ int main(void)
     tcase_add_test(tcase, fields_are_renamed_or_left_out);
     tcase_add_loop_test(tcase, an_invalid_message_is_refused, 0,
                         sizeof(wrong_messages) / sizeof(wrong_messages[0]));
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("responses");
+    tcase_add_test(tcase, items_become_messages);
+    tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
+    tcase_add_test(tcase, a_response_s_fields_are_renamed);
+    tcase_add_loop_test(tcase, an_invalid_response_is_refused, 0,
+                        sizeof(wrong_responses) / sizeof(wrong_responses[0]));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
