@@ -282,10 +282,12 @@ struct down_slot {
     _Atomic uint32_t state;                           /* enum down_state */
     _Atomic uint32_t prefill_done;                    /* positions that have KV */
     _Atomic uint32_t prefill_total;
-    _Atomic uint32_t prompt;  /* tokens */
-    _Atomic uint32_t output;  /* accepted tokens of its answer so far */
-    _Atomic uint32_t batch;   /* enum submit_priority */
-    _Atomic uint64_t outputs; /* accepted tokens of all answers since the client connected */
+    _Atomic uint32_t prompt;       /* tokens */
+    _Atomic uint32_t output;       /* accepted tokens of its answer so far */
+    _Atomic uint32_t batch;        /* enum submit_priority */
+    _Atomic uint32_t prefix_break; /* where the prompt left the text that the slot held before */
+    _Atomic uint64_t outputs;      /* accepted tokens of all answers since the client connected */
+    _Atomic uint32_t prefix_lost;  /* tokens of that text after this place */
 };
 
 /* ---- ctl: written by the daemon, read by everyone -------------------------------------------- */
@@ -398,7 +400,9 @@ LAYOUT_FIELD(down_slot, prefill_total, 12, 4);
 LAYOUT_FIELD(down_slot, prompt, 16, 4);
 LAYOUT_FIELD(down_slot, output, 20, 4);
 LAYOUT_FIELD(down_slot, batch, 24, 4);
+LAYOUT_FIELD(down_slot, prefix_break, 28, 4);
 LAYOUT_FIELD(down_slot, outputs, 32, 8);
+LAYOUT_FIELD(down_slot, prefix_lost, 40, 4);
 
 LAYOUT_SIZE(ctl, 0x600);
 LAYOUT_FIELD(ctl, magic, 0, 4);

@@ -251,9 +251,9 @@ static const struct {
     const char *name;
     uint32_t width; /* with the blank after it */
     int right;
-} columns[] = {{"USER", 12, 0}, {"PID", 8, 1},     {"NAME", 17, 0},  {"SLOT", 5, 1},
-               {"STATE", 9, 0}, {"CLASS", 12, 0},  {"PROMPT", 8, 1}, {"OUTPUT", 8, 1},
-               {"TOK/S", 9, 1}, {"COMMAND", 16, 0}};
+} columns[] = {{"USER", 12, 0},  {"PID", 8, 1},    {"NAME", 17, 0},   {"SLOT", 5, 1},
+               {"STATE", 9, 0},  {"CLASS", 12, 0}, {"PROMPT", 8, 1},  {"BROKE", 8, 1},
+               {"OUTPUT", 8, 1}, {"TOK/S", 9, 1},  {"COMMAND", 16, 0}};
 enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
 
 static void cells(struct frame *f, const char *const values[COLUMNS], enum style all,
@@ -286,8 +286,13 @@ static enum style style_of(const char *state)
     return PLAIN;
 }
 
+/* A prompt may leave so many tokens of the text before it: an answer's end is written in other
+ * tokens, or its last page is computed again. */
+enum { NOT_BROKEN = 32 };
+
 static void slot_line(struct frame *f, const struct top_slot *slot)
 {
+    static const struct small none = {"-"};
     char pid[24] = "-", number[24], prompt[32];
     int idle = !strcmp(slot->state, "idle");
     if (slot->pid)
@@ -300,11 +305,12 @@ static void slot_line(struct frame *f, const struct top_slot *slot)
     else
         snprintf(prompt, sizeof(prompt), "%s", count(slot->prompt).text);
     struct small output = count(slot->output), speed_text = rate(slot->rate);
+    struct small broke = slot->prefix_lost > NOT_BROKEN ? count(slot->prefix_break) : none;
     const char *const values[COLUMNS] = {
-        slot->user,   pid,         slot->name[0] ? slot->name : "-",
-        number,       slot->state, slot->priority,
-        prompt,       output.text, speed_text.text,
-        slot->command};
+        slot->user,      pid,          slot->name[0] ? slot->name : "-",
+        number,          slot->state,  slot->priority,
+        prompt,          broke.text,   output.text,
+        speed_text.text, slot->command};
     cells(f, values, idle ? DIM : PLAIN, style_of(slot->state));
 }
 

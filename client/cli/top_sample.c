@@ -39,6 +39,8 @@ static void read_slot(const json_t *row, struct top_slot *ret)
         .uid = number_of(row, "uid"),
         .pid = number_of(row, "pid"),
         .prompt = number_of(row, "prompt"),
+        .prefix_break = number_of(row, "prefix_break"),
+        .prefix_lost = number_of(row, "prefix_lost"),
         .kv = number_of(row, "kv"),
         .output = number_of(row, "output"),
         .outputs = number_of(row, "outputs"),

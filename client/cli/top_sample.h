@@ -55,10 +55,10 @@ enum { TOP_WORD_BYTES = 64 };
 struct top_slot {
     uint64_t client, slot; /* which slot of which client: a key, for the daemon's life */
     uint64_t uid;
-    uint64_t pid;                         /* 0: hidden, another user's */
-    uint64_t prompt, kv, output, outputs; /* tokens (daemon/control/status.h) */
-    char name[TOP_WORD_BYTES];            /* "" where it has none */
-    char state[TOP_WORD_BYTES];           /* "decode", ... */
+    uint64_t pid;                                                    /* 0: hidden, another user's */
+    uint64_t prompt, prefix_break, prefix_lost, kv, output, outputs; /* tokens (control/status.h) */
+    char name[TOP_WORD_BYTES];                                       /* "" where it has none */
+    char state[TOP_WORD_BYTES];                                      /* "decode", ... */
     char priority[TOP_WORD_BYTES];
     char user[TOP_WORD_BYTES];    /* looked up here: "root", or the number */
     char command[TOP_WORD_BYTES]; /* looked up here: of the process, "" where hidden */

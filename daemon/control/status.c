@@ -126,10 +126,11 @@ static void status_slot(struct text *text, const struct client *client, uint32_t
     if (open && slot == 0 && client->name[0])
         text_add(text, "\"name\":\"%s\",", json_escape(client->name, name, sizeof(name)));
     text_add(text,
-             "\"state\":\"%s\",\"priority\":\"%s\",\"prompt\":%u,\"kv\":%u,"
-             "\"output\":%u,\"outputs\":%llu}",
+             "\"state\":\"%s\",\"priority\":\"%s\",\"prompt\":%u,\"prefix_break\":%u,"
+             "\"prefix_lost\":%u,\"kv\":%u,\"output\":%u,\"outputs\":%llu}",
              state_names[word_of(&down->state)], word_of(&down->batch) ? "batch" : "interactive",
-             word_of(&down->prompt), word_of(&down->prefill_done), word_of(&down->output),
+             word_of(&down->prompt), word_of(&down->prefix_break), word_of(&down->prefix_lost),
+             word_of(&down->prefill_done), word_of(&down->output),
              (unsigned long long)atomic_load_explicit(&down->outputs, memory_order_relaxed));
 }
 

@@ -2,11 +2,13 @@
  * object; and the slots, in "slots", one row each, active ones first:
  *
  *   {"client":3,"slot":0,"uid":1000,"pid":4711,"name":"editor","state":"decode",
- *    "priority":"interactive","prompt":812,"kv":811,"output":14,"outputs":230}
+ *    "priority":"interactive","prompt":812,"prefix_break":800,"prefix_lost":4,
+ *    "kv":811,"output":14,"outputs":230}
  *
  * client: its number since the start; client and slot are the key of a row. state: idle, queued,
- * prefill, decode, paused. prompt, output: tokens of the running or last request; kv: positions
- * that are computed; outputs: tokens of all answers since its client connected. pid and name (of
+ * prefill, decode, paused. prompt, output: tokens of the running or last request; prefix_break: where
+ * its prompt first differed from the text that the slot held before, prefix_lost: the tokens of that
+ * text from there on; kv: positions that are computed; outputs: tokens of all answers since its client connected. pid and name (of
  * slot 0, if it has one) are shown to the same user and to root only. Rows that do not fit the
  * message are counted in "slots_left_out".
  *

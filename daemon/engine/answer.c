@@ -67,6 +67,8 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->output, slot->spec.accepted - request->prompt_length,
                           memory_order_relaxed);
     atomic_store_explicit(&down->batch, slot->batch, memory_order_relaxed);
+    atomic_store_explicit(&down->prefix_break, request->prefix_break, memory_order_relaxed);
+    atomic_store_explicit(&down->prefix_lost, request->prefix_lost, memory_order_relaxed);
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 

@@ -208,6 +208,7 @@ static void ingest_begin(struct attached *clients, struct slots *slots, struct d
     request->fast = unverified_fits(loaded, cell);
     request->unverified = request->no_drafts = false;
     request->prefix_break = common;
+    request->prefix_lost = before > common ? before - common : 0;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
     request->rejected = request->unused = request->own = 0;
     request->submitted_ns = in->now_ns;

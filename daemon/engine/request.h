@@ -53,7 +53,7 @@ struct request {
     const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft; NULL: any token */
 
     /* The account (DESIGN section 8 defines the names). */
-    uint32_t cached, prefix_break, passes;
+    uint32_t cached, prefix_break, prefix_lost, passes;
     uint32_t reached; /* the furthest that KV came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
     uint32_t rejected; /* drafts that a mismatch took along */

@@ -246,15 +246,16 @@ static double rate_of(const char *text)
     char state[16] = "";
     double rate = 0;
 
-    ck_assert_msg(row &&
-                      sscanf(row, "watched 0 %15s interactive 3 %*u %lf hearth", state, &rate) == 2,
-                  "%s", text);
+    ck_assert_msg(
+        row && sscanf(row, "watched 0 %15s interactive 3 - %*u %lf hearth", state, &rate) == 2,
+        "%s", text);
     return strcmp(state, "decode") == 0 ? rate : 0;
 }
 
 START_TEST(a_pipe_gets_one_frame_of_text)
 {
-    static const char row[] = " name watched state decode priority interactive prompt 3 kv ";
+    static const char row[] =
+        " name watched state decode priority interactive prompt 3 prefix_break 0 prefix_lost 0 kv ";
     struct harness_output o;
     pid_t pid = stream();
     bool listed = false;

@@ -36,7 +36,7 @@ static void shows(const char *text, const char *part)
 #define SLOT(client, slot, state, outputs)                                                         \
     "{\"client\":" #client ",\"slot\":" #slot ",\"uid\":7,\"pid\":42,\"name\":\"n" #client         \
     "\",\"state\":\"" state "\",\"priority\":\"batch\",\"prompt\":200,\"kv\":50,\"output\":3,"     \
-    "\"outputs\":" #outputs "}"
+    "\"prefix_break\":120,\"prefix_lost\":3" #client ",\"outputs\":" #outputs "}"
 
 static const char first[] =
     "{\"pid\":9,\"model\":\"m\",\"device\":\"cpu\",\"threads\":2,\"uptime_s\":3725,"
@@ -71,8 +71,8 @@ START_TEST(a_frame_says_what_happened_between_two_samples)
     /* The fastest of those at work first, the idle last. */
     ck_assert_uint_eq(now.slots[0].client, 3);
     ck_assert(now.slots[0].rate == 200 && now.slots[1].rate == 100 && now.slots[2].rate == 0);
-    shows(text, "n3                  5 prefill  batch           25%       3    200.0 \n");
-    shows(text, "n2                  0 decode   batch           200       3    100.0 \n");
+    shows(text, "n3                  5 prefill  batch           25%     120       3    200.0 \n");
+    shows(text, "n2                  0 decode   batch           200       -       3    100.0 \n");
     ck_assert_ptr_null(strchr(text, '\033'));
     top_sample_fini(&before);
     top_sample_fini(&now);

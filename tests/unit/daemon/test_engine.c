@@ -367,6 +367,8 @@ START_TEST(a_changed_token_is_where_the_prefix_breaks)
     ck_assert(rig_same(&rig, &request, answer));
     ck_assert_uint_eq(answer->done.prefix_break, 77);
     ck_assert_uint_eq(answer->done.cached, 77);
+    ck_assert_uint_eq(segment_down_slot(&a.segment, 0)->prefix_break, 77);
+    ck_assert_uint_eq(segment_down_slot(&a.segment, 0)->prefix_lost, 200 + 1 - 77);
     ck_assert_uint_eq(rig.fake.n_rows - before, 200 - 77);
 }
 END_TEST

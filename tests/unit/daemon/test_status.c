@@ -135,6 +135,8 @@ START_TEST(rows_give_the_slot_state_and_active_slots_come_first)
     down->state = DOWN_DECODE;
     down->batch = 1;
     down->prompt = 812;
+    down->prefix_break = 800;
+    down->prefix_lost = 4;
     down->prefill_done = 811;
     down->output = 14;
     down->outputs = 5000000000;
@@ -146,6 +148,8 @@ START_TEST(rows_give_the_slot_state_and_active_slots_come_first)
     ck_assert_str_eq(word(row, "state"), "decode");
     ck_assert_str_eq(word(row, "priority"), "batch");
     ck_assert_int_eq(number(row, "prompt"), 812);
+    ck_assert_int_eq(number(row, "prefix_break"), 800);
+    ck_assert_int_eq(number(row, "prefix_lost"), 4);
     ck_assert_int_eq(number(row, "kv"), 811);
     ck_assert_int_eq(number(row, "output"), 14);
     ck_assert_int_eq(number(row, "outputs"), 5000000000);
