@@ -41,6 +41,7 @@ struct gen_params {
     char *grammar;                       /* made from a schema, else NULL; base points to it */
     uint32_t *guess;                     /* [base.n_guess] */
     struct hearth_chat_reader **readers; /* [n] of a chat: reads each choice's answer; else NULL */
+    bool has_tools;                      /* a chat's */
 
     struct gen_prompt *prompts; /* [n_prompts] */
     uint32_t n_prompts, n;      /* n: choices of each prompt */

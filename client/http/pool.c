@@ -1,6 +1,7 @@
 /* pool: see pool.h. */
 #include "client/http/pool.h"
 
+#include "client/http/prefix_break.h"
 #include "ipc/bell.h"
 
 #include <errno.h>
@@ -55,6 +56,9 @@ static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
 {
     struct fail f;
     job->request.cookie = job->id;
+    if (job->tells_break)
+        prefix_break_tell(s->h, (int)(s - p->handles), &s->tokens, &job->request,
+                          pool_handle_common(s, &job->request));
     pool_handle_set_tokens(s, &job->request);
     int rc = hearth_submit(s->h, 0, &job->request);
     if (rc) {

@@ -18,6 +18,7 @@ enum { JOB_NOWHERE = -2, JOB_QUEUED = -1 };
 struct job {
     struct hearth_request request; /* its tokens, lists and texts live as long as the job */
     int id_slot;                   /* the handle that it wants; -1: any */
+    bool tells_break;              /* see prefix_break.h */
     void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
     void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
 

@@ -165,5 +165,6 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
 
 int talk_prepare(const struct talk *t, struct gen_params *a, struct hearth *h, struct fail *f)
 {
+    a->has_tools = t->tools != NULL;
     return make_prompt(a, h, &t->chat, f) < 0 || open_readers(a, h, &t->chat, f) < 0 ? -1 : 0;
 }

@@ -117,9 +117,9 @@ class Served:
         return self
 
     def __exit__(self, *_):
-        for process in reversed(self.processes):
+        for process in self.processes:
             process.terminate()
-            process.communicate()
+        self.said = [process.communicate()[1] for process in self.processes]
 
 
 def calls_of(message):
@@ -159,6 +159,24 @@ def stream(served, messages):
     parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     deltas = [p["choices"][0]["delta"] for p in parts if p["choices"]]
     return "".join(d.get("content") or "" for d in deltas)
+
+
+def turns_go_on(folder):
+    """No prompt leaves the text before it, so nothing says so; one that does is told with the words that changed."""
+    model, built = build(folder, SCRIPT)
+    assert built.returncode == 0, built
+    with Served(folder, model) as served:
+        converse(served)
+    assert "became" not in served.said[1], served.said
+    with Served(folder, model) as served:
+        for day in ("Monday", "Tues\u00e9day"):
+            system = {"role": "system", "content": f"{'You help. ' * 20}It is {day}. {'Be kind. ' * 20}"}
+            answer = served.chat([system, {"role": "user", "content": "Go."}])
+        place = answer["usage"]["prompt_tokens_details"]["prefix_break"]
+        slots = json.loads(served.hearth("status", "--json"))["slots"]
+    line = next(line for line in served.said[1].splitlines() if "became" in line)
+    assert f"at token {place}: after " in line and 'It is ", "Monday. ' in line and 'became "Tues\u00e9day. ' in line, line
+    assert slots[0]["prefix_break"] == place and slots[0]["prefix_lost"] > PAGE, slots
 
 
 def scripted_answers(folder):
@@ -203,7 +221,7 @@ def refused_scripts(folder):
 
 
 def main():
-    for test in (refused_scripts, scripted_answers, another_template):
+    for test in (refused_scripts, scripted_answers, another_template, turns_go_on):
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             test(folder)
