@@ -151,17 +151,24 @@ static __device__ __forceinline__ void let_next_start(void)
 }
 
 /* A word that blocks of a grid count in. release: what the block wrote before it (and, after __syncthreads, its other
- * threads) is seen by a thread that reads the word with acquire and finds this addition in it. */
+ * threads) is seen by a thread that finds this addition in the word and then fences. */
 static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
 {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
 }
 
-static __device__ __forceinline__ unsigned load_acquire(const unsigned *p)
+/* A thread that waits for a word polls it so, and then fences once: an acquire each time would empty the first-level cache of
+ * the other threads' lines. */
+static __device__ __forceinline__ unsigned load_relaxed(const unsigned *p)
 {
     unsigned n;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(p) : "memory");
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(p) : "memory");
     return n;
+}
+
+static __device__ __forceinline__ void fence_acquire(const unsigned *)
+{
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 /* Both; returns the word before it. */
@@ -259,12 +266,14 @@ static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
     cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
 }
 
-static inline unsigned load_acquire(const unsigned *p, CUDASIM_HERE)
+static inline unsigned load_relaxed(const unsigned *p, CUDASIM_HERE)
 {
-    const unsigned n =
-        (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
+}
+
+static inline void fence_acquire(const unsigned *p)
+{
     cudasim_acquire(p);
-    return n;
 }
 
 static inline unsigned add_acquire_release(unsigned *p, unsigned n, CUDASIM_HERE)

@@ -265,6 +265,7 @@ START_TEST(a_race_between_blocks)
     static const char *const wanted[] = {
         "grid_race|writes 4 bytes at|has read without a release and an acquire|toys.cu:",
         "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
+        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
         "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:"};
 
     mistake = (unsigned)_i;
@@ -442,7 +443,7 @@ int main(void)
     tcase_add_test(threads, a_shuffle_with_a_lane_that_waits_elsewhere);
     tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
     tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
-    tcase_add_loop_test(threads, a_race_between_blocks, 0, 3);
+    tcase_add_loop_test(threads, a_race_between_blocks, 0, 4);
     tcase_add_loop_test(threads, a_flag_to_the_host_before_its_data, 0, 3);
     tcase_add_test(threads, a_read_before_the_previous_kernel_is_done);
     tcase_add_test(memory, a_read_past_the_end);

@@ -18,8 +18,8 @@ static int launch(const struct toy *toy, void (*kernel)(toy_job))
     attributes[0].val.cooperative = toy->cooperative;
     attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[1].val.programmaticStreamSerializationAllowed = toy->dependent;
-    const cudaLaunchConfig_t config = {dim3(toy->blocks),  dim3(toy->threads), toy->shared_bytes,
-                                       toy->stream, attributes, 2};
+    const cudaLaunchConfig_t config = {dim3(toy->blocks), dim3(toy->threads), toy->shared_bytes,
+                                       toy->stream,       attributes,         2};
     return cudaLaunchKernelEx(&config, kernel, toy_job{toy->out, toy->in, toy->n});
 }
 
@@ -146,7 +146,7 @@ TOY(atomics)
 TOY(mma_i8)
 {
     const unsigned lane = threadIdx.x, group = lane / 4, member = lane % 4;
-    const unsigned *a = (const unsigned *)job.in; /* [16][8] words of 4 k */
+    const unsigned *a = (const unsigned *)job.in;             /* [16][8] words of 4 k */
     const signed char *b = (const signed char *)job.in + 512; /* [32][8] */
     const int *c = job.in + 192;                              /* [16][8] */
     unsigned fa[4], fb[2] = {0, 0};
@@ -235,8 +235,9 @@ TOY(poll)
         job.out[1] = 42;
         add_release(flag, 1);
     } else {
-        while (load_acquire(flag) == 0)
+        while (load_relaxed(flag) == 0)
             ;
+        fence_acquire(flag);
         job.out[2] = job.out[1];
     }
 }
@@ -267,8 +268,10 @@ TOY(publish_early)
     __syncthreads();
     if (threadIdx.x == 0)
         add_release(counter, 1);
-    while (last && threadIdx.x == 0 && load_acquire(counter) < gridDim.x)
+    while (last && threadIdx.x == 0 && load_relaxed(counter) < gridDim.x)
         ;
+    if (last && threadIdx.x == 0)
+        fence_acquire(counter);
     if (job.n == 2 && last)
         __threadfence_system();
     if (last && threadIdx.x == 0)
@@ -462,12 +465,17 @@ TOY(grid_race)
         while (*arrived < gridDim.x)
             ;
         job.out[blockIdx.x] = job.out[(blockIdx.x + 1) % gridDim.x];
-    } else if (blockIdx.x == 0) { /* its store comes after the release: not ordered */
+    } else if (blockIdx.x == 0) { /* 2: its store comes after the release: not ordered */
+        if (job.n == 3)
+            job.out[0] = 1;
         add_release(counter, 1);
-        job.out[0] = 1;
-    } else {
-        while (load_acquire(counter) == 0)
+        if (job.n == 2)
+            job.out[0] = 1;
+    } else { /* 3: the release was seen, but no fence follows */
+        while (load_relaxed(counter) == 0)
             ;
+        if (job.n != 3)
+            fence_acquire(counter);
         job.out[1] = job.out[0];
     }
 }

@@ -5,7 +5,7 @@
  *
  * All threads of a block call both. Whatever any thread of the grid wrote before arriving is
  * visible to all threads that have waited: __syncthreads orders a block's writes before its first
- * thread's add_release, and load_acquire pairs with that across blocks.
+ * thread's add_release, and the fence after the last look pairs with that across blocks.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_GRID_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_GRID_DEVICE_H
@@ -22,8 +22,9 @@ static __device__ __forceinline__ void grid_arrive(unsigned *arrived)
 static __device__ __forceinline__ void grid_wait(const unsigned *arrived, unsigned goal)
 {
     if (threadIdx.x == 0) {
-        while (load_acquire(arrived) < goal)
+        while (load_relaxed(arrived) < goal)
             ;
+        fence_acquire(arrived);
     }
     __syncthreads();
 }
