@@ -255,44 +255,130 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
            (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.k_dim;
 }
 
-/* Value i of a row's attention output, one per thread: combines the partials of its head, and its sink. Values
- * from `end` on are written by other blocks, or do not exist. */
-static __device__ void combine_value(const struct combine_job &job, uint32_t r, uint32_t i,
-                                     uint32_t end)
+/* ---- the parts of a row merged ----------------------------------------------------------------- */
+
+/* Factors of the merge of some heads and the next COMBINE_PARTS parts: every value of a head has the same, so that they are
+ * computed once, by all threads, and the values' chains are fma alone. */
+enum { COMBINE_HEADS = 4, COMBINE_PARTS = 256, COMBINE_EACH = 4 };
+static_assert(COMBINE_HEADS * COMBINE_PARTS == COMBINE_EACH * CUDA_THREADS &&
+                  COMBINE_PARTS / COMBINE_EACH == 2 * 32,
+              "a head is two warps, of which a thread has some parts one after the other");
+
+struct combine_shared {
+    float a[COMBINE_HEADS][COMBINE_PARTS], b[COMBINE_HEADS][COMBINE_PARTS];
+    float l[COMBINE_HEADS][COMBINE_PARTS]; /* of the part, times b */
+    float top[CUDA_WARPS];                 /* the maximum of a warp's parts */
+    float m[COMBINE_HEADS];                /* of all parts until now */
+};
+
+/* The maximum of x over the lanes before this one. */
+static __device__ __forceinline__ float max_before(float x)
 {
-    const uint32_t n = job.n_head * job.v_dim;
-    float y = 0.0f;
-    if (i < end) {
-        const uint32_t last = job.pass.rows[r + 1].part, head = i / job.v_dim;
-        uint32_t first = job.pass.rows[r].part;
-        if (last - first > 1) /* one for each split */
-            first += seen_from(job.pass.rows[r].position + 1, job.sliding_window) / CUDA_SPLIT;
-        uint64_t at = (uint64_t)first * job.n_head + head;
-        float m = job.part_ml[2 * at], l = job.part_ml[2 * at + 1],
-              o = job.part_o[(uint64_t)first * n + i];
-        for (uint32_t part = first + 1; part < last; part++) {
-            at += job.n_head;
-            const float next = job.part_ml[2 * at], big = m > next ? m : next;
-            const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(next, -big));
-            l = __fmaf_rn(l, a, __fmul_rn(job.part_ml[2 * at + 1], b));
-            o = __fmaf_rn(o, a, __fmul_rn(job.part_o[(uint64_t)part * n + i], b));
-            m = big;
-        }
-        if (job.sinks) {
-            const float sink = job.sinks[head], big = m > sink ? m : sink,
-                        a = device_exp(__fadd_rn(m, -big));
-            l = __fmaf_rn(l, a, device_exp(__fadd_rn(sink, -big)));
-            o = __fmul_rn(o, a);
-        }
-        y = __fmul_rn(o, __fdiv_rn(1.0f, l));
+    for (int step = 1; step < 32; step *= 2) {
+        const float other = __shfl_up_sync(FULL_WARP, x, step);
+        x = (int)(threadIdx.x % 32) >= step && other > x ? other : x;
     }
-    put_value(job.out, job.forms, r, i, end, y);
+    const float before = __shfl_up_sync(FULL_WARP, x, 1);
+    return threadIdx.x % 32 == 0 ? __uint_as_float(0xff800000u) : before;
 }
 
-/* Item: 256 values of a row's attention output. */
-static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t share)
+/* The factors of n parts from `part` on, of heads [head, end), which follow those in shared.m. All threads. */
+static __device__ void combine_factors(const struct combine_job &job, uint32_t part, uint32_t n,
+                                       uint32_t head, uint32_t end, struct combine_shared &shared)
 {
-    combine_value(job, r, share * CUDA_THREADS + threadIdx.x, job.n_head * job.v_dim);
+    const uint32_t mine = threadIdx.x / 64, at = threadIdx.x % 64 * COMBINE_EACH,
+                   warp = threadIdx.x / 32;
+    const float none = __uint_as_float(0xff800000u);
+    float2 ml[COMBINE_EACH];
+    float top = none;
+#pragma unroll
+    for (uint32_t i = 0; i < COMBINE_EACH; i++) {
+        const bool there = head + mine < end && at + i < n;
+        ml[i] = there ? ((const float2 *)
+                             job.part_ml)[(uint64_t)(part + at + i) * job.n_head + head + mine]
+                      : make_float2(none, 0.0f);
+        top = ml[i].x > top ? ml[i].x : top;
+    }
+    float m = max_before(top);
+    const float all = warp_max_float(top);
+    if (threadIdx.x % 32 == 0)
+        shared.top[warp] = all;
+    const float until = head + mine < end ? shared.m[mine] : none;
+    __syncthreads();
+    m = until > m ? until : m;
+    m = warp % 2 == 1 && shared.top[warp - 1] > m ? shared.top[warp - 1] : m;
+#pragma unroll
+    for (uint32_t i = 0; i < COMBINE_EACH; i++) {
+        const float big = m > ml[i].x ? m : ml[i].x;
+        const float a = device_exp(__fadd_rn(m, -big)), b = device_exp(__fadd_rn(ml[i].x, -big));
+        shared.a[mine][at + i] = a;
+        shared.b[mine][at + i] = b;
+        shared.l[mine][at + i] = __fmul_rn(ml[i].y, b);
+        m = big;
+    }
+    if (threadIdx.x % 64 == 63 && head + mine < end)
+        shared.m[mine] = m;
+    __syncthreads();
+}
+
+/* A head's sums on their way: NUMERICS.md's M, L, O. */
+struct combined {
+    float m, l, o;
+};
+
+/* The rest of a row's parts, of values [begin, end), in which thread's is value i of `head`. All threads. */
+static __device__ void combine_parts(const struct combine_job &job, uint32_t first, uint32_t n,
+                                     uint32_t begin, uint32_t end, struct combined &sum,
+                                     struct combine_shared &shared)
+{
+    const uint32_t i = begin + threadIdx.x, last = (end - 1) / job.v_dim, tid = threadIdx.x;
+    const uint64_t width = (uint64_t)job.n_head * job.v_dim;
+    for (uint32_t head = begin / job.v_dim; head <= last; head += COMBINE_HEADS) {
+        const bool mine = i < end && i / job.v_dim - head < COMBINE_HEADS;
+        if (tid < COMBINE_HEADS && head + tid <= last)
+            shared.m[tid] = job.part_ml[2 * ((uint64_t)first * job.n_head + head + tid)];
+        __syncthreads();
+        for (uint32_t at = 1; at < n; at += COMBINE_PARTS) {
+            const uint32_t k = n - at < COMBINE_PARTS ? n - at : (uint32_t)COMBINE_PARTS,
+                           own = mine ? i / job.v_dim - head : 0;
+            combine_factors(job, first + at, k, head, last + 1, shared);
+            const float *o = job.part_o + (first + at) * width + i;
+#pragma unroll 8
+            for (uint32_t part = 0; mine && part < k; part++) {
+                sum.l = __fmaf_rn(sum.l, shared.a[own][part], shared.l[own][part]);
+                sum.o = __fmaf_rn(sum.o, shared.a[own][part],
+                                  __fmul_rn(o[part * width], shared.b[own][part]));
+            }
+            sum.m = mine ? shared.m[own] : sum.m;
+            __syncthreads(); /* what was read is overwritten */
+        }
+    }
+}
+
+/* Values [begin, end) of a row's attention output, at most one a thread, whole blocks of activations: the parts of their heads
+ * merged, with the sink. All threads. */
+static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t begin,
+                                    uint32_t end, struct combine_shared &shared)
+{
+    const uint32_t i = begin + threadIdx.x, head = i / job.v_dim, last = job.pass.rows[r + 1].part;
+    uint32_t first = job.pass.rows[r].part;
+    if (last - first > 1) /* one for each split */
+        first += seen_from(job.pass.rows[r].position + 1, job.sliding_window) / CUDA_SPLIT;
+    const uint64_t at = (uint64_t)first * job.n_head + head;
+    struct combined sum = {0.0f, 1.0f, 0.0f};
+    if (i < end)
+        sum = {job.part_ml[2 * at], job.part_ml[2 * at + 1],
+               job.part_o[(uint64_t)first * job.n_head * job.v_dim + i]};
+    if (last - first > 1)
+        combine_parts(job, first, last - first, begin, end, sum, shared);
+    if (job.sinks && i < end) {
+        const float sink = job.sinks[head], big = sum.m > sink ? sum.m : sink,
+                    a = device_exp(__fadd_rn(sum.m, -big));
+        sum.l = __fmaf_rn(sum.l, a, device_exp(__fadd_rn(sink, -big)));
+        sum.o = __fmul_rn(sum.o, a);
+    }
+    float y = __fmul_rn(sum.o, __fdiv_rn(1.0f, sum.l));
+    put_value(job.out, job.forms, r, i, end, i < end ? y : 0.0f);
 }
 
 #endif

@@ -31,9 +31,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 static __global__ void __launch_bounds__(CUDA_THREADS) combine_kernel(const struct combine_job job)
 {
+    SHARED_BYTES(shared);
+    const uint32_t n = job.n_head * job.v_dim, begin = blockIdx.x * CUDA_THREADS;
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        combine_item(job, blockIdx.y, blockIdx.x);
+        combine_item(job, blockIdx.y, begin, n - begin < CUDA_THREADS ? n : begin + CUDA_THREADS,
+                     *(struct combine_shared *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS, 1)
@@ -95,8 +98,8 @@ int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_fini
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
                         uint32_t rows)
 {
-    return launch(queue, combine_kernel, dim3(parts_of(job->n_head * job->v_dim), rows), 0,
-                  *job);
+    return launch(queue, combine_kernel, dim3(parts_of(job->n_head * job->v_dim), rows),
+                  sizeof(struct combine_shared), *job);
 }
 
 int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows)

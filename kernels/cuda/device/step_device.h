@@ -145,8 +145,10 @@ static __device__ __forceinline__ void step_combine(const struct step_job &step,
         return;
     const uint32_t size = job.n_head / n_kv * heads * job.v_dim, begin = unit * size;
     for (uint32_t r = item.row; r < item.row + item.n_rows; r++)
-        for (uint32_t i = threadIdx.x; i / 32 * 32 < size; i += CUDA_THREADS)
-            combine_value(job, r, begin + i, begin + size);
+        for (uint32_t i = begin; i < begin + size; i += CUDA_THREADS)
+            combine_item(job, r, i,
+                         begin + size - i < CUDA_THREADS ? begin + size : i + CUDA_THREADS,
+                         *(struct combine_shared *)(memory + STEP_SCRATCH));
 }
 
 /* Attention of the job at `at`, of heads that the job at `heads_at` is for. */
