@@ -314,7 +314,7 @@ $(BENCH):  $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,bench) $(ARCHI
 
 # The pass contract on the CUDA backend: kernels and a tiny model, no test library. HEARTH_PLUGINS says which plugin.
 CONTRACT = $(BUILD)/tests/gpu/contract
-$(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c $(KERNELS))
+$(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c tests/rig/state_walk.c $(KERNELS))
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm

@@ -139,7 +139,7 @@ static struct cuda_most most_of(const struct model *m)
         most.share = larger(most.share, share);
         most.k_dim = larger(most.k_dim, g->k_dim);
         most.head_dim = larger(most.head_dim, larger(g->k_dim, g->v_dim));
-        most.queries = larger(most.queries, share * g->k_dim);
+        most.queries = larger(most.queries, share * g->q_dim);
     }
     return most;
 }
@@ -153,11 +153,21 @@ static void place_kv(struct backend *b)
             cuda_take(&b->kv_memory, b->limits.window_pages * bytes[PAGES_WINDOW]);
 }
 
+static void place_states(struct backend *b)
+{
+    const struct state_geometry *g = &b->state_geometry;
+    if (b->model->n_recurrent == 0)
+        return;
+    b->states = cuda_take(&b->state_memory, b->limits.states * g->state_bytes);
+    b->records = cuda_take(&b->state_memory, b->limits.states * g->record_bytes);
+}
+
 static void place_all(struct backend *b)
 {
     cuda_place_weights(b);
     place_scratch(b);
     place_kv(b);
+    place_states(b);
 }
 
 /* Counts, and says in one line when it is too much. */
@@ -169,15 +179,15 @@ static int count_memory(struct backend *b, char *err, size_t err_bytes)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
     place_all(b);
     const size_t weights = b->weight_memory.used, scratch = b->scratch_memory.used,
-                 kv = b->kv_memory.used;
+                 kv = b->kv_memory.used + b->state_memory.used;
     if (weights + scratch + kv <= free_bytes)
         return 0;
     return fail(err, err_bytes, -ENOMEM,
-                "the GPU has %zu MiB free, %zu are needed (weights %zu, KV %zu, the rest %zu): "
+                "the GPU has %zu MiB free, %zu are needed (weights %zu, KV%s %zu, the rest %zu): "
                 "lower kv-bytes, slots or "
                 "context, or use --device cpu",
-                free_bytes >> 20, (weights + scratch + kv) >> 20, weights >> 20, kv >> 20,
-                scratch >> 20);
+                free_bytes >> 20, (weights + scratch + kv) >> 20, weights >> 20,
+                b->model->n_recurrent > 0 ? " and states" : "", kv >> 20, scratch >> 20);
 }
 
 /* Memory of the host that the device writes: both addresses. */
@@ -224,8 +234,9 @@ static int open_host(struct backend *b)
 
 static int take_memory(struct backend *b, char *err, size_t err_bytes)
 {
-    struct cuda_arena *const all[] = {&b->weight_memory, &b->scratch_memory, &b->kv_memory};
-    for (int i = 0; i < 3; i++) {
+    struct cuda_arena *const all[] = {&b->weight_memory, &b->scratch_memory, &b->kv_memory,
+                                      &b->state_memory};
+    for (int i = 0; i < (b->model->n_recurrent > 0 ? 4 : 3); i++) {
         const int code = cuda_arena_open(all[i]);
         if (code != cudaSuccess)
             return fail(err, err_bytes, -ENOMEM, "no memory on the GPU: %s",
@@ -253,6 +264,7 @@ static void cuda_close(struct backend *b)
     cuda_arena_close(&b->weight_memory);
     cuda_arena_close(&b->scratch_memory);
     cuda_arena_close(&b->kv_memory);
+    cuda_arena_close(&b->state_memory);
     cudaFreeHost(b->upload.host);
     cudaFreeHost(b->logits);
     cudaFreeHost(b->results.done);
@@ -323,11 +335,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (rc)
         return rc;
-    if (model->n_recurrent > 0)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "the CUDA backend cannot run the recurrent layers of %s models yet: use "
-                    "--device cpu",
-                    model->arch);
     if (limits->isa)
         return fail(err, err_bytes, -ENOTSUP, "an instruction set (%s) is for --device cpu",
                     limits->isa);
@@ -342,6 +349,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     b->model = model;
     b->limits = *limits;
     kv_geometry_init(&b->geometry, model, limits->kv_q8_0, limits->window_pages > 0);
+    state_geometry_init(&b->state_geometry, model);
     b->most = most_of(model);
     rc = open_parts(b, err, err_bytes);
     if (rc)
@@ -382,6 +390,8 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .page_bytes = b->geometry.page_bytes[PAGES_FULL],
         .window_page_bytes = b->geometry.page_bytes[PAGES_WINDOW],
         .kv_bytes = kv_bytes(&b->geometry, &b->limits),
+        .state_bytes = b->state_geometry.state_bytes,
+        .record_bytes = b->state_geometry.record_bytes,
         .note = b->note[0] ? b->note : NULL,
     };
 }

@@ -7,6 +7,7 @@
  *   load.c          weights: repacked, copied, once
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
  *   plan_sample.c     the same of its samples
+ *   plan_state.c      and of the states of recurrent layers
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
  *   step.c          the same as one kernel, for up to 16 rows
@@ -29,6 +30,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
+#include "kernels/state.h"
 
 /* Attention is cut at every split where rows are few, so that they still fill the device; else the splits of a row run
  * one after the other. There is memory for the partial results of this many rows that are cut. */
@@ -51,6 +53,7 @@ struct cuda_blas; /* blas.c */
  * be of enum cuda_item_kind. */
 struct cuda_grid {
     uint32_t rows, wanted, items, kinds;
+    uint32_t states; /* sequences whose state moves */
 };
 
 /* The tensors of a layer, by enum model_layer_tensor; those of none, by enum model_global. Device pointers; NULL: the model
@@ -98,6 +101,7 @@ struct cuda_upload {
  * `here`: the host samples. */
 struct cuda_place {
     uint32_t pages[CUDA_PAGE_CLASSES], first_row;
+    uint32_t state; /* which of the pass's */
     bool known, here;
     uint32_t bias, tokens, first_token;
 };
@@ -116,7 +120,7 @@ struct cuda_most {
     uint32_t n_head_kv;
     uint32_t share;           /* heads of a KV head */
     uint32_t k_dim, head_dim; /* of K; of K or V */
-    uint32_t queries;         /* values of the queries of a KV head */
+    uint32_t queries;         /* values of the queries of a KV head, with their gates */
 };
 
 struct backend {
@@ -128,7 +132,9 @@ struct backend {
     struct kv_geometry geometry;
     struct cuda_most most;
     uint8_t *kv[CUDA_PAGE_CLASSES]; /* [pages][geometry.page_bytes], device memory, or NULL */
-    struct cuda_arena weight_memory, scratch_memory, kv_memory;
+    struct state_geometry state_geometry;
+    uint8_t *states, *records; /* device memory, or NULL: kernels/state.h */
+    struct cuda_arena weight_memory, scratch_memory, kv_memory, state_memory;
     struct cuda_queue queue;
     /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */
     cudaGraphExec_t graphs[2][CUDA_GRAPH_BUCKETS][2];
@@ -148,6 +154,7 @@ struct backend {
     /* About the pass that runs. */
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
+    uint32_t n_states;                   /* sequences whose state moves */
     uint32_t item_kinds;                 /* a bit for each that the pass has */
     uint32_t n_copies;                   /* of logits to the host */
     uint32_t *next_position, *first_bad; /* [rows] by sequence */
@@ -186,6 +193,11 @@ void cuda_plan_pass(struct backend *b);
 /* plan_sample.c: the samples of b->pass; the most words that they read. */
 void cuda_plan_samples(struct backend *b);
 size_t cuda_most_sample_words(const struct backend *b);
+
+/* plan_state.c: what becomes of the states of b->pass; the most words that it takes. forget: what the pass must not read. */
+void cuda_plan_states(struct backend *b);
+size_t cuda_most_state_words(const struct backend *b);
+void cuda_forget_states(const struct backend *b);
 
 /* jobs.c: the jobs of a pass. layer_jobs: those of the layer, or the head, whose first operation is op[i] of the model's;
  * returns where the next one begins. run_jobs: launches all of them. */

@@ -95,20 +95,23 @@ struct cuda_pass {
     uint32_t *mark; /* [rows] at a sequence's first row: 0, or CUDA_ROW_OK - its first bad row */
 };
 
-/* SUMMED: rows with wants whose sample takes the second job of samples (ops.h); PASS: its number; SAMPLED: the device counts the
+/* SUMMED: rows with wants whose sample takes the second job of samples (ops.h); STATES: sequences whose state moves; PASS: its number; SAMPLED: the device counts the
  * rows with wants that are done. AT: of words, where arrays begin: items of attention to all positions, those that are left
- * of them in a window, the samplings of rows with wants. */
+ * of them in a window, the samplings of rows with wants, what becomes of states, and which of them each row's is. */
 enum {
     CUDA_COUNT_ROWS,
     CUDA_COUNT_WANTED,
     CUDA_COUNT_ITEMS,
     CUDA_COUNT_LOCAL_ITEMS,
     CUDA_COUNT_SUMMED,
+    CUDA_COUNT_STATES,
     CUDA_COUNT_PASS,
     CUDA_COUNT_SAMPLED,
     CUDA_AT_ITEMS,
     CUDA_AT_LOCAL_ITEMS,
     CUDA_AT_SAMPLING,
+    CUDA_AT_STATES,
+    CUDA_AT_ROW_STATES,
     CUDA_COUNTS
 };
 
@@ -141,6 +144,30 @@ enum { CUDA_MAX_EXPERTS = 1024, CUDA_MAX_EXPERTS_USED = 32 };
 
 /* Tiles of a run where experts have many rows. */
 enum { CUDA_EXPERT_TILES = 4 };
+
+/* What a pass does with the recurrent state of a sequence: struct pass_state of kernels/backend.h. Steps are counted from the
+ * first record of `from`: records, then rows of the pass. */
+enum { CUDA_STATE_KEEPS = 2, CUDA_STATE_ZERO = -1, CUDA_STATE_INPUTS = 3, CUDA_STATE_COLUMNS = 32 };
+struct cuda_state {
+    int32_t from, own;
+    uint32_t base;           /* tokens that `from` holds */
+    uint32_t apply, records; /* records that are folded in; all that are steps */
+    uint32_t commit;         /* rows that are folded in */
+    uint32_t rows, n_rows;   /* at words: the rows of the pass that are its sequence's, in order */
+    uint32_t n_keep;
+    uint32_t keep_at[CUDA_STATE_KEEPS]; /* steps after which a state is copied */
+    int32_t keep[CUDA_STATE_KEEPS];     /* to these */
+};
+
+/* Where the states of a recurrent layer, and what records have of it, lie: kernels/state.h. Offsets in floats. */
+struct cuda_states {
+    uint8_t *memory, *records;                  /* [states][state_bytes], [states][record_bytes] */
+    uint64_t state_bytes, record_bytes, record; /* record: floats of one */
+    uint64_t scan, inputs;                      /* of a memory */
+    uint64_t input, k, d, decay, end;           /* of a record; end: after the layer's */
+    uint32_t n_head_k, n_head_v, k_dim, v_dim, channels;
+    uint32_t blocks; /* of 32 columns of a V head */
+};
 
 /* enum kv_type of kernels/kv.h. */
 enum cuda_kv_type { CUDA_KV_F16, CUDA_KV_F32, CUDA_KV_Q8_0 };

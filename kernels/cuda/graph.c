@@ -12,6 +12,7 @@ static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool h
                                              : b->limits.samples,
         .items = b->queue.processors * CUDA_ATTEND_BLOCKS / b->model->n_head_kv + 1,
         .kinds = 1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE,
+        .states = rows,
     };
 }
 

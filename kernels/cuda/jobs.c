@@ -170,6 +170,7 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
         .kv = kv_of(b, op->append),
         .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
+        .q_dim = g->q_dim,
         .n_head = g->n_head,
         .n_rot = b->model->rope_dim,
         .halves = b->model->rope == MODEL_ROPE_HALVES,
@@ -187,11 +188,12 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
     return job;
 }
 
-/* Over splits, and the splits combined. */
+/* Over splits, and the splits combined, and with the OP_HEAD_GATE after it gated. */
 static struct attention_job attention_job_of(const struct backend *b, const struct layer_op *op)
 {
     const struct layer_geometry *g = op->geometry;
     const struct cuda_buffers *u = &b->buffers;
+    const bool gated = op[1].kind == OP_HEAD_GATE;
     const uint32_t values = g->n_head / g->n_head_kv * g->v_dim;
     return (struct attention_job){
         .attend = {.pass = b->upload.to,
@@ -203,18 +205,99 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
                    .local = g->sliding_window != MODEL_NO_WINDOW,
                    .stride = u->of[op->from[0]].stride,
                    .n_head = g->n_head,
+                   .q_dim = g->q_dim,
                    .scale = b->model->score_scale,
                    .native = b->tensors},
         .combine = {.pass = b->upload.to,
                     .part_ml = u->part_ml,
                     .part_o = u->part_o,
                     .sinks = layer_of(b, op)->vector[op->tensor[0]],
+                    .gate = gated ? floats_of(b, op[1].from[1]) + g->k_dim : NULL,
+                    .gate_stride = u->of[op->from[0]].stride,
+                    .q_dim = g->q_dim,
                     .out = u->of[op->to[0]],
                     .sliding_window = g->sliding_window,
                     .n_head = g->n_head,
                     .v_dim = g->v_dim,
-                    .forms = forms_of(b, op),
+                    .forms = forms_of(b, gated ? &op[1] : op),
                     .unit = values % CUDA_BLOCK == 0 ? 1 : g->n_head_kv},
+    };
+}
+
+/* Where the operation's states and records lie. */
+static struct cuda_states states_of(const struct backend *b, struct op_memory memory)
+{
+    const struct state_layer *l = &b->state_geometry.layer[memory.index];
+    return (struct cuda_states){
+        .memory = b->states,
+        .records = b->records,
+        .state_bytes = b->state_geometry.state_bytes,
+        .record_bytes = b->state_geometry.record_bytes,
+        .record = b->state_geometry.record,
+        .scan = l->scan,
+        .inputs = l->inputs,
+        .input = l->record,
+        .k = l->k,
+        .d = l->d,
+        .decay = l->decay,
+        .end = l->decay + l->delta.n_head_v,
+        .n_head_k = l->delta.n_head_k,
+        .n_head_v = l->delta.n_head_v,
+        .k_dim = l->delta.k_dim,
+        .v_dim = l->delta.v_dim,
+        .channels = l->delta.channels,
+        .blocks = l->blocks,
+    };
+}
+
+static struct convolve_job convolve_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct convolve_job){
+        .pass = b->upload.to,
+        .states = states_of(b, op->read),
+        .mixed = floats_of(b, op->from[0]),
+        .convolved = floats_of(b, op->to[0]),
+        .beta = floats_of(b, op->to[1]),
+        .decay = floats_of(b, op->to[2]),
+        .taps = layer_of(b, op)->vector[op->tensor[0]],
+        .a = layer_of(b, op)->vector[op->tensor[1]],
+        .bias = layer_of(b, op)->vector[op->tensor[2]],
+        .stride = b->buffers.of[op->to[0]].stride,
+        .head_stride = b->buffers.of[op->to[1]].stride,
+    };
+}
+
+/* Reads the convolution's inputs again, for records. */
+static struct delta_job delta_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct delta_job){
+        .pass = b->upload.to,
+        .states = states_of(b, op->append),
+        .mixed = floats_of(b, BUFFER_MIXED),
+        .convolved = floats_of(b, op->from[0]),
+        .beta = floats_of(b, op->from[1]),
+        .decay = floats_of(b, op->from[2]),
+        .to = floats_of(b, op->to[0]),
+        .stride = b->buffers.of[op->from[0]].stride,
+        .head_stride = b->buffers.of[op->from[1]].stride,
+        .to_stride = b->buffers.of[op->to[0]].stride,
+    };
+}
+
+static struct head_gate_job head_gate_job_of(const struct backend *b, const struct layer_op *op)
+{
+    const struct delta_geometry *g = &op->geometry->delta;
+    return (struct head_gate_job){
+        .pass = b->upload.to,
+        .x = floats_of(b, op->from[0]),
+        .gate = floats_of(b, op->from[1]),
+        .weight = layer_of(b, op)->vector[op->tensor[0]],
+        .out = b->buffers.of[op->to[0]],
+        .gate_stride = b->buffers.of[op->from[1]].stride,
+        .n_head = g->n_head_v,
+        .n = g->v_dim,
+        .forms = forms_of(b, op),
+        .eps = b->model->rms_eps,
     };
 }
 
@@ -401,10 +484,22 @@ static void run_experts(struct backend *b, const struct layer_op *op, uint32_t r
     cuda_ok(b, cuda_launch_expert_sum(&b->queue, &sum, rows), "the sum of experts");
 }
 
+static void run_delta(struct backend *b, const struct layer_op *op, uint32_t rows)
+{
+    const struct convolve_job convolve = convolve_job_of(b, &op[0]);
+    const struct delta_job delta = delta_job_of(b, &op[1]);
+    const struct head_gate_job gate = head_gate_job_of(b, &op[2]);
+    cuda_ok(b, cuda_launch_convolve(&b->queue, &convolve, rows), "a convolution");
+    cuda_ok(b, cuda_launch_delta(&b->queue, &delta, b->grid.states), "a recurrent state");
+    cuda_ok(b, cuda_launch_head_gate(&b->queue, &gate, rows), "gates of heads");
+}
+
 static void run_op(struct backend *b, const struct layer_op *op, uint32_t rows)
 {
     struct cuda_job job;
-    if (op->kind == OP_ROUTE) {
+    if (op->kind == OP_CONVOLVE) { /* and the two after it */
+        run_delta(b, op, rows);
+    } else if (op->kind == OP_ROUTE) {
         const struct route_job route = route_job_of(b, op);
         cuda_ok(b, cuda_launch_route(&b->queue, &route, rows), "a router");
     } else if (is_expert(op)) {

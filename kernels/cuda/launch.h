@@ -25,6 +25,7 @@ struct cuda_queue {
  * for, 90 for sm_90. */
 int cuda_launch_init(int *ret_version);
 int attend_init(void); /* its part of attend.cu */
+int delta_init(void);  /* of delta.cu */
 
 /* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
 int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,
@@ -40,6 +41,11 @@ int cuda_launch_expert_sum(const struct cuda_queue *queue, const struct expert_s
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows);
 int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,
                            uint32_t rows);
+int cuda_launch_convolve(const struct cuda_queue *queue, const struct convolve_job *job,
+                         uint32_t rows);
+int cuda_launch_delta(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states);
+int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate_job *job,
+                          uint32_t rows);
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
                         uint32_t rows);
 int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows);

@@ -139,6 +139,7 @@ struct qkv_finish_job {
     const float *rope;          /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
     const float *query_factors; /* of q, by position / query_period, or NULL */
     uint32_t stride[3];
+    uint32_t q_dim; /* from a head of q to the next: k_dim, or with what gates the head more */
     uint32_t n_head, n_rot, halves, layer, query_period;
     uint32_t native; /* queries have to fit f16 */
     float eps;
@@ -160,19 +161,67 @@ struct attend_job {
     uint32_t sliding_window; /* positions that a row sees, its own the last, or MODEL_NO_WINDOW */
     uint32_t local;          /* there is one: items are those that it leaves */
     uint32_t stride, n_head;
+    uint32_t q_dim; /* from a head of q to the next */
     float scale;
     uint32_t native; /* by tensor cores */
 };
 
-/* The parts of a row merged, but those left of its window, and the sinks. Items: row, share of 256 values. */
+/* The parts of a row merged, but those left of its window, and the sinks; and gated, where heads have gates. Items: row, share
+ * of 256 values. */
 struct combine_job {
     struct cuda_pass pass;
     const float *part_ml, *part_o;
-    const float *sinks;    /* [n_head], or NULL */
+    const float *sinks; /* [n_head], or NULL */
+    const float *gate;  /* [rows][gate_stride] of head 0, that of the next q_dim later; or NULL */
+    uint32_t gate_stride, q_dim;
     struct cuda_input out; /* [rows][n_head * v_dim] */
     uint32_t sliding_window, n_head, v_dim, forms;
     uint32_t unit; /* KV heads whose values make whole blocks of activations: 1, or all */
 };
+
+/* The convolution of a recurrent layer, heads of q and k scaled to a length; beta and decay in place. Items: row, eight heads
+ * of q, k and v, after which comes one more, that of beta and decay. */
+struct convolve_job {
+    struct cuda_pass pass;
+    struct cuda_states states;
+    const float *mixed;           /* [rows][stride] */
+    float *convolved;             /* [rows][stride] */
+    float *beta, *decay;          /* [rows][head_stride] */
+    const float *taps, *a, *bias; /* [channels][4], [n_head_v] each */
+    uint32_t stride, head_stride;
+};
+LAYOUT_INLINE uint32_t convolve_heads(const struct cuda_states x)
+{
+    return 2 * x.n_head_k + x.n_head_v + 1;
+}
+
+/* The gated delta rule. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_job's
+ * items (state, 256 values of a record), the last inputs and the records of the layer are those of after the pass. */
+struct delta_job {
+    struct cuda_pass pass;
+    struct cuda_states states;
+    const float *mixed; /* [rows][stride] */
+    float *convolved;   /* [rows][stride] */
+    const float *beta, *decay;
+    float *to; /* [rows][to_stride] */
+    uint32_t stride, head_stride, to_stride;
+};
+
+/* out = rmsnorm(head of x, weight) * silu(gate), of heads of n values. Items: row, head_gate_heads of its heads. */
+struct head_gate_job {
+    struct cuda_pass pass;
+    const float *x, *gate; /* [rows][out.stride], [rows][gate_stride] */
+    const float *weight;   /* [n] */
+    struct cuda_input out;
+    uint32_t gate_stride, n_head, n, forms;
+    float eps;
+};
+
+/* Heads of an item: whole blocks of activations. */
+LAYOUT_INLINE uint32_t head_gate_heads(const struct head_gate_job job)
+{
+    return job.n % 4 == 0 ? CUDA_WARPS : CUDA_BLOCK;
+}
 
 /* One job of a layer: an operation of kernels/model/layer_ops.h, or several that are computed together. */
 enum cuda_job_kind { CUDA_JOB_NORM, CUDA_JOB_MATMUL, CUDA_JOB_QKV_FINISH, CUDA_JOB_ATTEND };

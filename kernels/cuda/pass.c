@@ -106,8 +106,8 @@ void cuda_pass_start(struct backend *b)
     if (b->broken) /* what is on the device is not a whole pass */
         return;
     if (!cuda_step_run(b) && !cuda_graph_run(b))
-        cuda_run_jobs(b,
-                      (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds});
+        cuda_run_jobs(b, (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
+                                            b->n_states});
     if (!b->broken)
         fetch_logits(b);
 }

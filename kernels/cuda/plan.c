@@ -35,7 +35,7 @@ static size_t most_words(const struct backend *b)
     const size_t rows = b->limits.rows, items = cuda_most_parts(b) + most_local_items(b);
     return CUDA_AT_ROWS + WORDS_OF(rows + 1, struct cuda_row) +
            CUDA_PAGE_CLASSES * rows * kv_pages(b->limits.context) +
-           WORDS_OF(items, struct cuda_item) + 1 +
+           WORDS_OF(items, struct cuda_item) + cuda_most_state_words(b) + 1 +
            WORDS_OF(b->limits.samples, struct cuda_sampling) + cuda_most_sample_words(b);
 }
 
@@ -256,6 +256,7 @@ static void forget_scratch(const struct backend *b)
     cuda_forget(u->raw_blocks, samples * sample_blocks(m->n_vocab) * sizeof(float));
     cuda_forget(u->parts, samples * sample_parts(m->n_vocab) * sizeof(*u->parts));
     cuda_forget(b->upload.device, cuda_upload_bytes(b));
+    cuda_forget_states(b);
     for (uint32_t r = 0; r < b->pass->n_rows; r++) {
         const struct cuda_row *row = &b->upload.from.rows[r];
         if (row->position % CUDA_PAGE == 0)
@@ -322,6 +323,7 @@ void cuda_plan_pass(struct backend *b)
     plan_rows(b);
     plan_items(b);
     plan_local_items(b);
+    cuda_plan_states(b);
     plan_wanted(b);
     u->from.counts[CUDA_COUNT_WANTED] = b->n_wanted;
     cuda_plan_samples(b);

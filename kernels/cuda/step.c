@@ -101,7 +101,7 @@ int cuda_step_open(struct backend *b, char *err, size_t err_bytes)
 {
     const enum wish wished = wish();
     if (wished == WISH_NONE || b->native || !cuda_has(b, PASS_CANONICAL) ||
-        b->model->ops.n_expert > 0)
+        b->model->ops.n_expert > 0 || b->model->n_recurrent > 0)
         return 0;
     b->tensors = false; /* its jobs are of portable passes */
     if (!upload_jobs(b) || !ask_device(b))

@@ -39,11 +39,13 @@ struct self_test {
     struct pass_sequence sequences[MOST_ROWS];
 };
 
-/* Pages of the class that has fewer. */
-static uint32_t pages_of(const struct backend *b)
+/* Sequences that there is memory for: pages of the class that has fewer, and states. */
+static uint32_t sequences_of(const struct backend *b)
 {
-    const uint32_t pages = b->limits.pages, windows = b->limits.window_pages;
-    return windows > 0 && windows < pages ? windows : pages;
+    const uint32_t pages = b->limits.pages, windows = b->limits.window_pages,
+                   states = b->limits.states;
+    const uint32_t fewer = windows > 0 && windows < pages ? windows : pages;
+    return states > 0 && states < fewer ? states : fewer;
 }
 
 /* One row through every kernel, launched one by one; graphs are taken to the device. */
@@ -59,7 +61,8 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
                                            .tokens = &token,
                                            .prompt_length = 1,
                                            .sampler = &params,
-                                           .window_pages = &page};
+                                           .window_pages = &page,
+                                           .state = {.from = BACKEND_STATE_ZERO, .commit = 1}};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[kind][bucket][0]; bucket++) {
         for (int head = 0; head < 2; head++)
@@ -71,7 +74,7 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
     b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
     cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
-                                        b->n_items, (1u << CUDA_ITEM_KINDS) - 1});
+                                        b->n_items, (1u << CUDA_ITEM_KINDS) - 1, 1});
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
     b->pass = NULL;
 }
@@ -91,8 +94,10 @@ static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t seque
     const struct model *m = t->b->model;
     t->rows[r] = (struct row){sequence, position, (m->n_vocab - 1) / (position + 1),
                               r < t->b->limits.samples ? ROW_LOGITS : 0, NULL};
+    struct pass_sequence *s = &t->sequences[sequence];
     t->pages[sequence] = sequence;
-    t->sequences[sequence].pages = t->sequences[sequence].window_pages = &t->pages[sequence];
+    s->pages = s->window_pages = &t->pages[sequence];
+    s->state.own = (int32_t)sequence;
     return &t->results[r];
 }
 
@@ -100,6 +105,13 @@ static int run_rows(struct self_test *t, uint32_t n, uint32_t sequences)
 {
     const enum pass_kind kind = t->b->limits.drafts ? PASS_FAST : PASS_CANONICAL;
     const struct pass pass = {kind, n, t->rows, t->sequences, t->results, sequences};
+    for (uint32_t i = 0; i < sequences; i++)
+        t->sequences[i].state.commit = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        struct pass_state *state = &t->sequences[t->rows[r].sequence].state;
+        if (state->commit++ == 0)
+            state->from = t->rows[r].position == 0 ? BACKEND_STATE_ZERO : state->own;
+    }
     const int rc = cuda_start(t->b, &pass);
     return rc ? rc : cuda_finish(t->b);
 }
@@ -166,14 +178,14 @@ static int compare_turned(struct self_test *t, uint32_t n)
     const uint32_t most = n / TURNED, m = most < t->positions ? most : t->positions;
     for (uint32_t r = 0; r < m * TURNED; r++)
         row_of(t, r, TURNED - 1 - r % TURNED, r / TURNED);
-    return m == 0 || pages_of(t->b) < TURNED ? 0 : run_and_compare(t, m * TURNED, TURNED);
+    return m == 0 || sequences_of(t->b) < TURNED ? 0 : run_and_compare(t, m * TURNED, TURNED);
 }
 
-/* Rows that a pass may have: of the limits, and as many as there are pages for, `whole` rows each. */
+/* Rows that a pass may have: of the limits, and as many as there are sequences for, `whole` rows each. */
 static uint32_t rows_possible(const struct self_test *t, uint32_t n, uint32_t whole)
 {
-    const uint32_t pages = pages_of(t->b), rows = t->b->limits.rows;
-    const uint32_t held = pages > MOST_ROWS ? MOST_ROWS : (pages - 1) * whole + 1;
+    const uint32_t sequences = sequences_of(t->b), rows = t->b->limits.rows;
+    const uint32_t held = sequences > MOST_ROWS ? MOST_ROWS : (sequences - 1) * whole + 1;
     n = n < rows ? n : rows;
     return n < held ? n : held;
 }

@@ -2,7 +2,7 @@
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests;
  * contract_samples.c: samples; contract_ends.c: poison, refusals, failing devices;
  * contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: native
- * numerics; contract_experts.c: mixtures of experts; contract_shapes.c: odd models for all of them.
+ * numerics; contract_experts.c: mixtures of experts; contract_states.c: recurrent layers; contract_shapes.c: odd models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -88,6 +88,16 @@ void rows_that_share_experts_never_change_a_bit(void);
 void a_nonfinite_score_poisons_at_its_layer(void);
 void native_experts_do_not_depend_on_their_pass(void);
 
+/* contract_states.c */
+void recurrent_layers_of_every_type_give_the_same_bits(void);
+void recurrent_layers_of_odd_shapes_give_the_same_bits(void);
+void every_division_of_a_text_gives_the_same_bits(void);
+void texts_that_share_a_state_give_the_same_bits(void);
+void states_are_described(void);
+void a_poisoned_row_spoils_its_own_state_alone(void);
+void a_nonfinite_number_of_a_recurrent_layer_poisons_it(void);
+void native_recurrent_layers_do_not_depend_on_their_pass(void);
+
 /* contract_samples.c */
 void a_row_samples_from_its_own_logits(void);
 void a_pass_may_sample_some_of_its_rows(void);
@@ -112,7 +122,6 @@ void check_poisoned_at(const struct tiny_model *shape, uint32_t layer, uint32_t 
 void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_nonfinite_normed_part_poisons_at_its_layer(void);
 void a_nonfinite_sink_or_bias_poisons_at_its_layer(void);
-void recurrent_models_are_refused(void);
 void bad_passes_and_limits_are_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
 void a_pass_of_few_rows_is_one_launch(void);

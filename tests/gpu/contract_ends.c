@@ -141,30 +141,6 @@ void a_nonfinite_sink_or_bias_poisons_at_its_layer(void)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-/* The device has no kernels of recurrent layers. */
-void recurrent_models_are_refused(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct gguf *gguf = NULL;
-    struct model *model = NULL;
-    struct backend *none = NULL;
-    char err[256] = "";
-    size_t bytes;
-    shape.arch = "qwen35";
-    uint8_t *file = tiny_model_file(&shape, &bytes);
-    int rc = gguf_open_memory(file, bytes, &gguf, err, sizeof(err));
-    if (!rc)
-        rc = model_open(gguf, &model, err, sizeof(err));
-    const struct backend_limits limits = {
-        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1, .states = 1};
-    if (!rc)
-        rc = subject_device->open(model, &limits, &none, err, sizeof(err));
-    EXPECT(rc == -ENOTSUP && strstr(err, "--device cpu"), "%d %s", rc, err);
-    model_close(model);
-    gguf_close(gguf);
-    free(file);
-}
-
 void bad_passes_and_limits_are_refused(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);

@@ -55,6 +55,7 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
     struct backend_limits limits = {.rows = rows,
                                     .samples = rows,
                                     .pages = pages,
+                                    .states = s->model->n_recurrent > 0 ? SUBJECT_STATES : 0,
                                     .context = s->model->n_context,
                                     .threads = 2,
                                     .kv_q8_0 = s->kv_q8_0,
@@ -81,6 +82,8 @@ void subject_logits(const struct subject *s, const struct backend_ops *ops, stru
     for (uint32_t i = 0; i < n; i += chunk) {
         const uint32_t size = n - i < chunk ? n - i : chunk;
         struct pass pass = {PASS_CANONICAL, size, rows + i, &sequence, results + i, 1};
+        sequence.state =
+            (struct pass_state){.from = i == 0 ? BACKEND_STATE_ZERO : 0, .commit = size};
         must(ops->start(b, &pass) == 0, ops->error(b));
         must(ops->finish(b) == 0, ops->error(b));
     }

@@ -10,7 +10,8 @@
 #include "kernels/model/model.h"
 #include "tests/rig/tiny_model.h"
 
-enum { SUBJECT_TOKENS = 600, SUBJECT_PAGES = 40 };
+/* States: of an instance of a model with recurrent layers. */
+enum { SUBJECT_TOKENS = 600, SUBJECT_PAGES = 40, SUBJECT_STATES = 8 };
 
 /* The backend under test; set once, before the first subject. */
 extern const struct backend_ops *subject_device;
@@ -61,7 +62,7 @@ float *subject_floats(const struct subject *s, uint32_t rows);
 struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
                              uint32_t pages);
 
-/* Logits [n][n_vocab] of tokens, in passes of `chunk` rows. */
+/* Logits [n][n_vocab] of tokens, in passes of `chunk` rows, in state 0. */
 void subject_logits(const struct subject *s, const struct backend_ops *ops, struct backend *b,
                     const uint32_t *tokens, uint32_t n, uint32_t chunk, const uint32_t *pages,
                     float *logits);

@@ -201,7 +201,7 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t head
     }
 }
 
-/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][k_dim]. */
+/* Up to four queries, heads [head, head + n_queries); q: theirs, [n_queries][q_dim]. */
 template <uint32_t KV>
 static __device__ void attend_queries(const struct attend_job &job, const struct cuda_item &item,
                                       const float *q, uint32_t head_kv, uint32_t head,
@@ -211,7 +211,8 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
     const uint32_t k_dim = job.kv.k_dim, v_dim = job.kv.v_dim, tid = threadIdx.x,
                    from = seen_from(row.position + 1, job.sliding_window);
     for (uint32_t i = tid; i < ATTEND_QUERIES * k_dim; i += CUDA_THREADS)
-        (&shared.q[i % k_dim].x)[i / k_dim] = i / k_dim < n_queries ? q[i] : 0.0f;
+        (&shared.q[i % k_dim].x)[i / k_dim] =
+            i / k_dim < n_queries ? q[i / k_dim * job.q_dim + i % k_dim] : 0.0f;
     __syncthreads();
     for (uint32_t split = item.split0; split < item.split1; split++) {
         const attend_span span = span_of(split, from);
@@ -242,7 +243,7 @@ static __device__ void attend_item(const struct attend_job &job, const struct cu
     const uint32_t share = job.n_head / job.kv.n_head_kv;
     for (uint32_t head = 0; head < share; head += ATTEND_QUERIES) {
         const uint32_t n = share - head < ATTEND_QUERIES ? share - head : ATTEND_QUERIES;
-        attend_queries<KV>(job, item, q + (uint64_t)head * job.kv.k_dim, head_kv,
+        attend_queries<KV>(job, item, q + (uint64_t)head * job.q_dim, head_kv,
                            head_kv * share + head, n, shared);
     }
 }
@@ -252,7 +253,7 @@ static __device__ __forceinline__ const float *queries_of(const struct attend_jo
                                                           uint32_t head_kv)
 {
     return job.q + (uint64_t)r * job.stride +
-           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.kv.k_dim;
+           (uint64_t)(head_kv * (job.n_head / job.kv.n_head_kv)) * job.q_dim;
 }
 
 /* ---- the parts of a row merged ----------------------------------------------------------------- */
@@ -356,7 +357,7 @@ static __device__ void combine_parts(const struct combine_job &job, uint32_t fir
 }
 
 /* Values [begin, end) of a row's attention output, at most one a thread, whole blocks of activations: the parts of their heads
- * merged, with the sink. All threads. */
+ * merged, with the sink, and gated. All threads. */
 static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t begin,
                                     uint32_t end, struct combine_shared &shared)
 {
@@ -378,6 +379,10 @@ static __device__ void combine_item(const struct combine_job &job, uint32_t r, u
         sum.o = __fmul_rn(sum.o, a);
     }
     float y = __fmul_rn(sum.o, __fdiv_rn(1.0f, sum.l));
+    if (job.gate && i < end)
+        y = __fmul_rn(device_sigmoid(job.gate[(uint64_t)r * job.gate_stride +
+                                              (uint64_t)head * job.q_dim + i % job.v_dim]),
+                      y);
     put_value(job.out, job.forms, r, i, end, i < end ? y : 0.0f);
 }
 

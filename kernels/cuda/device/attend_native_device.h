@@ -286,7 +286,7 @@ static __device__ void native_begin(const struct attend_job &job, const native_i
     unsigned short *to = (unsigned short *)shared.q;
     for (uint32_t q = threadIdx.x / 32; q < attend_native<MTILES>::QUERIES; q += CUDA_WARPS) {
         const float *from = job.q + (uint64_t)(x.row + q / x.n_heads) * job.stride +
-                            (uint64_t)(x.head + q % x.n_heads) * k_dim;
+                            (uint64_t)(x.head + q % x.n_heads) * job.q_dim;
         for (uint32_t d = threadIdx.x % 32; d < dims; d += 32)
             to[q * pitch + d] =
                 q < x.count && d < k_dim ? f16_from_f32(from[d]) : (unsigned short)0;

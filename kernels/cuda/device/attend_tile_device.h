@@ -400,7 +400,7 @@ static __device__ void tile_begin(const struct attend_job &job, const tile_queri
         shared.end[tid] = tid < x.count ? job.pass.rows[x.row + tid / x.n_heads].position + 1 : 0;
     for (uint32_t q = tid / 32; q < QUERIES; q += CUDA_WARPS) {
         const float *from = job.q + (uint64_t)(x.row + q / x.n_heads) * job.stride +
-                            (uint64_t)(x.head + q % x.n_heads) * k_dim;
+                            (uint64_t)(x.head + q % x.n_heads) * job.q_dim;
         for (uint32_t d = tid % 32; d < k_dim; d += 32)
             shared.q[d * attend_tile<GROUPS>::PITCH + q] = q < x.count ? from[d] : 0.0f;
     }

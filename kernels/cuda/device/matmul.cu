@@ -8,6 +8,7 @@ int cuda_launch_init(int *ret_version)
                                   matmul_init<1, true>,  matmul_init<2, true>,
                                   matmul_init<4, true>,  matmul_init<CUDA_MAX_TILES, true>};
     int code = attend_init();
+    code = code ? code : delta_init();
     for (int i = 0; i < 8 && !code; i++)
         code = init[i](ret_version);
     code = code ? code : expert_init<1>();

@@ -62,6 +62,11 @@ static __device__ __forceinline__ float device_sigmoid(float x)
     return __fdiv_rn(1.0f, __fadd_rn(1.0f, device_exp(-x)));
 }
 
+static __device__ __forceinline__ float device_softplus(float x)
+{
+    return x > 20.0f ? x : device_log(__fadd_rn(1.0f, device_exp(x)));
+}
+
 /* silu(g) * u, gelu(g) * u, or swiglu(g, u). */
 static __device__ __forceinline__ float device_gated(uint32_t gate, float g, float u)
 {

@@ -213,18 +213,24 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
 
 /* ---- heads: bias, norm, rotation, append ------------------------------------------------------ */
 
-/* The norm of a head in shared memory, by one warp: values i and i + 128 of partial i lie in one lane. */
+/* The sum of a head's squares as a norm adds them up, in lane 0 of one warp: values i and i + 128 of partial i lie in one
+ * lane. */
+static __device__ __forceinline__ float head_squares(const float *x, uint32_t n)
+{
+    float s[4];
+    for (int j = 0; j < 4; j++) {
+        s[j] = 0.0f;
+        for (uint32_t k = threadIdx.x % 32 + 32 * j; k < n; k += 128)
+            s[j] = __fmaf_rn(x[k], x[k], s[j]);
+    }
+    return warp_tree(__fadd_rn(__fadd_rn(s[0], s[2]), __fadd_rn(s[1], s[3])));
+}
+
+/* The norm of a head in shared memory, by one warp. */
 static __device__ void norm_head(float *x, const float *weight, uint32_t n, float eps)
 {
     const uint32_t lane = threadIdx.x % 32;
-    float s[4];
-    for (int j = 0; j < 4; j++) {
-        const uint32_t i = lane + 32 * j;
-        s[j] = 0.0f;
-        for (uint32_t k = i; k < n; k += 128)
-            s[j] = __fmaf_rn(x[k], x[k], s[j]);
-    }
-    const float sum = warp_tree(__fadd_rn(__fadd_rn(s[0], s[2]), __fadd_rn(s[1], s[3])));
+    const float sum = head_squares(x, n);
     float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)(int)n), eps)));
     r = __shfl_sync(FULL_WARP, r, 0);
     for (uint32_t k = lane; k < n; k += 32)
@@ -297,11 +303,11 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
 {
     const uint32_t lane = threadIdx.x % 32, n_kv = job.kv.n_head_kv;
     const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
-    const uint32_t n = kind == 2 ? job.kv.v_dim : job.kv.k_dim;
+    const uint32_t n = kind == 2 ? job.kv.v_dim : job.kv.k_dim, step = kind == 0 ? job.q_dim : n;
     head -= kind == 0 ? 0 : kind == 1 ? job.n_head : job.n_head + n_kv;
-    const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * n;
+    const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * step;
     for (uint32_t k = lane; k < n; k += 32)
-        x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * n + k]) : values[k];
+        x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * step + k]) : values[k];
     __syncwarp();
     const struct cuda_row row = job.pass.rows[r];
     if (kind < 2) {
@@ -320,6 +326,8 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
         good = good &&
                ((kind == 0 && !job.native) || job.kv.type == CUDA_KV_F32 ? device_finite(x[k])
                                                                          : device_fits_f16(x[k]));
+    for (uint32_t k = n + lane; k < step; k += 32) /* of a query its gate, which stays as it is */
+        good = good && device_finite(values[k]);
     good = __all_sync(FULL_WARP, good);
     if (!good && lane == 0)
         mark_bad(job.pass, r, job.layer);
@@ -349,7 +357,7 @@ static __device__ void qkv_finish_item(const struct qkv_finish_job &job, uint32_
     const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
     if (head < job.n_head + 2 * job.kv.n_head_kv)
         row_head(job, r, head, shared + warp * CUDA_MAX_HEAD,
-                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.kv.k_dim);
+                 job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.q_dim);
 }
 
 #endif

@@ -94,7 +94,7 @@ static __device__ __forceinline__ void step_own_heads(uint32_t at, uint32_t r, u
     for (uint32_t i = warp; i < n; i += CUDA_WARPS) {
         const uint32_t head =
             i < share ? head_kv * share + i : job.n_head + (i - share) * job.kv.n_head_kv + head_kv;
-        row_head(job, r, head, x, q + i * job.kv.k_dim);
+        row_head(job, r, head, x, q + i * job.q_dim);
         __syncwarp(); /* x is overwritten for the next head */
     }
     __syncthreads();

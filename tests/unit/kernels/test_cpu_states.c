@@ -10,11 +10,13 @@
 
 #include "tests/run_suite.h"
 #include "tests/rig/expected.h"
+#include "tests/rig/state_walk.h"
 
 static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
 enum { N_ISAS = sizeof(isas) / sizeof(isas[0]) };
 
-enum { TOKENS = 90, TEXTS = 2, IDS = HELP_STATES / TEXTS, PAGES_OF_TEXT = 3, DRAFTS = 13 };
+enum { TOKENS = WALK_TOKENS, TEXTS = WALK_TEXTS };
+_Static_assert((int)HELP_STATES == WALK_TEXTS * WALK_IDS, "states of all texts");
 
 static struct tiny_model hybrid(uint32_t type)
 {
@@ -26,14 +28,12 @@ static struct tiny_model hybrid(uint32_t type)
 
 /* ---- a random walk --------------------------------------------------------------------------- */
 
-/* A text on its way: the states that hold some of it. Ids of different texts are apart. */
+/* A text on its way, and what one pass over all of it gave. */
 struct text {
+    struct walk_text way;
     uint32_t tokens[TOKENS];
-    float *logits;                    /* [TOKENS][n_vocab] of one pass */
-    float *state[TOKENS + 1];         /* what a state of so many tokens holds; NULL: not known */
-    uint32_t base[IDS], records[IDS]; /* of each id; records of the text's own tokens */
-    bool holds[IDS];
-    uint32_t at; /* the id that goes on */
+    float *logits;            /* [TOKENS][n_vocab] */
+    float *state[TOKENS + 1]; /* what a state of so many tokens holds; NULL: not known */
 };
 
 struct walk {
@@ -45,7 +45,7 @@ struct walk {
 
 static uint32_t below(struct walk *w, uint32_t n)
 {
-    return (uint32_t)(help_random(&w->random) % n);
+    return walk_below(&w->random, n);
 }
 
 static size_t state_floats(const struct backend *b)
@@ -67,98 +67,28 @@ static void check_state(struct backend *b, struct text *t, int32_t id, uint32_t 
     ck_assert_uint_eq(help_differs(t->state[position], state_at(b, id), n), n);
 }
 
-/* What one pass does with a text. */
-struct plan {
-    struct pass_state state;
-    uint32_t from, own; /* of the text's ids; from IDS: the empty text */
-    uint32_t first, good, drafts;
-};
-
-/* Where it starts: mostly where it is, else at another state or from the beginning; and where it
- * goes on. */
-static void choose_states(struct walk *w, struct text *t, struct plan *p)
-{
-    const uint32_t other = below(w, IDS);
-    p->from = below(w, 8) > 0 ? t->at : t->holds[other] ? other : IDS;
-    p->from = p->from == IDS || !t->holds[p->from] ? IDS : p->from;
-    p->own = p->from < IDS && below(w, 4) > 0 ? p->from : below(w, IDS);
-}
-
-static struct plan choose(struct walk *w, uint32_t index)
+static void check_plan(struct walk *w, struct backend *b, uint32_t index, const struct walk_plan *p)
 {
     struct text *t = &w->text[index];
-    struct plan p = {.own = 0};
-    const int32_t id0 = (int32_t)(index * IDS);
-    choose_states(w, t, &p);
-    const uint32_t base = p.from < IDS ? t->base[p.from] : 0,
-                   records = p.from < IDS ? t->records[p.from] : 0, seen = below(w, records + 1);
-    p.state.apply = below(w, 3) > 0 ? seen : below(w, seen + 1);
-    p.state.replay = seen - p.state.apply;
-    p.first = base + seen;
-    p.good = below(w, 4) > 0 ? below(w, 14) : below(w, 40);
-    p.good = p.good > TOKENS - p.first ? TOKENS - p.first : p.good;
-    p.drafts = p.first + p.good == TOKENS || (p.good > 0 && below(w, 2)) ? 0 : 1 + below(w, 6);
-    p.drafts = p.drafts > TOKENS - p.first - p.good ? TOKENS - p.first - p.good : p.drafts;
-    const uint32_t room = BACKEND_STATE_RECORDS - p.state.replay;
-    p.drafts = p.drafts > room ? room : p.drafts;
-    if (p.state.replay > 0)
-        p.good = p.good + p.drafts > room ? room - p.drafts : p.good;
-    else
-        p.state.commit = p.good > room - p.drafts ? p.good - below(w, room - p.drafts + 1)
-                                                  : below(w, p.good + 1);
-    p.state.from = p.from < IDS ? id0 + (int32_t)p.from : BACKEND_STATE_ZERO;
-    p.state.own = id0 + (int32_t)p.own;
-    for (uint32_t id = 0; id < IDS && p.state.n_keep < BACKEND_STATE_KEEPS; id++)
-        if (id != p.own && id != p.from && below(w, 3) == 0) {
-            const uint32_t moved = p.state.apply + p.state.commit;
-            p.state.keep[p.state.n_keep].position = base + below(w, moved + 1);
-            p.state.keep[p.state.n_keep++].id = id0 + (int32_t)id;
-        }
-    return p;
-}
-
-/* Drafts have written over the KV of later positions, or a page was begun anew. */
-static void forget_after(struct text *t, uint32_t end)
-{
-    for (uint32_t id = 0; id < IDS; id++) {
-        t->holds[id] &= t->base[id] <= end;
-        if (t->holds[id] && t->base[id] + t->records[id] > end)
-            t->records[id] = end - t->base[id];
-    }
-}
-
-static void check_plan(struct walk *w, struct backend *b, uint32_t index, const struct plan *p)
-{
-    struct text *t = &w->text[index];
-    const uint32_t moved = p->first - p->state.replay + p->state.commit;
-    for (uint32_t i = 0; i < p->state.n_keep; i++) {
-        const uint32_t id = (uint32_t)p->state.keep[i].id - index * IDS;
-        t->base[id] = p->state.keep[i].position;
-        t->records[id] = 0;
-        t->holds[id] = true;
-        check_state(b, t, p->state.keep[i].id, t->base[id]);
-    }
-    t->base[p->own] = moved;
-    t->records[p->own] = p->first + p->good - moved;
-    t->holds[p->own] = true;
-    t->at = p->own;
-    check_state(b, t, p->state.own, moved);
-    forget_after(t, p->first + p->good);
+    walk_done(&t->way, p);
+    for (uint32_t i = 0; i < p->state.n_keep; i++)
+        check_state(b, t, p->state.keep[i].id, p->state.keep[i].position);
+    check_state(b, t, p->state.own, p->first - p->state.replay + p->state.commit);
 }
 
 /* A pass of some rows of each text, in turns; its own tokens must have the expected logits. */
 static void walk_step(struct walk *w, struct backend *b, const uint32_t *pages, float *logits)
 {
     struct expected_rows x = {.n = 0};
-    struct plan plan[TEXTS];
+    struct walk_plan plan[TEXTS];
     uint32_t tokens[TEXTS][TOKENS], done[TEXTS] = {0}, left = 0;
     for (uint32_t s = 0; s < TEXTS; s++) {
-        plan[s] = choose(w, s);
+        plan[s] = walk_choose(&w->random, &w->text[s].way);
         memcpy(tokens[s], w->text[s].tokens, sizeof(tokens[s]));
         for (uint32_t i = 0; i < plan[s].drafts; i++)
             tokens[s][plan[s].first + plan[s].good + i] = below(w, w->n_vocab);
         x.sequences[s] =
-            (struct pass_sequence){.pages = pages + s * PAGES_OF_TEXT, .state = plan[s].state};
+            (struct pass_sequence){.pages = pages + s * WALK_PAGES, .state = plan[s].state};
         left += plan[s].good + plan[s].drafts;
     }
     if (left == 0)
@@ -190,20 +120,21 @@ static void random_walk(const struct tiny_model *shape, const char *isa, uint32_
 {
     struct walk w = {.random = seed, .n_vocab = shape->n_vocab};
     uint32_t pages[EXPECTED_PAGES];
-    float *logits = help_memory((size_t)TEXTS * (TOKENS + DRAFTS) * w.n_vocab * sizeof(float));
+    float *logits = help_memory((size_t)WALK_ROWS * w.n_vocab * sizeof(float));
     expected_page_ids(seed, pages);
     struct backend *b = NULL;
     for (uint32_t s = 0; s < TEXTS; s++) {
         struct tiny_model same = *shape;
         expected_open(&w.e[s], &same, "ref", TOKENS);
         expected_random_tokens(seed + s, w.e[s].m.model, w.text[s].tokens, TOKENS);
+        w.text[s].way.index = s;
         w.text[s].logits = help_memory((size_t)TOKENS * w.n_vocab * sizeof(float));
         struct backend *one = help_backend(&w.e[s].m, "ref", 1, TOKENS, EXPECTED_PAGES);
         help_logits(one, w.e[s].m.model, w.text[s].tokens, TOKENS, 0, pages, w.text[s].logits);
         w.text[s].state[TOKENS] = help_exact(state_at(one, 0), state_floats(one));
         backend_cpu.close(one);
     }
-    b = help_backend(&w.e[0].m, isa, threads, TEXTS * (TOKENS + DRAFTS), EXPECTED_PAGES);
+    b = help_backend(&w.e[0].m, isa, threads, WALK_ROWS, EXPECTED_PAGES);
     for (uint32_t i = 0; i < steps; i++)
         walk_step(&w, b, pages, logits);
     for (uint32_t s = 0; s < TEXTS; s++) {

@@ -1,0 +1,76 @@
+/* delta.cu: the kernels of recurrent layers, and their launches. */
+#include <stddef.h>
+
+#include "kernels/cuda/device/delta_device.h"
+#include "kernels/cuda/device/launch_device.h"
+
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    convolve_kernel(const struct convolve_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        convolve_item(job, blockIdx.y, blockIdx.x, (float *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) delta_kernel(const struct delta_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_STATES])
+        delta_item(job, blockIdx.y, blockIdx.x, *(struct delta_shared *)shared);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) settle_kernel(const struct delta_job job)
+{
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_STATES])
+        settle_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    head_gate_kernel(const struct head_gate_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        head_gate_item(job, blockIdx.y, blockIdx.x, (float *)shared);
+}
+
+int delta_init(void)
+{
+    return (int)cudaFuncSetAttribute(delta_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)sizeof(struct delta_shared));
+}
+
+static uint32_t parts_of(uint64_t n, uint32_t each)
+{
+    return (uint32_t)((n + each - 1) / each);
+}
+
+int cuda_launch_convolve(const struct cuda_queue *queue, const struct convolve_job *job,
+                         uint32_t rows)
+{
+    return launch(queue, convolve_kernel,
+                  dim3(parts_of(convolve_heads(job->states), CUDA_WARPS), rows),
+                  CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
+}
+
+int cuda_launch_delta(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states)
+{
+    const struct cuda_states &x = job->states;
+    const size_t bytes =
+        offsetof(struct delta_shared, state) + (size_t)x.k_dim * CUDA_STATE_COLUMNS * sizeof(float);
+    const int rc = launch(queue, delta_kernel, dim3(x.n_head_v * x.blocks, states), bytes, *job);
+    return rc ? rc
+              : launch(queue, settle_kernel, dim3(parts_of(x.end - x.input, CUDA_THREADS), states),
+                       0, *job);
+}
+
+int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate_job *job,
+                          uint32_t rows)
+{
+    const uint32_t heads = head_gate_heads(*job);
+    return launch(queue, head_gate_kernel, dim3(parts_of(job->n_head, heads), rows),
+                  heads * job->n * sizeof(float), *job);
+}
