@@ -322,11 +322,11 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         rc = cuda_upload_weights(b, err, err_bytes);
     if (!rc)
         cuda_blas_warm_up(b);
-    if (!rc && (b->broken || !cuda_graph_open(b)))
+    if (!rc && (b->broken || !cuda_run_once(b) || !cuda_graph_open(b)))
         rc = cuda_open_failed(b, err, err_bytes);
     if (!rc)
         rc = cuda_step_open(b, err, err_bytes);
-    return rc ? rc : cuda_warm_up(b, err, err_bytes);
+    return rc ? rc : cuda_self_test(b, err, err_bytes);
 }
 
 static int cuda_open(const struct model *model, const struct backend_limits *limits,

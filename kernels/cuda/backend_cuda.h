@@ -13,7 +13,7 @@
  *   step.c          the same as one kernel, for up to 16 rows
  *   native.c        which passes are in native numerics, and the id
  *   blas.c          matmuls of many rows by cuBLAS, where there is one
- *   warm.c          the first passes, at open: everything once, and the self-test
+ *   warm.c          the first passes, at open: every kernel once, and the self-test
  *   pass.c          a pass from its upload to its results
  *   wait.c          until it has ended
  *
@@ -36,8 +36,8 @@
  * one after the other. There is memory for the partial results of this many rows that are cut. */
 enum { CUDA_SPLIT_ROWS = 16 };
 
-/* A grid's second dimension, which rows are, ends there. */
-enum { CUDA_MOST_ROWS = 65535 };
+/* A grid's second dimension, which rows are, ends there. That is so many times twice the rows of one kernel. */
+enum { CUDA_MOST_ROWS = 65535, CUDA_ROW_DOUBLINGS = 12 };
 
 /* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
 enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
@@ -147,10 +147,11 @@ struct backend {
     bool fast;              /* fast passes have native numerics, canonical ones not */
     bool tensors;           /* the pass, or the jobs that are captured, are in native numerics */
     /* Results, pinned host memory. */
-    struct cuda_results results, results_device; /* mapped */
-    uint32_t pass_number;                        /* of the last one that began */
-    cudaEvent_t ended;                           /* to sleep until then */
-    float *logits;                               /* [samples][vocab] of rows that want them here */
+    struct cuda_results results, results_device;                 /* mapped */
+    uint32_t pass_number;                                        /* of the last one that began */
+    cudaEvent_t ended;                                           /* to sleep until then */
+    uint64_t began_ns, usual_ns[STEP_ROWS + CUDA_ROW_DOUBLINGS]; /* wait.c */
+    float *logits; /* [samples][vocab] of rows that want them here */
     /* About the pass that runs. */
     const struct pass *pass;
     uint32_t n_wanted, n_items, n_parts; /* parts: partial results of attention */
@@ -234,8 +235,10 @@ void cuda_blas_matmul(struct backend *b, const struct matmul_job *job, uint32_t 
                       const char *what);
 void cuda_blas_close(struct backend *b);
 
-/* warm.c: runs everything once, and the self-test. Returns 0, or -ENOMEM, -EIO with the line. */
-int cuda_warm_up(struct backend *b, char *err, size_t err_bytes);
+/* warm.c. run_once: every kernel that passes launch, before they are captured; false: the instance broke. self_test:
+ * returns 0, or -ENOMEM, -EIO with the line. */
+bool cuda_run_once(struct backend *b);
+int cuda_self_test(struct backend *b, char *err, size_t err_bytes);
 
 /* backend_cuda.c: a pass, checked, as backend_ops has it. And: the line of an instance that broke while it was opened,
  * with -ENOMEM or -EIO. */
@@ -243,7 +246,8 @@ int cuda_start(struct backend *b, const struct pass *pass);
 int cuda_finish(struct backend *b);
 int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes);
 
-/* wait.c: until the pass has ended, and with `copies` those after it. False: the instance broke. */
+/* wait.c: the pass begins. And: until it has ended, and with `copies` those after it. False: the instance broke. */
+void cuda_wait_begin(struct backend *b);
 bool cuda_wait(struct backend *b, bool copies);
 
 /* pass.c */

@@ -28,6 +28,8 @@ static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *re
         code = cudaGraphInstantiate(ret_exec, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
+    if (code == cudaSuccess && !b->broken)
+        code = cudaGraphUpload(*ret_exec, b->queue.stream);
     return (int)code;
 }
 

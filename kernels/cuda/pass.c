@@ -102,6 +102,7 @@ static void finish_all_wanted(struct backend *b)
 void cuda_pass_start(struct backend *b)
 {
     b->tensors = cuda_tensors(b, b->pass->kind);
+    cuda_wait_begin(b);
     cuda_plan_pass(b);
     if (b->broken) /* what is on the device is not a whole pass */
         return;

@@ -1,6 +1,6 @@
-/* The first passes of an instance, before any request. Everything that can be launched is brought to the device, so that
- * what a driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open. And the
- * self-test: no result depends on how many rows a pass has, or on which of them a row is. */
+/* The first passes of an instance, before any request. Every kernel runs once before graphs are captured, so that what a
+ * driver does on first use (load code, reserve memory for it) and what goes wrong there happens at open, outside of a
+ * capture. And the self-test: no result depends on how many rows a pass has, or on which of them a row is. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -27,13 +27,28 @@ enum {
     ENOUGH_MS = 1000
 };
 
+/* Then rows beyond one split and one page, of one sequence: one by one, and together in one kernel and in a graph, where the
+ * device was so quick with the others; or with HEARTH_CUDA_SELF_TEST=all, which the simulator's tests set. */
+enum {
+    DEEP = CUDA_SPLIT + CUDA_PAGE - 4,
+    DEEP_ROWS = 10,
+    DEEP_PAGES = (DEEP + DEEP_ROWS + CUDA_PAGE - 1) / CUDA_PAGE,
+    QUICK_MS = 100
+};
+_Static_assert(DEEP_ROWS <= (int)BACKEND_STATE_RECORDS && DEEP_ROWS < (int)NATIVE_POSITIONS &&
+                   DEEP_ROWS > (int)CUDA_TILE && DEEP_ROWS <= (int)STEP_ROWS,
+               "the rows are recorded, and one kernel's");
+
 struct self_test {
     struct backend *b;
     uint32_t positions;               /* of a sequence, as many as want has */
     float *want, *got;                /* [NATIVE_POSITIONS], [MOST_ROWS], each [n_vocab] */
     int32_t status[NATIVE_POSITIONS]; /* of want: a model may have numbers that are not finite */
     struct timespec begin;
-    uint32_t pages[MOST_ROWS];
+    uint32_t
+        deep; /* 0, or DEEP: rows before it stay, those from it on are computed again and again */
+    bool all; /* whatever it takes */
+    uint32_t pages[MOST_ROWS], deep_pages[DEEP_PAGES];
     struct row rows[MOST_ROWS];
     struct row_result results[MOST_ROWS];
     struct pass_sequence sequences[MOST_ROWS];
@@ -48,8 +63,8 @@ static uint32_t sequences_of(const struct backend *b)
     return states > 0 && states < fewer ? states : fewer;
 }
 
-/* One row through every kernel, launched one by one; graphs are taken to the device. */
-static void warm_up_kind(struct backend *b, enum pass_kind kind)
+/* One row through every kernel, launched one by one. */
+static void run_kind(struct backend *b, enum pass_kind kind)
 {
     if (!cuda_has(b, kind))
         return;
@@ -64,11 +79,6 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
                                            .window_pages = &page,
                                            .state = {.from = BACKEND_STATE_ZERO, .commit = 1}};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
-    for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS && b->graphs[kind][bucket][0]; bucket++) {
-        for (int head = 0; head < 2; head++)
-            cuda_ok(b, (int)cudaGraphUpload(b->graphs[kind][bucket][head], b->queue.stream),
-                    "the upload of a graph");
-    }
     b->next_position[0] = 1;
     b->pass = &pass;
     b->tensors = cuda_tensors(b, kind);
@@ -79,11 +89,11 @@ static void warm_up_kind(struct backend *b, enum pass_kind kind)
     b->pass = NULL;
 }
 
-static int warm_up(struct backend *b, char *err, size_t err_bytes)
+bool cuda_run_once(struct backend *b)
 {
-    warm_up_kind(b, PASS_CANONICAL);
-    warm_up_kind(b, PASS_FAST);
-    return b->broken ? cuda_open_failed(b, err, err_bytes) : 0;
+    run_kind(b, PASS_CANONICAL);
+    run_kind(b, PASS_FAST);
+    return !b->broken;
 }
 
 /* ---- the self-test --------------------------------------------------------------------------- */
@@ -96,7 +106,7 @@ static struct row_result *row_of(struct self_test *t, uint32_t r, uint32_t seque
                               r < t->b->limits.samples ? ROW_LOGITS : 0, NULL};
     struct pass_sequence *s = &t->sequences[sequence];
     t->pages[sequence] = sequence;
-    s->pages = s->window_pages = &t->pages[sequence];
+    s->pages = s->window_pages = t->deep > 0 ? t->deep_pages : &t->pages[sequence];
     s->state.own = (int32_t)sequence;
     return &t->results[r];
 }
@@ -112,16 +122,24 @@ static int run_rows(struct self_test *t, uint32_t n, uint32_t sequences)
         if (state->commit++ == 0)
             state->from = t->rows[r].position == 0 ? BACKEND_STATE_ZERO : state->own;
     }
+    const uint32_t first = t->rows[0].position;
+    t->sequences[0].state.replay = t->deep > 0 && first > t->deep ? first - t->deep : 0;
+    if (t->deep > 0 && first >= t->deep)
+        t->sequences[0].state.commit = 0;
     const int rc = cuda_start(t->b, &pass);
     return rc ? rc : cuda_finish(t->b);
 }
 
-static bool is_quick(const struct self_test *t)
+static bool took_less(const struct self_test *t, long ms)
 {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 <
-           ENOUGH_MS;
+    return (now.tv_sec - t->begin.tv_sec) * 1000 + (now.tv_nsec - t->begin.tv_nsec) / 1000000 < ms;
+}
+
+static bool is_quick(const struct self_test *t)
+{
+    return t->all || took_less(t, ENOUGH_MS);
 }
 
 /* One row after the other; as many as are quick, but at least two. */
@@ -142,7 +160,7 @@ static int expect(struct self_test *t)
 static bool same(const struct self_test *t, uint32_t r)
 {
     const size_t vocab = t->b->model->n_vocab;
-    const uint32_t position = t->rows[r].position;
+    const uint32_t position = t->rows[r].position - t->deep;
     const struct row_result *got = &t->results[r];
     if (got->status != t->status[position])
         return false;
@@ -248,6 +266,57 @@ static int test_native(struct self_test *t, char *err, size_t err_bytes)
     return rc ? test_failed(t, rc, n, "native numerics", err, err_bytes) : 0;
 }
 
+/* Rows before those, in passes of as many as there may be; their results are not asked for. */
+static int fill_deep(struct self_test *t)
+{
+    const uint32_t rows = t->b->limits.rows, most = rows < MOST_ROWS ? rows : MOST_ROWS;
+    int rc = 0;
+    for (uint32_t at = 0, n; at < DEEP && !rc; at += n) {
+        n = DEEP - at < most ? DEEP - at : most;
+        for (uint32_t r = 0; r < n; r++) {
+            row_of(t, r, 0, at + r);
+            t->rows[r].wants = 0;
+        }
+        rc = run_rows(t, n, 1);
+    }
+    return rc;
+}
+
+static int compare_deep(struct self_test *t, uint32_t first, uint32_t n)
+{
+    for (uint32_t r = 0; r < n; r++)
+        row_of(t, r, 0, DEEP + first + r);
+    return run_and_compare(t, n, 1);
+}
+
+static int test_deep(struct self_test *t, char *err, size_t err_bytes)
+{
+    struct backend *b = t->b;
+    if (b->limits.rows < DEEP_ROWS || b->limits.context < DEEP + DEEP_ROWS ||
+        b->limits.pages < DEEP_PAGES ||
+        (b->limits.window_pages > 0 && b->limits.window_pages < DEEP_PAGES) ||
+        !(t->all || took_less(t, QUICK_MS)))
+        return 0;
+    t->deep = DEEP;
+    for (uint32_t i = 0; i < DEEP_PAGES; i++)
+        t->deep_pages[i] = DEEP_PAGES - 1 - i;
+    int rc = fill_deep(t);
+    for (uint32_t r = 0; r < DEEP_ROWS && !rc; r++) {
+        row_of(t, 0, 0, DEEP + r)->logits = t->want + (size_t)r * b->model->n_vocab;
+        rc = run_rows(t, 1, 1);
+        t->status[r] = t->results[0].status;
+    }
+    if (rc)
+        return cuda_open_failed(b, err, err_bytes);
+    for (int way = 0; way < 2 && !rc; way++) {
+        b->steps.off = way == 1;
+        rc = compare_deep(t, 0, DEEP_ROWS);
+        rc = rc || way == 0 ? rc : compare_deep(t, DEEP_ROWS - 1, 1);
+    }
+    b->steps.off = false;
+    return rc ? test_failed(t, rc, DEEP_ROWS, "positions beyond a split", err, err_bytes) : 0;
+}
+
 static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
 {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t->begin);
@@ -256,15 +325,20 @@ static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
         return cuda_open_failed(t->b, err, err_bytes);
     rc = test_steps(t, err, err_bytes);
     rc = rc ? rc : test_graphs(t, err, err_bytes);
-    return rc ? rc : test_native(t, err, err_bytes);
+    rc = rc ? rc : test_native(t, err, err_bytes);
+    return rc ? rc : test_deep(t, err, err_bytes);
 }
 
-static int self_test(struct backend *b, char *err, size_t err_bytes)
+int cuda_self_test(struct backend *b, char *err, size_t err_bytes)
 {
+    if (!cuda_has(b, PASS_CANONICAL))
+        return 0;
     struct self_test *t = calloc(1, sizeof(*t));
     if (!t)
         return fail(err, err_bytes, -ENOMEM, "no memory");
+    const char *whole = getenv("HEARTH_CUDA_SELF_TEST");
     t->b = b;
+    t->all = whole && strcmp(whole, "all") == 0;
     t->positions = b->native ? NATIVE_POSITIONS : POSITIONS;
     t->positions = b->limits.context < t->positions ? b->limits.context : t->positions;
     t->want = malloc((size_t)NATIVE_POSITIONS * b->model->n_vocab * sizeof(*t->want));
@@ -275,10 +349,4 @@ static int self_test(struct backend *b, char *err, size_t err_bytes)
     free(t->got);
     free(t);
     return rc;
-}
-
-int cuda_warm_up(struct backend *b, char *err, size_t err_bytes)
-{
-    const int rc = warm_up(b, err, err_bytes);
-    return rc || !cuda_has(b, PASS_CANONICAL) ? rc : self_test(b, err, err_bytes);
 }

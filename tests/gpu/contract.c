@@ -685,6 +685,7 @@ static const struct {
     ONCE(a_pass_of_few_rows_is_one_kernel),
     ONCE(a_pass_of_few_rows_is_one_launch),
     ONCE(a_device_without_cooperative_launches_uses_graphs),
+    ONCE(the_self_test_goes_beyond_a_split),
     TEST(a_broken_instance_stays_broken),
     ONCE(a_lost_device_lets_every_call_return),
 };

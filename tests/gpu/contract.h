@@ -126,6 +126,7 @@ void bad_passes_and_limits_are_refused(void);
 void a_pass_of_few_rows_is_one_kernel(void);
 void a_pass_of_few_rows_is_one_launch(void);
 void a_device_without_cooperative_launches_uses_graphs(void);
+void the_self_test_goes_beyond_a_split(void);
 void a_broken_instance_stays_broken(void);
 void a_lost_device_lets_every_call_return(void);
 

@@ -341,6 +341,48 @@ void a_device_without_cooperative_launches_uses_graphs(void)
     EXPECT(rc == -EIO && none == NULL && strstr(err, "HEARTH_CUDA_STEPS"), "%d: %s", rc, err);
 }
 
+/* ---- the self-test ---------------------------------------------------------------------------- */
+
+static int open_with(const struct subject *s, const char *fault, char *err, size_t err_bytes)
+{
+    struct backend *b = NULL;
+    const struct backend_limits limits = {.rows = 16,
+                                          .samples = 16,
+                                          .pages = SUBJECT_PAGES,
+                                          .states = s->model->n_recurrent > 0,
+                                          .context = 512,
+                                          .threads = 1};
+    setenv("HEARTH_CUDA_SELF_TEST", "all", 1);
+    setenv("HEARTH_CUDASIM_FAIL", fault, 1);
+    const int rc = s->device.open(s->model, &limits, &b, err, err_bytes);
+    unsetenv("HEARTH_CUDASIM_FAIL");
+    unsetenv("HEARTH_CUDA_SELF_TEST");
+    s->device.close(b);
+    return rc;
+}
+
+/* 22 rows' logits (one with a single state) come to the host before it does; a bit of a later one that is compared is another. */
+void the_self_test_goes_beyond_a_split(void)
+{
+    static const char *const archs[] = {"gemma3", "qwen35"};
+    if (!may_fail())
+        return;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+        struct subject s;
+        char err[256] = "", failed[256] = "";
+        shape.arch = archs[i];
+        subject_init(&s, &shape, 8);
+        setenv("HEARTH_CUDA_STEPS", "0", 1);
+        const int good = open_with(&s, "", err, sizeof(err)),
+                  bad = open_with(&s, "bit@35=3", failed, sizeof(failed));
+        unsetenv("HEARTH_CUDA_STEPS");
+        subject_fini(&s);
+        EXPECT(good == 0, "%s: %s", archs[i], err);
+        EXPECT(bad == -EIO && strstr(failed, "beyond a split"), "%s: %d %s", archs[i], bad, failed);
+    }
+}
+
 /* ---- a broken instance ----------------------------------------------------------------------- */
 
 /* One call fails: another instance is not affected. */
