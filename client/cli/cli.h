@@ -44,6 +44,12 @@ int cli_exit_request(int rc);
  * also afterwards, since there is nothing to release. */
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h);
 
+/* The socket that the options name: ret [108] for that of a model's daemon; NULL: the usual place.
+ * Returns 0, or -errno of hearth_find with its line in err. */
+int cli_find_socket(const struct cli_options *o, char *ret, const char **ret_path, char *err,
+                    size_t err_bytes);
+enum { CLI_PATH_BYTES = 108 };
+
 /* Reads fd to its end. Returns 0 or -errno. */
 int cli_read_all(int fd, struct buffer *ret);
 

@@ -175,16 +175,26 @@ static void forget(struct top *t)
     t->h = NULL;
 }
 
+/* Connects, unless it is. Returns 0, or -errno with the reason in t->trouble. */
+static int connect_daemon(struct top *t)
+{
+    struct hearth_options options;
+    char found[CLI_PATH_BYTES];
+    const char *path;
+    if (t->h)
+        return 0;
+    hearth_options_init(&options, sizeof(options));
+    options.slots = 0;
+    int rc = cli_find_socket(t->o, found, &path, t->trouble, sizeof(t->trouble));
+    return rc ? rc : hearth_connect(path, &options, &t->h, t->trouble, sizeof(t->trouble));
+}
+
 /* Asks for the next sample. Returns 0, or -errno with the reason in t->trouble and no sample. */
 static int ask(struct top *t)
 {
     static char json[65536]; /* the most that the daemon sends */
-    struct hearth_options options;
     struct top_sample next;
-    hearth_options_init(&options, sizeof(options));
-    options.slots = 0;
-    int rc =
-        t->h ? 0 : hearth_connect(t->o->socket, &options, &t->h, t->trouble, sizeof(t->trouble));
+    int rc = connect_daemon(t);
     if (rc)
         return rc;
     int64_t n = hearth_status(t->h, json, sizeof(json));

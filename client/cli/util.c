@@ -80,6 +80,13 @@ int cli_exit_request(int rc)
     }
 }
 
+int cli_find_socket(const struct cli_options *o, char *ret, const char **ret_path, char *err,
+                    size_t err_bytes)
+{
+    *ret_path = o->model ? ret : o->socket;
+    return o->model ? hearth_find(o->model, ret, CLI_PATH_BYTES, err, err_bytes) : 0;
+}
+
 int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret_h)
 {
     struct hearth_options options;
@@ -87,14 +94,10 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
     options.slots = slots;
     options.slot_name = slots ? o->slot : NULL;
     options.resume_ms = o->resume_ms;
-    char err[512], found[128];
-    const char *path = o->socket;
-    int rc = 0;
+    char err[512], found[CLI_PATH_BYTES];
+    const char *path;
     cli_stop_at_once(1);
-    if (o->model) {
-        rc = hearth_find(o->model, found, sizeof(found), err, sizeof(err));
-        path = found;
-    }
+    int rc = cli_find_socket(o, found, &path, err, sizeof(err));
     if (!rc)
         rc = hearth_connect(path, &options, ret_h, err, sizeof(err));
     if (slots)

@@ -94,6 +94,8 @@ START_TEST(a_model_is_served_asked_and_stopped_by_its_name)
     RUN(0, "status", "--model", "tiny:model", "--json");
     ck_assert_ptr_nonnull(strstr(o.out, "\"context\":512"));
     ck_assert_ptr_nonnull(strstr(o.out, "\"slots_total\":3"));
+    RUN(0, "top", "--model", "tiny", "--once", "--interval", "0.1");
+    ck_assert_ptr_nonnull(strstr(o.out, "tokens/s"));
     RUN(0, "stop", "tiny");
     RUN(69, "stop", "tiny");
     ck_assert_str_eq(o.error, "hearth: no daemon serves tiny: start it with hearth serve tiny\n");
