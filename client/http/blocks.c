@@ -77,10 +77,24 @@ static void take(struct choice *c, const struct hearth_chat_event *e, const stru
     }
 }
 
+static struct hearth_chat_reader *reader_of(const struct choice *c)
+{
+    return c->x->params.readers ? c->x->params.readers[c->index] : NULL;
+}
+
 void blocks_read(struct choice *c, bool is_end, const struct block_writer *writer)
 {
-    struct hearth_chat_event e = {.size = sizeof(e)};
-    struct hearth_chat_reader *reader = c->x->params.readers[c->index];
+    struct hearth_chat_event e = {.size = sizeof(e), .kind = HEARTH_CHAT_CONTENT};
+    struct hearth_chat_reader *reader = reader_of(c);
+    if (!reader) { /* no conversation: all of it is content */
+        e.text = c->text.data;
+        e.text_bytes = c->text.bytes;
+        if (e.text_bytes)
+            take(c, &e, writer);
+        if (is_end)
+            end(c, writer);
+        return;
+    }
     c->text.failed |=
         hearth_chat_feed(reader, c->text.data ? c->text.data : "", c->text.bytes, is_end) != 0;
     while (!c->text.failed && hearth_chat_next(reader, &e))

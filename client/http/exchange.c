@@ -47,11 +47,12 @@ static void put_json(struct buffer *t, json_t *json)
 
 void exchange_put(struct exchange *x, json_t *json)
 {
-    if (x->params.stream)
+    bool is_event = x->params.stream && !x->reply->is_lines;
+    if (is_event)
         buffer_text(&x->out, "data: ");
     put_json(&x->out, json);
     if (x->params.stream)
-        buffer_text(&x->out, "\n\n");
+        buffer_text(&x->out, is_event ? "\n\n" : "\n");
 }
 
 void exchange_put_event(struct exchange *x, json_t *json)
@@ -63,7 +64,8 @@ void exchange_put_event(struct exchange *x, json_t *json)
 
 const char *exchange_model(const struct exchange *x)
 {
-    const char *asked = json_string_value(json_object_get(x->params.root, "model"));
+    const json_t *request = x->asked ? x->asked : x->params.root;
+    const char *asked = json_string_value(json_object_get(request, "model"));
     return asked && *asked ? asked : x->server->pool.model.name;
 }
 
@@ -117,7 +119,7 @@ static void start_stream(struct exchange *x)
     if (x->is_streaming)
         return;
     x->status = 200;
-    x->content_type = "text/event-stream";
+    x->content_type = x->reply->is_lines ? "application/x-ndjson" : "text/event-stream";
     x->is_streaming = true;
 }
 

@@ -50,6 +50,7 @@ struct choice {
 /* Writes answers in one dialect. Each function appends to x->out. */
 struct reply {
     const char *id;    /* what the ids of its answers begin with */
+    bool is_lines;     /* a stream is an object a line, not server-sent events */
     bool names_events; /* of a stream: by the `type` of their objects */
     void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
     void (*progress)(struct exchange *x, struct choice *c,

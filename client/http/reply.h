@@ -4,11 +4,13 @@
 
 #include "client/http/exchange.h"
 
-extern const struct reply reply_native;    /* /completion, /infill */
-extern const struct reply reply_text;      /* /v1/completions */
-extern const struct reply reply_chat;      /* /v1/chat/completions */
-extern const struct reply reply_messages;  /* /v1/messages */
-extern const struct reply reply_responses; /* /v1/responses */
+extern const struct reply reply_native;          /* /completion, /infill */
+extern const struct reply reply_text;            /* /v1/completions */
+extern const struct reply reply_chat;            /* /v1/chat/completions */
+extern const struct reply reply_messages;        /* /v1/messages */
+extern const struct reply reply_ollama_chat;     /* /api/chat */
+extern const struct reply reply_ollama_generate; /* /api/generate */
+extern const struct reply reply_responses;       /* /v1/responses */
 
 /* A stream of a chat that has nothing to say for so long says so. */
 #define REPLY_SILENCE_NS 5000000000ull

@@ -4,6 +4,7 @@
 
 #include "client/http/fields.h"
 #include "client/http/metrics.h"
+#include "client/http/ollama.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
@@ -271,6 +272,15 @@ static const struct route routes[] = {
      NULL},
     {"/tokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_tokenize, NULL},
     {"/detokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_detokenize, NULL},
+    {"/api/chat", ROUTE_POST | ROUTE_DAEMON, ollama_run, ollama_read_chat, &reply_ollama_chat},
+    {"/api/generate", ROUTE_POST | ROUTE_DAEMON, ollama_run, ollama_read_generate,
+     &reply_ollama_generate},
+    {"/api/show", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, ollama_read_show,
+     &reply_ollama_chat},
+    {"/api/tags", ROUTE_DAEMON, ollama_tags, NULL, &reply_ollama_chat},
+    {"/api/ps", ROUTE_DAEMON, ollama_ps, NULL, &reply_ollama_chat},
+    {"/api/version", 0, ollama_version, NULL, &reply_ollama_chat},
+    {"/", 0, ollama_root, NULL, NULL},
     {"/v1/models", ROUTE_DAEMON, models, NULL, NULL},
     {"/models", ROUTE_DAEMON, models, NULL, NULL},
     {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL, NULL},

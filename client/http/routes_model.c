@@ -127,14 +127,26 @@ static int read_suffixed(struct gen_params *a, struct hearth *h, struct fail *f)
     return 0;
 }
 
-int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)
+/* The prompt, or with a suffix what stands between. */
+static int read_completion(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
+                           struct fail *f)
 {
     const char *suffix = NULL;
     size_t bytes = 0;
-    if (routes_read_options(x, h, GEN_TEXT, f) < 0 ||
+    if (routes_read_options(x, h, dialect, f) < 0 ||
         field_text(x->params.root, "suffix", &suffix, &bytes, f) < 0)
         return -1;
     return bytes ? read_suffixed(&x->params, h, f) : gen_params_read_prompt(&x->params, h, f);
+}
+
+int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    return read_completion(x, h, GEN_TEXT, f);
+}
+
+int routes_read_prompt(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    return read_completion(x, h, GEN_CHAT, f);
 }
 
 const char *routes_chat_template(struct exchange *x)

@@ -9,6 +9,9 @@ int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
 int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1/completions */
 
+/* Of /api/generate: `prompt`, or what stands between it and `suffix`. */
+int routes_read_prompt(struct exchange *x, struct hearth *h, struct fail *f);
+
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f);

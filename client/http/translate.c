@@ -95,7 +95,7 @@ void translate_call(struct translation *t, json_t *message, const json_t *id, js
     t->failed |= json_array_append_new(calls, call) != 0;
 }
 
-void translate_result(struct translation *t, const json_t *id, json_t *content)
+json_t *translate_result(struct translation *t, const json_t *id, json_t *content)
 {
     json_t *name = json_object_get(t->names, json_is_string(id) ? json_string_value(id) : "");
     json_t *m = translate_message(t, "tool", content);
@@ -103,6 +103,7 @@ void translate_result(struct translation *t, const json_t *id, json_t *content)
         t->failed |= json_object_set(m, "tool_call_id", (json_t *)(uintptr_t)id) != 0;
     if (name)
         t->failed |= json_object_set(m, "name", name) != 0;
+    return m;
 }
 
 void translate_tool(struct translation *t, json_t *name, json_t *description, json_t *parameters)

@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Anthropic's Messages. keep_billing: see --keep-billing-header. Each returns NULL with *f where the
  * request is invalid; the caller owns the object. */
@@ -23,6 +24,11 @@ json_t *translate_responses(const json_t *body, struct fail *f);
 /* The tool in a request of Responses that the model calls by this name: one in a namespace has both
  * names in it. NULL: there is none; *ret_space: the namespace's name, or NULL. Both are borrowed. */
 const json_t *translate_find_tool(const json_t *body, const char *flat, const json_t **ret_space);
+
+/* Ollama's chats and prompts; context: how many tokens ours holds. A prompt that is not a
+ * conversation's is `prompt`, perhaps with `suffix`. Without one, `messages` is empty. */
+json_t *translate_ollama_chat(const json_t *body, uint32_t context, struct fail *f);
+json_t *translate_ollama_generate(const json_t *body, uint32_t context, struct fail *f);
 
 /* ---- what translations have in common -------------------------------------------------------- */
 
@@ -57,8 +63,9 @@ json_t *translate_message(struct translation *t, const char *role, json_t *conte
 void translate_call(struct translation *t, json_t *message, const json_t *id, json_t *name,
                     json_t *arguments);
 
-/* Appends the result of a call; its name is looked up among the calls so far. */
-void translate_result(struct translation *t, const json_t *id, json_t *content);
+/* Appends the result of a call, and returns it, borrowed; its name is looked up among the calls so
+ * far. */
+json_t *translate_result(struct translation *t, const json_t *id, json_t *content);
 
 /* Appends a tool: its description may be NULL. All are borrowed. */
 void translate_tool(struct translation *t, json_t *name, json_t *description, json_t *parameters);

@@ -335,6 +335,112 @@ START_TEST(an_invalid_response_is_refused)
 }
 END_TEST
 
+/* ---- Ollama ---------------------------------------------------------------------------------- */
+
+static json_t *of_chat(const json_t *body, struct fail *f)
+{
+    return translate_ollama_chat(body, 4096, f);
+}
+
+static json_t *of_generate(const json_t *body, struct fail *f)
+{
+    return translate_ollama_generate(body, 4096, f);
+}
+
+#define OLLAMA_ASK "\"messages\":[{\"role\":\"user\",\"content\":\"U\"}]"
+
+START_TEST(ollama_s_options_have_its_defaults)
+{
+    static const char given[] =
+        "{" OLLAMA_ASK ",\"stream\":false,\"keep_alive\":\"5m\",\"options\":{\"temperature\":0,"
+        "\"num_predict\":-2,\"num_ctx\":8192,\"stop\":[\"a\"],\"seed\":7,\"num_gpu\":1}}";
+    assert_member(of_chat, "{" OLLAMA_ASK "}", "stream", "true");
+    assert_member(of_chat, "{" OLLAMA_ASK "}", "temperature", "0.8");
+    assert_member(of_chat, "{" OLLAMA_ASK "}", "top_p", "0.9");
+    assert_member(of_chat, "{" OLLAMA_ASK "}", "max_tokens", "-1");
+    assert_member(of_chat, "{" OLLAMA_ASK "}", "min_p", "null");
+    assert_member(of_chat, given, "stream", "false");
+    assert_member(of_chat, given, "temperature", "0");
+    assert_member(of_chat, given, "max_tokens", "-1");
+    assert_member(of_chat, given, "stop", "[\"a\"]");
+    assert_member(of_chat, given, "seed", "7");
+    assert_member(of_chat, given, "num_gpu", "null");
+    assert_member(of_chat, "{" OLLAMA_ASK ",\"format\":\"json\"}", "response_format",
+                  "{\"type\":\"json_object\"}");
+    assert_member(of_chat, "{" OLLAMA_ASK ",\"format\":{\"type\":\"string\"}}", "response_format",
+                  "{\"type\":\"json_schema\",\"schema\":{\"type\":\"string\"}}");
+    assert_member(of_chat, "{" OLLAMA_ASK ",\"think\":\"low\"}", "reasoning_effort", "\"low\"");
+    assert_member(of_chat, "{" OLLAMA_ASK ",\"think\":false}", "chat_template_kwargs",
+                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":false,"
+                  "\"thinking\":false}");
+}
+END_TEST
+
+START_TEST(ollama_s_calls_get_ids_in_order)
+{
+    assert_member(
+        of_chat,
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"hm\",\"tool_"
+        "calls\":["
+        "{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}},"
+        "{\"id\":\"own\",\"function\":{\"name\":\"g\",\"arguments\":{}}}]},"
+        "{\"role\":\"tool\",\"content\":\"r\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"content\":\"s\"},"
+        "{\"role\":\"tool\",\"tool_name\":\"h\",\"content\":\"t\"}]}",
+        "messages",
+        "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"hm\",\"tool_calls\":["
+        "{\"id\":\"call00000\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "\"{\\\"a\\\": 1}\"}},{\"id\":\"own\",\"type\":\"function\",\"function\":{\"name\":\"g\","
+        "\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"call00000\",\"name\":\"f\",\"content\":\"r\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"name\":\"g\",\"content\":\"s\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"call00001\",\"name\":\"h\",\"content\":\"t\"}]");
+}
+END_TEST
+
+START_TEST(a_prompt_is_a_conversation_unless_it_is_raw)
+{
+    static const char plain[] = "{\"prompt\":\"U\",\"system\":\"S\",\"suffix\":\"\"}";
+    static const char raw[] = "{\"prompt\":\"U\",\"system\":\"S\",\"raw\":true}";
+    static const char middle[] = "{\"prompt\":\"U\",\"suffix\":\"V\"}";
+    assert_member(
+        of_generate, plain, "messages",
+        "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}]");
+    assert_member(of_generate, plain, "prompt", "null");
+    assert_member(of_generate, raw, "messages", "[]");
+    assert_member(of_generate, raw, "prompt", "\"U\"");
+    assert_member(of_generate, middle, "suffix", "\"V\"");
+}
+END_TEST
+
+static const struct {
+    translation_fn *translate;
+    const char *json, *what;
+} wrong_ollama[] = {
+    {of_chat, "{\"messages\":7}", "'messages' must be an array"},
+    {of_chat, "{\"messages\":[7]}", "messages[0]: 'role'"},
+    {of_chat, "{\"messages\":[{\"role\":\"user\",\"content\":[]}]}", "messages[0]: 'content'"},
+    {of_chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":[\"aa\"]}]}",
+     "messages[0]: 'images' are not supported"},
+    {of_chat, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}",
+     "messages[0]: a call"},
+    {of_chat, "{" OLLAMA_ASK ",\"options\":7}", "'options' must be an object"},
+    {of_chat, "{" OLLAMA_ASK ",\"options\":{\"num_predict\":\"x\"}}", "'num_predict'"},
+    {of_chat, "{" OLLAMA_ASK ",\"format\":\"xml\"}", "'format'"},
+    {of_chat, "{" OLLAMA_ASK ",\"think\":7}", "'think'"},
+    {of_chat, "{" OLLAMA_ASK ",\"stream\":7}", "'stream'"},
+    {of_generate, "{\"prompt\":7}", "'prompt' must be a string"},
+    {of_generate, "{\"prompt\":\"x\",\"images\":[\"aa\"]}", "'images' are not supported"},
+    {of_generate, "{\"prompt\":\"x\",\"template\":\"{{ .Prompt }}\"}",
+     "'template' is not supported"},
+};
+
+START_TEST(an_invalid_request_of_ollama_is_refused)
+{
+    assert_refused(wrong_ollama[_i].translate, wrong_ollama[_i].json, wrong_ollama[_i].what);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_translate");
@@ -355,6 +461,13 @@ int main(void)
     tcase_add_test(tcase, a_response_s_fields_are_renamed);
     tcase_add_loop_test(tcase, an_invalid_response_is_refused, 0,
                         sizeof(wrong_responses) / sizeof(wrong_responses[0]));
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("ollama");
+    tcase_add_test(tcase, ollama_s_options_have_its_defaults);
+    tcase_add_test(tcase, ollama_s_calls_get_ids_in_order);
+    tcase_add_test(tcase, a_prompt_is_a_conversation_unless_it_is_raw);
+    tcase_add_loop_test(tcase, an_invalid_request_of_ollama_is_refused, 0,
+                        sizeof(wrong_ollama) / sizeof(wrong_ollama[0]));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,0 +1,204 @@
+/* routes_ollama: the endpoints of Ollama's interface. See ollama.h. */
+#include "client/http/fields.h"
+#include "client/http/ollama.h"
+#include "client/http/reply.h"
+#include "client/http/routes_model.h"
+#include "client/http/state.h"
+#include "client/http/token_json.h"
+#include "client/http/translate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- about the gateway ----------------------------------------------------------------------- */
+
+void ollama_root(struct exchange *x)
+{
+    const char *accept = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Accept");
+    struct fail f;
+    if (accept && strstr(accept, "text/html")) { /* there is no page for browsers */
+        fail_set(&f, 404, FAIL_NOT_FOUND, "no such path: /");
+        exchange_fail(x, &f);
+        return;
+    }
+    buffer_text(&x->out, "Ollama is running");
+    exchange_answer_whole(x);
+    x->content_type = "text/plain; charset=utf-8";
+}
+
+void ollama_version(struct exchange *x)
+{
+    exchange_answer(x, json_pack("{s:s}", "version", OLLAMA_VERSION));
+}
+
+static json_t *details(void)
+{
+    return json_pack("{s:s, s:s, s:s, s:[], s:s, s:s}", "parent_model", "", "format", "gguf",
+                     "family", "", "families", "parameter_size", "", "quantization_level", "");
+}
+
+/* A name of the model in a list. How large it is the daemon does not say. */
+static json_t *model_object(const struct server *s, const char *name)
+{
+    const struct pool_model *m = &s->pool.model;
+    char at[OLLAMA_TIME_BYTES];
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
+                     ollama_time((time_t)m->since, 0, at), "size", (json_int_t)0, "digest",
+                     m->fingerprint, "details", details());
+}
+
+void ollama_tags(struct exchange *x)
+{
+    const struct server *s = x->server;
+    const struct option_texts *aliases = &s->config->aliases;
+    json_t *list = json_pack("[o]", model_object(s, s->pool.model.name));
+    for (uint32_t i = 0; i < aliases->n; i++)
+        json_array_append_new(list, model_object(s, aliases->items[i]));
+    exchange_answer(x, json_pack("{s:o}", "models", list));
+}
+
+/* The model stays loaded. */
+void ollama_ps(struct exchange *x)
+{
+    json_t *o = model_object(x->server, x->server->pool.model.name);
+    json_object_update_new(o, json_pack("{s:s, s:I, s:I}", "expires_at", "9999-12-31T23:59:59Z",
+                                        "size_vram", (json_int_t)0, "context_length",
+                                        (json_int_t)x->server->pool.model.context));
+    exchange_answer(x, json_pack("{s:[o]}", "models", o));
+}
+
+/* ---- about the model ------------------------------------------------------------------------- */
+
+static bool writes_tools(struct hearth *h, const char *chat_template)
+{
+    struct hearth_chat_reader *reader = NULL;
+    struct hearth_chat chat;
+    hearth_chat_init(&chat, sizeof(chat));
+    chat.messages = "[{\"role\":\"user\",\"content\":\"x\"}]";
+    chat.messages_bytes = strlen(chat.messages);
+    chat.tools = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"x\","
+                 "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+    chat.tools_bytes = strlen(chat.tools);
+    chat.chat_template = chat_template;
+    chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
+    bool writes = hearth_chat_open(h, &chat, &reader) == 0;
+    hearth_chat_close(reader);
+    return writes;
+}
+
+static json_t *capabilities(struct hearth *h, const struct hearth_info *info, const char *given)
+{
+    static const char *const signs[] = {"<think>", "enable_thinking", "reasoning_content",
+                                        "<|channel|>"};
+    const char *text = given ? given : info->chat_template;
+    json_t *list = json_pack("[s]", "completion");
+    bool thinks = false;
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        thinks |= strstr(text, signs[i]) != NULL;
+    if (writes_tools(h, given))
+        json_array_append_new(list, json_string("tools"));
+    if (thinks)
+        json_array_append_new(list, json_string("thinking"));
+    if (info->fim)
+        json_array_append_new(list, json_string("insert"));
+    return list;
+}
+
+/* A name with the tag that Ollama adds to names without one. */
+static void drop_tag(json_t *root)
+{
+    static const char tag[] = ":latest";
+    const json_t *model = json_object_get(root, "model");
+    size_t n = json_string_length(model), tail = sizeof(tag) - 1;
+    if (n > tail && strcmp(json_string_value(model) + n - tail, tag) == 0)
+        json_object_set_new(root, "model", json_stringn(json_string_value(model), n - tail));
+}
+
+int ollama_read_show(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const struct http_config *config = x->server->config;
+    struct hearth_info info = {.size = sizeof(info)};
+    int rc = hearth_info(h, &info);
+    if (rc < 0)
+        return fail_library(f, rc, hearth_error(h));
+    if (!json_object_get(x->root, "model"))
+        json_object_set(x->root, "model", json_object_get(x->root, "name"));
+    drop_tag(x->root);
+    if (gen_params_check_model(x->root, config, info.model, f) < 0)
+        return -1;
+    const char *text = config->chat_template ? config->chat_template : info.chat_template;
+    exchange_put_whole(x, json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:I}, s:o}", "license",
+                                    "", "modelfile", "", "parameters", "", "template",
+                                    json_of_text(text, strlen(text)), "details", details(),
+                                    "model_info", "general.architecture", "hearth", "general.name",
+                                    info.model, "hearth.context_length", (json_int_t)info.context,
+                                    "capabilities", capabilities(h, &info, config->chat_template)));
+    return 0;
+}
+
+/* ---- answers of the model -------------------------------------------------------------------- */
+
+/* A request without a prompt asks to load the model, or (keep_alive 0) to forget it: it is there, and
+ * stays. */
+static void put_loaded(struct exchange *x)
+{
+    const json_t *keep = json_object_get(x->asked, "keep_alive");
+    bool forget = json_is_number(keep) && json_number_value(keep) == 0;
+    json_t *o = ollama_object(x);
+    if (x->reply == &reply_ollama_chat)
+        json_object_set_new(o, "message",
+                            json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
+    else
+        json_object_set_new(o, "response", json_string(""));
+    json_object_update_new(
+        o, json_pack("{s:b, s:s}", "done", 1, "done_reason", forget ? "unload" : "load"));
+    exchange_put_whole(x, o);
+}
+
+/* Puts the translation in the place of the request. */
+static int take(struct exchange *x, struct hearth *h,
+                json_t *(*translate)(const json_t *, uint32_t, struct fail *), struct fail *f)
+{
+    struct hearth_info info = {.size = sizeof(info)};
+    int rc = hearth_info(h, &info);
+    if (rc < 0)
+        return fail_library(f, rc, hearth_error(h));
+    if (!json_string_length(json_object_get(x->root, "model")))
+        return fail_set(f, 400, FAIL_INVALID, "'model' is required: any name will do");
+    x->asked = x->root;
+    x->root = translate(x->asked, info.context, f);
+    if (!x->root)
+        return -1;
+    drop_tag(x->root);
+    return 0;
+}
+
+int ollama_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    if (take(x, h, translate_ollama_chat, f) < 0)
+        return -1;
+    if (json_array_size(json_object_get(x->root, "messages")))
+        return routes_read_chat(x, h, f);
+    put_loaded(x);
+    return 0;
+}
+
+int ollama_read_generate(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    if (take(x, h, translate_ollama_generate, f) < 0)
+        return -1;
+    if (json_object_get(x->root, "prompt"))
+        return routes_read_prompt(x, h, f);
+    if (json_array_size(json_object_get(x->root, "messages")))
+        return routes_read_chat(x, h, f);
+    put_loaded(x);
+    return 0;
+}
+
+void ollama_run(struct exchange *x)
+{
+    if (x->out.bytes)
+        exchange_answer_whole(x);
+    else
+        routes_run(x);
+}
