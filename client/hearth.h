@@ -272,6 +272,11 @@ struct hearth_chat_event {
 HEARTH_API int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
                                 struct hearth_chat_reader **ret_reader);
 
+/* Begins to read another answer to the same chat, without looking at the template again. Of two
+ * readers either may be closed first. Returns 0 with *ret_reader, or -ENOMEM. */
+HEARTH_API int hearth_chat_another(const struct hearth_chat_reader *reader,
+                                   struct hearth_chat_reader **ret_reader);
+
 /* Frees it. NULL is fine. It may outlive the handle. */
 HEARTH_API void hearth_chat_close(struct hearth_chat_reader *reader);
 

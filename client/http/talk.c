@@ -152,15 +152,17 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
     a->readers = calloc(a->n, sizeof(*a->readers));
     if (!a->readers)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    for (uint32_t i = 0; i < a->n; i++) {
-        int rc = hearth_chat_open(h, chat, &a->readers[i]);
-        if (rc == -ENOTSUP)
-            return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
-        if (rc < 0)
-            return fail_library(f, rc, hearth_error(h));
-    }
-    int rc = hearth_chat_request(a->readers[0], &a->base);
-    return rc ? fail_library(f, rc, hearth_error(h)) : 0;
+    int rc = hearth_chat_open(h, chat, &a->readers[0]);
+    if (rc == -ENOTSUP)
+        return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
+    if (!rc)
+        rc = hearth_chat_request(a->readers[0], &a->base);
+    if (rc)
+        return fail_library(f, rc, hearth_error(h));
+    for (uint32_t i = 1; i < a->n; i++)
+        if (hearth_chat_another(a->readers[0], &a->readers[i]) < 0)
+            return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+    return 0;
 }
 
 int talk_prepare(const struct talk *t, struct gen_params *a, struct hearth *h, struct fail *f)

@@ -8,6 +8,7 @@
 enum { MOST_MARKS = 32 };
 
 struct hearth_chat_reader {
+    struct reader_desc desc; /* its tools are those below */
     struct reader *core;
     json_t *tools;
     uint32_t marks[MOST_MARKS], n_marks;
@@ -41,12 +42,11 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
                          "them out");
     struct hearth_chat_reader *reader = rc ? NULL : calloc(1, sizeof(*reader));
     if (reader) {
-        struct reader_desc desc;
-        chat_form_find(&c, &desc);
-        reader->n_marks = chat_form_marks(&c, &desc, reader->marks, MOST_MARKS);
+        chat_form_find(&c, &reader->desc);
+        reader->n_marks = chat_form_marks(&c, &reader->desc, reader->marks, MOST_MARKS);
         reader->n_marks = reader->n_marks < MOST_MARKS ? reader->n_marks : MOST_MARKS;
         reader->tools = json_incref(c.tools);
-        reader->core = reader_open(&desc);
+        reader->core = reader_open(&reader->desc);
     }
     chat_fini(&c);
     if (rc)
@@ -56,6 +56,24 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
     }
     *ret_reader = reader;
+    return 0;
+}
+
+int hearth_chat_another(const struct hearth_chat_reader *reader,
+                        struct hearth_chat_reader **ret_reader)
+{
+    struct hearth_chat_reader *other = malloc(sizeof(*other));
+    *ret_reader = NULL;
+    if (!other)
+        return -ENOMEM;
+    *other = *reader;
+    json_incref(other->tools);
+    other->core = reader_open(&other->desc);
+    if (!other->core) {
+        hearth_chat_close(other);
+        return -ENOMEM;
+    }
+    *ret_reader = other;
     return 0;
 }
 

@@ -262,6 +262,25 @@ START_TEST(calls_and_reasoning_stand_apart)
 }
 END_TEST
 
+START_TEST(each_choice_has_calls_of_its_own)
+{
+    char more[1024], path[64], first[16] = "";
+    rig_start_with_tools(NULL);
+    snprintf(more, sizeof(more), called, rig_calls, ",\"n\":3");
+    json_t *o = rig_json("/v1/chat/completions", talk_with(more));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "choices/%d/message", i);
+        json_t *message = json_at(o, path);
+        ck_assert_str_eq(json_text(message, "content"), "Yes.");
+        ck_assert_str_eq(json_text(message, "reasoning_content"), "so");
+        ck_assert_str_eq(json_text(message, "tool_calls/0/function/name"), "f");
+        ck_assert_str_ne(json_text(message, "tool_calls/0/id"), first);
+        snprintf(first, sizeof(first), "%s", json_text(message, "tool_calls/0/id"));
+    }
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(what_is_not_a_call_is_content_with_a_reason)
 {
     char more[1024];
@@ -322,6 +341,7 @@ int main(void)
     tcase_add_test(tcase, a_chat_streams_deltas);
     tcase_add_test(tcase, a_chat_answers_in_json);
     tcase_add_test(tcase, calls_and_reasoning_stand_apart);
+    tcase_add_test(tcase, each_choice_has_calls_of_its_own);
     tcase_add_test(tcase, what_is_not_a_call_is_content_with_a_reason);
     tcase_add_test(tcase, a_template_that_passes_tools_over_is_not_given_any);
     tcase_add_test(tcase, a_model_without_a_template_says_so);

@@ -238,6 +238,29 @@ START_TEST(tools_and_extra_variables_reach_the_template)
 }
 END_TEST
 
+/* ---- readers --------------------------------------------------------------------------------- */
+
+START_TEST(another_reader_reads_as_the_first_and_outlives_it)
+{
+    struct hearth_chat c =
+        chat_of(two, "{# <think> #}{% for m in messages %}{{ m.content }}{% endfor %}");
+    struct hearth_chat_reader *first, *other;
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    connect_with(1, 0);
+    ck_assert_int_eq(hearth_chat_open(h, &c, &first), 0);
+    ck_assert_int_eq(hearth_chat_feed(first, "<think>a", 8, 0), 0);
+    ck_assert_int_eq(hearth_chat_another(first, &other), 0);
+    hearth_chat_close(first);
+    ck_assert_int_eq(hearth_chat_feed(other, "<think>so</think>Yes", 20, 1), 0);
+    ck_assert_int_eq(hearth_chat_next(other, &e), 1);
+    ck_assert_uint_eq(e.kind, HEARTH_CHAT_REASONING);
+    ck_assert_int_eq(memcmp(e.text, "so", e.text_bytes), 0);
+    ck_assert_int_eq(hearth_chat_next(other, &e), 1);
+    ck_assert_uint_eq(e.kind, HEARTH_CHAT_CONTENT);
+    hearth_chat_close(other);
+}
+END_TEST
+
 /* ---- what a template cannot take ------------------------------------------------------------- */
 
 START_TEST(a_system_message_goes_to_the_user_where_a_template_has_none)
@@ -590,6 +613,7 @@ int main(void)
     tcase_add_test(c, invalid_input_is_reported_in_one_line);
     tcase_add_test(c, errors_of_a_template_come_through);
     tcase_add_test(c, tools_and_extra_variables_reach_the_template);
+    tcase_add_test(c, another_reader_reads_as_the_first_and_outlives_it);
     tcase_add_test(c, a_system_message_goes_to_the_user_where_a_template_has_none);
     tcase_add_test(c, a_later_system_message_stays_where_it_stands);
     tcase_add_test(c, content_parts_are_adapted_to_the_template);
