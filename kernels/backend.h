@@ -52,6 +52,7 @@ enum {
 enum pass_kind {
     PASS_CANONICAL, /* exactly as NUMERICS.md specifies */
     PASS_FAST,      /* any numerics; its KV and samples are proposals (enum backend_fast) */
+    PASS_MTP,       /* the next-token layer alone: drafts (backend_info.mtp) */
 };
 
 /* What the fast passes of an instance are. */
@@ -60,6 +61,17 @@ enum backend_fast {
     BACKEND_FAST_SHADOW, /* computed with a low-bit copy of the weights: for drafts only */
     BACKEND_FAST_NATIVE, /* the same weights in numerics that are faster on this device */
 };
+
+/* A model's own next-token layer (MTP) drafts by PASS_MTP, if the backend runs it. Its row of a
+ * position takes the token there and the hidden row before it, and its sample is a draft of the token
+ * after it. Its KV lies in the same pages: every other pass computes it, too, for all of its rows,
+ * and remembers their hidden rows with the state: that of the last token that a state holds, and one
+ * in each record.
+ *
+ * A pass of this kind has one row of each sequence, at position base + replay; `own` equals `from`,
+ * apply, commit and n_keep are 0. It reads the hidden row of the position before, writes its own in
+ * its stead, as record `replay`, which has nothing else, and the layer's KV of its position. So the
+ * next draft can follow, and a pass over the drafts writes over it all before it reads it. */
 
 struct row {
     uint32_t sequence; /* index into pass.sequences */
@@ -192,6 +204,7 @@ struct backend_info {
                                  is first written, so a state that was only kept has none */
     uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
                               expert once for all rows of a pass that use it; 0: not counted */
+    bool mtp; /* PASS_MTP: the model has a next-token layer, and this backend runs it */
     const void
         *image; /* [image_bytes] the weights, ready for another instance; NULL: there is none */
     size_t image_bytes;

@@ -157,14 +157,25 @@ static const char *state_fault(const struct check *c, const struct pass_state *s
     return NULL;
 }
 
+/* A row of the next-token layer follows from records, and leaves one. */
+static const char *mtp_fault(const struct pass_state *s, uint32_t n)
+{
+    return n > 1 ? "more than one row of the next-token layer"
+           : s->from != s->own || s->apply > 0 || s->commit > 0 || s->n_keep > 0
+               ? "a row of the next-token layer that moves its state"
+               : NULL;
+}
+
 static int check_states(const struct check *c)
 {
     for (uint32_t s = 0; s < c->pass->n_sequences && c->limits->states > 0; s++) {
         uint32_t n = 0;
         for (uint32_t r = 0; r < c->pass->n_rows; r++)
             n += c->pass->rows[r].sequence == s;
-        const char *fault =
-            n == 0 ? NULL : state_fault(c, &c->pass->sequences[s].state, c->next[s] - n, n);
+        const struct pass_state *state = &c->pass->sequences[s].state;
+        const char *fault = n == 0 ? NULL : state_fault(c, state, c->next[s] - n, n);
+        if (!fault && c->pass->kind == PASS_MTP)
+            fault = mtp_fault(state, n);
         if (fault)
             return refuse_sequence(c, fault, s);
     }
@@ -176,8 +187,10 @@ int contract_check_pass(const struct pass *pass, const struct backend_limits *li
                         size_t err_bytes)
 {
     struct check c = {pass, limits, model, kv_window(model), next_position, 0, err, err_bytes};
-    if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST)
+    if (pass->kind != PASS_CANONICAL && pass->kind != PASS_FAST && pass->kind != PASS_MTP)
         return refuse(&c, "unknown kind of pass", pass->kind);
+    if (pass->kind == PASS_MTP && !model->mtp)
+        return fail(err, err_bytes, -EINVAL, "pass refused: the model has no next-token layer");
     if (pass->kind == PASS_CANONICAL && limits->drafts)
         return fail(err, err_bytes, -EINVAL, "pass refused: a draft model has no canonical passes");
     if (pass->n_rows == 0 || pass->n_rows > limits->rows || pass->n_sequences > limits->rows)

@@ -44,6 +44,10 @@ void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8
         const bool local = window_pages && g->sliding_window != MODEL_NO_WINDOW;
         kv_geometry_add(kv, local ? PAGES_WINDOW : PAGES_FULL, g->n_head_kv, g->k_dim, g->v_dim);
     }
+    if (model->mtp) {
+        const struct layer_geometry *g = &model->mtp->layer.geometry;
+        kv_geometry_add(kv, PAGES_FULL, g->n_head_kv, g->k_dim, g->v_dim);
+    }
 }
 
 uint32_t kv_window(const struct model *model)

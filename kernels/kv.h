@@ -3,7 +3,8 @@
  * A page holds 32 consecutive positions of one sequence for all layers, in f16, in f32 for a model
  * whose layer matrices are all F32, or, on request, in blocks of int8:
  *
- *     page   layers of its class (enum page_class), one after the other
+ *     page   layers of its class (enum page_class), one after the other; of PAGES_FULL the next-token
+ *            layer, if there is one, the last
  *     layer  K: [n_head_kv][k_dim][32]   then   V: [n_head_kv][32][v_dim]
  *
  * Layers may differ in their heads and in the sizes of these, K's from V's.

@@ -34,6 +34,11 @@ void state_geometry_init(struct state_geometry *state, const struct model *model
     for (uint32_t i = 0; i < model->n_layer; i++)
         if (model->layers[i].geometry.delta.n_head_v > 0)
             add_layer(state, &model->layers[i].geometry.delta, &floats);
+    if (model->mtp) {
+        state->n_hidden = model->n_embd;
+        state->hidden = take(&floats, model->n_embd);
+        state->record_hidden = take(&state->record, model->n_embd);
+    }
     state->state_bytes = floats * sizeof(float);
     state->record_bytes = BACKEND_STATE_RECORDS * state->record * sizeof(float);
 }

@@ -7,6 +7,8 @@
  *             first
  *     record  of each layer: the row's input of the convolution [channels]; its k, scaled, and d,
  *             heads of K and of V; its decay [n_head_v]
+ *     hidden  with a next-token layer, after all layers: in a memory the hidden row [n_embd] of its
+ *             last token, in a record that of its row
  *
  * A block of S lies in one run of bytes that fits a core's nearest cache. Pure arithmetic, any
  * thread. */
@@ -32,9 +34,11 @@ struct state_layer {
 };
 
 struct state_geometry {
-    size_t state_bytes;  /* of a memory; 0: the model has no recurrent layers */
-    size_t record_bytes; /* of BACKEND_STATE_RECORDS records */
-    size_t record;       /* floats of one */
+    size_t state_bytes;           /* of a memory; 0: the model has no recurrent layers */
+    size_t record_bytes;          /* of BACKEND_STATE_RECORDS records */
+    size_t record;                /* floats of one */
+    uint32_t n_hidden;            /* values of a hidden row; 0: none is kept */
+    size_t hidden, record_hidden; /* floats from the start of a memory, of a record to it */
     uint32_t n_layer;
     struct state_layer layer[MODEL_MAX_LAYERS];
 };

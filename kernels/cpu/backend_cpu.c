@@ -129,7 +129,8 @@ static void states_scratch(struct backend *b, bool *failed)
     x->rows = scratch(b, rows, sizeof(uint32_t), failed);
     x->before = scratch(b, rows, sizeof(uint32_t), failed);
     x->after = scratch(b, rows, sizeof(uint32_t), failed);
-    x->zero = scratch(b, b->model->ops.width[BUFFER_MIXED], sizeof(float), failed);
+    const uint32_t *width = b->model->ops.width;
+    x->zero = scratch(b, width[BUFFER_MIXED] + width[BUFFER_HIDDEN], sizeof(float), failed);
     x->scratch = scratch(b, b->limits.threads * x->block, sizeof(float), failed);
 }
 
@@ -353,6 +354,7 @@ static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
         .kv_bytes = kv_bytes(&b->kv, &b->limits),
         .state_bytes = b->states.geometry.state_bytes,
         .record_bytes = b->states.geometry.record_bytes,
+        .mtp = b->model->mtp != NULL,
     };
 }
 
@@ -363,7 +365,7 @@ static const char *cpu_error(const struct backend *b)
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",
-    .layout = "cpu-1", /* repack.h, weights.c */
+    .layout = "cpu-2", /* repack.h, weights.c */
     .probe = cpu_probe,
     .open = cpu_open,
     .start = cpu_start,

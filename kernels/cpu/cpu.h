@@ -186,7 +186,7 @@ struct cpu_layer {
 
 /* What the two kinds of pass read: the model's matrices, or their shadow (shadow.h). */
 struct cpu_weights {
-    struct cpu_layer *layers; /* [n_layer + 1] the last: of no layer */
+    struct cpu_layer *layers; /* [n_layer + 2] the last two: of no layer, the next-token layer's */
 };
 
 /* Which experts the rows of a pass use in a layer (experts.c). A pair is a row and one of its
@@ -211,7 +211,7 @@ struct cpu_states {
     uint32_t *first, *last, *rows; /* [rows] by sequence index: its first row, its last, how many */
     uint32_t *before,
         *after;     /* [rows] the row of the same sequence before and after it, or CPU_OK */
-    float *zero;    /* [channels] an input before the text */
+    float *zero;    /* an input of the convolution, or a hidden row, before the text */
     float *scratch; /* [threads][block]: a piece of a state that is not kept */
     size_t block;   /* floats of the largest */
 };
@@ -244,7 +244,8 @@ struct backend {
     struct kv_geometry kv;
     uint8_t *kv_memory[PAGE_CLASSES]; /* [pages][kv.page_bytes], committed on first touch */
     size_t kv_reserved[PAGE_CLASSES];
-    struct cpu_weights weights[2]; /* by enum pass_kind; without a shadow the same twice */
+    struct cpu_weights weights[2]; /* the model's, and those of fast passes; without a shadow the
+                                      same */
     const struct cpu_weights *use; /* of this pass */
     float *query_factors;          /* rope_query_factors; NULL: none */
     float *rope[MODEL_MAX_ROPES];  /* tables of model.ropes, rope.h */

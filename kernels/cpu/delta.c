@@ -14,13 +14,12 @@ static const struct state_layer *layer_of(const struct backend *b, const struct 
     return &b->states.geometry.layer[op->read.index];
 }
 
-/* Memory `state`, from its first layer on; and a record of it. */
-static float *memory_of(const struct backend *b, int32_t state)
+float *delta_memory(const struct backend *b, int32_t state)
 {
     return (float *)(void *)(b->states.memory + (size_t)state * b->states.geometry.state_bytes);
 }
 
-static float *record_of(const struct backend *b, int32_t state, uint32_t i)
+float *delta_record(const struct backend *b, int32_t state, uint32_t i)
 {
     const struct state_geometry *g = &b->states.geometry;
     return (float *)(void *)(b->states.records + (size_t)state * g->record_bytes) + i * g->record;
@@ -37,8 +36,7 @@ static float *row_at(const struct backend *b, enum op_buffer buffer, uint32_t r)
     return x->f + (size_t)r * x->stride;
 }
 
-/* Tokens that the state holds before the pass. */
-static uint32_t base_of(const struct backend *b, uint32_t sequence)
+uint32_t delta_base(const struct backend *b, uint32_t sequence)
 {
     const struct pass_state *s = state_of(b, sequence);
     return b->pass->rows[b->states.first[sequence]].position - s->apply - s->replay;
@@ -77,8 +75,8 @@ static const float *input_at(const struct backend *b, const struct layer_op *op,
         return row_at(b, BUFFER_MIXED, row);
     if (s->from == BACKEND_STATE_ZERO)
         return b->states.zero;
-    return step >= 0 ? record_of(b, s->from, (uint32_t)step) + layer->record
-                     : memory_of(b, s->from) + layer->inputs +
+    return step >= 0 ? delta_record(b, s->from, (uint32_t)step) + layer->record
+                     : delta_memory(b, s->from) + layer->inputs +
                            (size_t)(STATE_INPUTS + step) * layer->delta.channels;
 }
 
@@ -92,7 +90,7 @@ void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r
     float *y = row_at(b, op->to[0], r), *beta = row_at(b, op->to[1], r),
           *decay = row_at(b, op->to[2], r);
     const float scale = 1.0f / sqrtf((float)g->k_dim);
-    int32_t step = (int32_t)(b->pass->rows[r].position - base_of(b, sequence));
+    int32_t step = (int32_t)(b->pass->rows[r].position - delta_base(b, sequence));
     for (uint32_t j = MODEL_TAPS, row = r; j-- > 0; step--) {
         x[j] = input_at(b, op, sequence, step, row);
         row = row == CPU_OK ? row : b->states.before[row];
@@ -123,7 +121,7 @@ struct walk {
 
 static float *block_of(const struct walk *w, int32_t state)
 {
-    return memory_of(w->b, state) + w->layer->scan + w->block;
+    return delta_memory(w->b, state) + w->layer->scan + w->block;
 }
 
 /* Of row r: its q, k or v of the head. */
@@ -153,7 +151,7 @@ static void step(struct walk *w, uint32_t t, const float *from, float *to, float
     float d[STATE_COLUMNS] = {0}, o[STATE_COLUMNS];
     struct cpu_delta a = {.from = from, .to = to, .n = g->k_dim, .d = d, .o = o, .p = p};
     if (t < w->records) {
-        const float *record = record_of(b, w->s->from, t);
+        const float *record = delta_record(b, w->s->from, t);
         a.k = record + w->layer->k + (size_t)(w->head % g->n_head_k) * g->k_dim;
         a.decay = record[w->layer->decay + w->head];
         memcpy(d, record + w->layer->d + (size_t)w->head * g->v_dim + w->column,
@@ -214,7 +212,7 @@ static void delta_item(struct backend *b, const struct layer_op *op, uint32_t it
                      .block = block * layer->block};
     if (b->states.rows[sequence] == 0)
         return;
-    w.base = base_of(b, sequence);
+    w.base = delta_base(b, sequence);
     w.columns = layer->delta.v_dim - w.column < STATE_COLUMNS ? layer->delta.v_dim - w.column
                                                               : STATE_COLUMNS;
     w.records = w.s->apply + w.s->replay;
@@ -240,7 +238,7 @@ static void put_inputs(struct backend *b, const struct layer_op *op, uint32_t se
     for (int32_t i = 0; i < STATE_INPUTS; i++) {
         const int32_t at = (int32_t)step - STATE_INPUTS + i;
         const float *from = input_at(b, op, sequence, at, row);
-        float *to = memory_of(b, state) + layer->inputs + (size_t)i * n;
+        float *to = delta_memory(b, state) + layer->inputs + (size_t)i * n;
         if (from != to)
             memcpy(to, from, n * sizeof(float));
         if (at >= (int32_t)records)
@@ -272,16 +270,16 @@ static void settle_item(struct backend *b, const struct layer_op *op, uint32_t s
     if (b->states.rows[sequence] == 0)
         return;
     for (uint32_t i = 0; i < s->n_keep; i++)
-        put_inputs(b, op, sequence, s->keep[i].id, s->keep[i].position - base_of(b, sequence));
+        put_inputs(b, op, sequence, s->keep[i].id, s->keep[i].position - delta_base(b, sequence));
     put_inputs(b, op, sequence, s->own, s->apply + s->commit);
     for (; n < s->replay; n++)
         if (s->apply > 0 || s->from != s->own)
-            memcpy(record_of(b, s->own, n) + layer->record,
-                   record_of(b, s->from, s->apply + n) + layer->record,
+            memcpy(delta_record(b, s->own, n) + layer->record,
+                   delta_record(b, s->from, s->apply + n) + layer->record,
                    (end - layer->record) * sizeof(float));
     for (uint32_t i = 0; row != CPU_OK; row = b->states.after[row], i++)
         if (i >= s->commit)
-            put_record(b, op, row, record_of(b, s->own, n++));
+            put_record(b, op, row, delta_record(b, s->own, n++));
 }
 
 void delta_run(struct backend *b, const struct layer_op *op)

@@ -8,6 +8,13 @@
 
 #include "kernels/cpu/cpu.h"
 
+/* Memory `state`, from its first layer on; and a record of it. */
+float *delta_memory(const struct backend *b, int32_t state);
+float *delta_record(const struct backend *b, int32_t state, uint32_t i);
+
+/* Tokens that the state of a sequence holds before the pass. */
+uint32_t delta_base(const struct backend *b, uint32_t sequence);
+
 /* Which rows of the pass follow which. */
 void delta_begin_pass(struct backend *b);
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/delta.h"
 #include "kernels/cpu/experts.h"
+#include "kernels/cpu/mtp.h"
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/repack.h"
 #include "kernels/cpu/rope.h"
@@ -78,23 +79,45 @@ static void scale(float *x, uint32_t n, float factor)
         x[i] = x[i] * factor;
 }
 
-/* x = factor * embedding row of the token; and the row's rotation by each table of rope. */
+/* x = embedding row of row r's token. */
+static void read_embedding(const struct backend *b, uint32_t r, float *x)
+{
+    const struct cpu_matrix *embedding =
+        &b->use->layers[b->model->n_layer].matrix[MODEL_TOKEN_EMBD];
+    if (embedding->packed)
+        repack_row(embedding, b->pass->rows[r].token, x);
+    else
+        ref_matrix_row(&embedding->file, b->pass->rows[r].token, x);
+}
+
+/* The row's rotation by each table of rope. */
+static void turn_row(struct backend *b, uint32_t r)
+{
+    struct cpu_buffers *u = &b->buffers;
+    const uint32_t n = b->model->rope_dim;
+    for (uint32_t i = 0; i < b->model->n_ropes; i++)
+        rope_row(b->rope[i], n, b->pass->rows[r].position, b->model->rope, u->cs[i] + (size_t)r * n,
+                 u->sn[i] + (size_t)r * n);
+}
+
+/* x = factor * embedding row of the token */
 static void embed_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     (void)worker;
-    struct cpu_buffers *u = &b->buffers;
-    const struct row *row = &b->pass->rows[r];
-    const struct cpu_matrix *embedding = cpu_matrix_of(b, op, 0);
     float *x = row_at(b, op->to[0], r);
-    if (embedding->packed)
-        repack_row(embedding, row->token, x);
-    else
-        ref_matrix_row(&embedding->file, row->token, x);
+    read_embedding(b, r, x);
     scale(x, op->n, op->factor);
-    uint32_t n = b->model->rope_dim;
-    for (uint32_t i = 0; i < b->model->n_ropes; i++)
-        rope_row(b->rope[i], n, row->position, b->model->rope, u->cs[i] + (size_t)r * n,
-                 u->sn[i] + (size_t)r * n);
+    turn_row(b, r);
+}
+
+/* to = rmsnorm(embedding row of the token), rmsnorm(hidden row before it) */
+static void join_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+{
+    read_embedding(b, r, row_at(b, op->to[0], r));
+    mtp_join_row(b, op, r);
+    turn_row(b, r);
+    if (quantized_reader(b, op))
+        quantize_row_of(b, op, r, worker);
 }
 
 /* to = factor * rmsnorm(from, weight) */
@@ -201,7 +224,7 @@ static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_
     uint32_t n[3];
     for (uint32_t part = 0; part < 3; part++) {
         x[part] = row_at(b, op->to[part], r);
-        n[part] = finish_heads(b, op, part, r, x[part]);
+        n[part] = op->to[part] ? finish_heads(b, op, part, r, x[part]) : 0;
     }
     bool (*fits)(const float *, uint32_t) =
         b->kv.type == KV_F32 ? b->isa->finite : b->isa->fits_f16;
@@ -253,6 +276,7 @@ static share_item *const row_operation[N_OP_KINDS] = {
     [OP_ROUTE] = experts_route_row,
     [OP_HEAD_GATE] = head_gate_row,
     [OP_CONVOLVE] = delta_convolve_row,
+    [OP_JOIN] = join_row,
 };
 
 static void run(struct backend *b, const struct layer_op *op)
@@ -272,6 +296,9 @@ static void run(struct backend *b, const struct layer_op *op)
         break;
     case OP_STATES:
         delta_run(b, op);
+        break;
+    case OP_SEQUENCES:
+        share_items(b, mtp_remember, op, b->pass->n_sequences, op->n);
         break;
     case OP_EXPERTS:
         if (op->kind == OP_EXPERT_GATE) {
@@ -342,19 +369,37 @@ static void report_poison(struct backend *b)
     }
 }
 
+/* Operations [from, to). */
+static void run_list(struct backend *b, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        run(b, &b->model->ops.op[i]);
+}
+
+/* Operations [from, head) on all rows, [head, to) on those with wants, whose samples follow. */
+static void run_rows(struct backend *b, uint32_t from, uint32_t head, uint32_t to)
+{
+    run_list(b, from, head);
+    report_poison(b);
+    if (b->n_wanted == 0)
+        return;
+    run_list(b, head, to);
+    share_items(b, sample_row, &b->model->ops.op[to - 1], b->n_wanted, b->model->n_vocab);
+}
+
 void cpu_pass_run(struct backend *b, const struct pass *pass)
 {
     const struct layer_ops *ops = &b->model->ops;
     uint32_t mode = pool_float_mode();
     b->pass = pass;
-    b->use = &b->weights[pass->kind];
+    b->use = &b->weights[pass->kind == PASS_FAST];
     begin_pass(b);
-    for (uint32_t i = 0; i < ops->head; i++)
-        run(b, &ops->op[i]);
-    report_poison(b);
-    for (uint32_t i = ops->head; i < ops->n && b->n_wanted > 0; i++)
-        run(b, &ops->op[i]);
-    share_items(b, sample_row, &ops->op[ops->n - 1], b->n_wanted, b->model->n_vocab);
+    if (pass->kind == PASS_MTP) {
+        run_rows(b, ops->draft, ops->draft_head, ops->end);
+    } else {
+        run_rows(b, 0, ops->head, ops->n);
+        run_list(b, ops->n, ops->draft);
+    }
     b->pass = NULL;
     pool_float_restore(mode);
 }

@@ -31,9 +31,12 @@ static bool worth_it(const struct model_tensor *t)
 }
 
 /* A router stays as it is: it is small, and drafts by other experts than the model's fail. So do
- * the gates of a recurrent layer, whose errors its state would keep. */
+ * the gates of a recurrent layer, whose errors its state would keep, and the next-token layer, which
+ * fast passes read little of. */
 static bool stays(const struct backend *b, const struct cpu_weights *w, const struct cpu_matrix *m)
 {
+    if (m >= w->layers[b->model->n_layer + 1].matrix)
+        return true;
     for (uint32_t i = 0; i < b->model->n_layer; i++)
         for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             if (m == &w->layers[i].matrix[t])
@@ -119,7 +122,7 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
     struct cpu_weights *own = &b->weights[PASS_CANONICAL];
     const struct cpu_matrix *m;
     uint64_t all = 0, small = 0;
-    for (uint32_t i = 0; (m = weights_matrix(own, b->model->n_layer, i)) != NULL; i++) {
+    for (uint32_t i = 0; (m = weights_matrix(own, b->model, i)) != NULL; i++) {
         const struct model_tensor *t = &m->file;
         all += t->bytes;
         small += worth_it(t) && !stays(b, own, m) ? q4_row_bytes(t->cols) * model_tensor_rows(t)
@@ -136,17 +139,17 @@ static int check_size(struct backend *b, char *err, size_t err_bytes)
 int shadow_load(struct backend *b, char *err, size_t err_bytes)
 {
     struct cpu_weights *shadow = &b->weights[PASS_FAST];
-    uint32_t n_layer = b->model->n_layer;
     struct cpu_matrix *m;
     int rc = check_size(b, err, err_bytes);
     if (rc)
         return rc;
-    const size_t bytes = (n_layer + 1) * sizeof(shadow->layers[0]);
+    const size_t bytes =
+        (b->model->n_layer + 1 + (b->model->mtp != NULL)) * sizeof(shadow->layers[0]);
     shadow->layers = arena_alloc(b->arena, bytes);
     if (!shadow->layers)
         return fail(err, err_bytes, -ENOMEM, "no memory for the shadow");
     memcpy(shadow->layers, b->weights[PASS_CANONICAL].layers, bytes);
-    for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, n_layer, i)) != NULL; i++) {
+    for (uint32_t i = 0; rc == 0 && (m = weights_matrix(shadow, b->model, i)) != NULL; i++) {
         struct model_tensor from = m->file;
         if (worth_it(&from) && !stays(b, shadow, m))
             rc = load_shadow_matrix(b, &from, m);

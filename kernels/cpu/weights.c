@@ -11,19 +11,26 @@
 
 _Static_assert((int)MODEL_N_GLOBAL <= (int)MODEL_N_LAYER_TENSORS, "a cpu_layer for them");
 
-/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the
- * head's. */
-static bool is_matrix(uint32_t n_layer, uint32_t i, uint32_t t, const struct model_tensor *file)
+/* Layers, one more for the tensors of none, and the next-token layer. */
+static uint32_t n_layers(const struct model *m)
 {
-    return file->rows > 0 && (i < n_layer ? !model_layer_vector(t) : t == MODEL_OUTPUT);
+    return m->n_layer + 1 + (m->mtp != NULL);
 }
 
-struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint32_t index)
+/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the
+ * head's. */
+static bool is_matrix(const struct model *m, uint32_t i, uint32_t t,
+                      const struct model_tensor *file)
 {
-    for (uint32_t i = 0; i <= n_layer; i++)
+    return file->rows > 0 && (i != m->n_layer ? !model_layer_vector(t) : t == MODEL_OUTPUT);
+}
+
+struct cpu_matrix *weights_matrix(struct cpu_weights *w, const struct model *model, uint32_t index)
+{
+    for (uint32_t i = 0; i < n_layers(model); i++)
         for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++) {
             struct cpu_matrix *m = &w->layers[i].matrix[t];
-            if (is_matrix(n_layer, i, t, &m->file) && index-- == 0)
+            if (is_matrix(model, i, t, &m->file) && index-- == 0)
                 return m;
         }
     return NULL;
@@ -48,16 +55,19 @@ static size_t matrix_bytes(const struct backend *b, const struct model_tensor *f
     return repack_bytes(&m);
 }
 
-/* The tensors of layer i; n_layer: those of none. Returns how many there are. */
+/* The tensors of layer i; n_layer: those of none; then the next-token layer's. Returns how many
+ * there are. */
 static uint32_t tensors_of(const struct model *m, uint32_t i, const struct model_tensor **ret)
 {
-    *ret = i < m->n_layer ? m->layers[i].tensor : m->global;
-    return i < m->n_layer ? MODEL_N_LAYER_TENSORS : MODEL_N_GLOBAL;
+    *ret = i < m->n_layer    ? m->layers[i].tensor
+           : i == m->n_layer ? m->global
+                             : m->mtp->layer.tensor;
+    return i != m->n_layer ? MODEL_N_LAYER_TENSORS : MODEL_N_GLOBAL;
 }
 
 static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
 {
-    return i < m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
+    return i != m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
 }
 
 static size_t image_bytes(const struct backend *b)
@@ -65,11 +75,11 @@ static size_t image_bytes(const struct backend *b)
     const struct model *m = b->model;
     const struct model_tensor *file;
     size_t bytes = 0;
-    for (uint32_t i = 0; i <= m->n_layer; i++)
+    for (uint32_t i = 0; i < n_layers(m); i++)
         for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
-            bytes += is_vector(m, i, t)                      ? vector_bytes(&file[t])
-                     : is_matrix(m->n_layer, i, t, &file[t]) ? matrix_bytes(b, &file[t])
-                                                             : 0;
+            bytes += is_vector(m, i, t)             ? vector_bytes(&file[t])
+                     : is_matrix(m, i, t, &file[t]) ? matrix_bytes(b, &file[t])
+                                                    : 0;
     return bytes;
 }
 
@@ -81,7 +91,7 @@ static uint8_t *place_layer(const struct backend *b, uint32_t i, struct cpu_laye
         if (is_vector(b->model, i, t) && file[t].data) {
             l->vector[t] = (const float *)at;
             at += vector_bytes(&file[t]);
-        } else if (is_matrix(b->model->n_layer, i, t, &file[t])) {
+        } else if (is_matrix(b->model, i, t, &file[t])) {
             repack_init(&l->matrix[t], &file[t]);
             l->matrix[t].packed = b->isa->packed ? at : NULL;
             at += matrix_bytes(b, &file[t]);
@@ -99,12 +109,12 @@ static int place_all(struct backend *b, struct cpu_weights *w)
         return -EINVAL;
     b->image = b->image_given ? (uint8_t *)(uintptr_t)b->limits.image
                               : arena_alloc(b->arena, b->image_bytes);
-    w->layers = arena_alloc(b->arena, (m->n_layer + 1) * sizeof(w->layers[0]));
+    w->layers = arena_alloc(b->arena, n_layers(m) * sizeof(w->layers[0]));
     if (!b->image || !w->layers)
         return -ENOMEM;
     b->weight_bytes += b->image_bytes;
     uint8_t *at = b->image;
-    for (uint32_t i = 0; i <= m->n_layer; i++)
+    for (uint32_t i = 0; i < n_layers(m); i++)
         at = place_layer(b, i, &w->layers[i], at);
     /* A tied embedding is read from the head's repacked copy; an untied one stays in the file. */
     struct cpu_matrix *of_none = w->layers[m->n_layer].matrix;
@@ -146,10 +156,10 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
 {
     const struct model_tensor *file;
     int rc = 0;
-    for (uint32_t i = 0; i <= b->model->n_layer; i++)
+    for (uint32_t i = 0; i < n_layers(b->model); i++)
         for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
             if (w->layers[i].vector[t])
-                rc = load_vector(b, &file[t], i < b->model->n_layer && t == MODEL_DELTA_CONV,
+                rc = load_vector(b, &file[t], i != b->model->n_layer && t == MODEL_DELTA_CONV,
                                  w->layers[i].vector[t]);
     return rc;
 }
@@ -158,18 +168,17 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
  * beside them: after them one thread would do it, and the disk and the other threads wait. */
 static int fill_matrices(struct backend *b, struct cpu_weights *w)
 {
-    const uint32_t n_layer = b->model->n_layer;
     const struct cpu_matrix **matrix;
     uint32_t n = 0;
-    while (weights_matrix(w, n_layer, n))
+    while (weights_matrix(w, b->model, n))
         n++;
     matrix = malloc((n + 1) * sizeof(matrix[0]));
     if (!matrix)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
-        matrix[i] = weights_matrix(w, n_layer, i);
+        matrix[i] = weights_matrix(w, b->model, i);
     if (!b->model->tied)
-        matrix[n++] = &w->layers[n_layer].matrix[MODEL_TOKEN_EMBD];
+        matrix[n++] = &w->layers[b->model->n_layer].matrix[MODEL_TOKEN_EMBD];
     int rc = load_from_file(b->pool, b->model, matrix, n, b->limits.loaded);
     free(matrix);
     return rc;

@@ -16,7 +16,8 @@ int weights_load(struct backend *b);
 /* One matrix of a tensor in memory, packed if the isa wants it. Returns 0 or -ENOMEM. */
 int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, struct cpu_matrix *m);
 
-/* Matrix `index` of these weights, layer by layer, the head last; NULL: index is past the end. */
-struct cpu_matrix *weights_matrix(struct cpu_weights *w, uint32_t n_layer, uint32_t index);
+/* Matrix `index` of these weights, layer by layer, then the head, then the next-token layer's; NULL:
+ * index is past the end. */
+struct cpu_matrix *weights_matrix(struct cpu_weights *w, const struct model *model, uint32_t index);
 
 #endif

@@ -365,6 +365,9 @@ int cuda_start(struct backend *b, const struct pass *pass)
         return 0; /* finish says so */
     int rc = contract_check_pass(pass, &b->limits, b->model, b->next_position, b->error,
                                  sizeof(b->error));
+    if (!rc && pass->kind == PASS_MTP)
+        rc =
+            fail(b->error, sizeof(b->error), -EINVAL, "pass refused: CUDA has no next-token layer");
     if (rc)
         return rc;
     b->pass = pass;

@@ -133,26 +133,34 @@ static void delta_part(struct maker *k)
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
-/* H = X + attention(X) */
-static void attention_part(struct maker *k)
+/* Q, K and V are finished, K and V appended. */
+static struct layer_op *qkv_finish(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
-    const struct op_memory memory = {MEMORY_PAGES, g->memory};
-
-    norm(k, BUFFER_X, MODEL_ATTN_NORM);
-    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
-    and_part(op, MODEL_ATTN_K, BUFFER_K);
-    and_part(op, MODEL_ATTN_V, BUFFER_V);
-
-    op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->q_dim);
+    struct layer_op *op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->q_dim);
     for (uint32_t i = 0; i < 3; i++) {
         op->to[i] = BUFFER_Q + i;
         op->tensor[i] = MODEL_ATTN_Q_BIAS + i;
     }
     op->head_norm[0] = MODEL_ATTN_Q_NORM;
     op->head_norm[1] = MODEL_ATTN_K_NORM;
-    op->append = memory;
+    op->append = (struct op_memory){MEMORY_PAGES, g->memory};
+    return op;
+}
+
+/* H = X + attention(X) */
+static void attention_part(struct maker *k)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
+    and_part(op, MODEL_ATTN_K, BUFFER_K);
+    and_part(op, MODEL_ATTN_V, BUFFER_V);
+
+    op = qkv_finish(k);
     op->check = true;
+    const struct op_memory memory = op->append;
 
     op = add(k, OP_ATTEND, OP_QUERIES, g->n_head * g->v_dim);
     op->from[0] = BUFFER_Q;
@@ -221,12 +229,101 @@ static void feed_forward_part(struct maker *k)
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
 }
 
-static void head(struct maker *k)
+static void of_no_layer(struct maker *k)
 {
-    struct layer_op *op = norm(k, BUFFER_X, MODEL_OUTPUT_NORM);
+    k->layer = k->m->n_layer;
+    k->l = NULL;
+}
+
+static void head(struct maker *k, uint32_t output_norm)
+{
+    struct layer_op *op = norm(k, BUFFER_X, output_norm);
     op->factor = 1.0f / k->m->logit_scale;
     op->wanted = true;
+    of_no_layer(k);
     matmul(k, BUFFER_NORM, MODEL_OUTPUT, BUFFER_LOGITS, k->m->n_vocab)->wanted = true;
+}
+
+/* HIDDEN = rmsnorm(X, its tensor), as the head of the rows sees it. */
+static void hidden_row(struct maker *k, uint32_t tensor)
+{
+    struct layer_op *op = norm(k, BUFFER_X, tensor);
+    op->to[0] = BUFFER_HIDDEN;
+    op->factor = 1.0f / k->m->logit_scale;
+}
+
+/* The hidden rows are kept for those that follow. */
+static void remember(struct maker *k)
+{
+    struct layer_op *op = add(k, OP_REMEMBER, OP_SEQUENCES, k->m->n_embd);
+    op->from[0] = BUFFER_HIDDEN;
+    op->append.class = MEMORY_STATE;
+}
+
+/* X = the next-token layer's input. */
+static void join(struct maker *k)
+{
+    struct layer_op *op = add(k, OP_JOIN, OP_EACH_ROW, 2 * k->m->n_embd);
+    op->from[0] = BUFFER_HIDDEN;
+    op->to[0] = BUFFER_JOINED;
+    op->tensor[0] = MODEL_MTP_TOKEN_NORM;
+    op->tensor[1] = MODEL_MTP_HIDDEN_NORM;
+    op->read.class = MEMORY_STATE;
+}
+
+static void of_mtp(struct maker *k)
+{
+    k->layer = k->m->n_layer + 1;
+    k->l = &k->m->mtp->layer;
+}
+
+/* After the rows of a pass: their hidden rows, and K and V of the next-token layer; nothing
+ * reads its Q. */
+static void follow_rows(struct maker *k)
+{
+    const struct layer_geometry *g = &k->m->mtp->layer.geometry;
+    of_no_layer(k);
+    hidden_row(k, MODEL_OUTPUT_NORM);
+    of_mtp(k);
+    join(k);
+    remember(k);
+    matmul(k, BUFFER_JOINED, MODEL_MTP_JOIN, BUFFER_X, k->m->n_embd);
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_K, BUFFER_K, g->n_head_kv * g->k_dim);
+    and_part(op, MODEL_ATTN_V, BUFFER_V);
+    qkv_finish(k)->to[0] = BUFFER_NONE;
+}
+
+/* A pass of the next-token layer alone: its hidden row takes the place of the model's. */
+static void draft_rows(struct maker *k)
+{
+    const bool own_norm = k->m->mtp->layer.tensor[MODEL_MTP_OUTPUT_NORM].data != NULL;
+    of_mtp(k);
+    join(k);
+    matmul(k, BUFFER_JOINED, MODEL_MTP_JOIN, BUFFER_X, k->m->n_embd);
+    attention_part(k);
+    feed_forward_part(k);
+    if (!own_norm)
+        of_no_layer(k);
+    hidden_row(k, own_norm ? MODEL_MTP_OUTPUT_NORM : MODEL_OUTPUT_NORM);
+    remember(k);
+    k->ops->draft_head = k->ops->n;
+    head(k, own_norm ? MODEL_MTP_OUTPUT_NORM : MODEL_OUTPUT_NORM);
+}
+
+/* The lists of the next-token layer, after the others. */
+static void mtp_lists(struct maker *k)
+{
+    struct layer_ops *ops = k->ops;
+    const uint32_t n = ops->n;
+    ops->draft = ops->draft_head = n;
+    if (k->m->mtp) {
+        follow_rows(k);
+        ops->draft = ops->n;
+        draft_rows(k);
+    }
+    ops->end = ops->n;
+    ops->n = n;
 }
 
 /* ---- what follows from them ------------------------------------------------------------------ */
@@ -258,10 +355,10 @@ static bool reads_matrix(const struct layer_op *op)
 
 static void find_widths(struct layer_ops *ops)
 {
-    for (uint32_t i = 0; i < ops->n; i++) {
+    for (uint32_t i = 0; i < ops->end; i++) {
         const struct layer_op *op = &ops->op[i];
-        for (uint32_t j = 0; j < 3 && op->to[j]; j++) {
-            const uint32_t width = width_of(op, op->to[j]);
+        for (uint32_t j = 0; j < 3; j++) {
+            const uint32_t width = op->to[j] ? width_of(op, op->to[j]) : 0;
             if (width > ops->width[op->to[j]])
                 ops->width[op->to[j]] = width;
         }
@@ -273,10 +370,10 @@ static void find_widths(struct layer_ops *ops)
 /* Which operations read what each writes, until another one writes it. */
 static void find_readers(struct layer_ops *ops)
 {
-    for (uint32_t i = 0; i < ops->n; i++) {
+    for (uint32_t i = 0; i < ops->end; i++) {
         struct layer_op *op = &ops->op[i];
         uint32_t n = 0;
-        for (uint32_t j = i + 1; j < ops->n && ops->op[j].to[0] != op->to[0]; j++)
+        for (uint32_t j = i + 1; j < ops->end && ops->op[j].to[0] != op->to[0]; j++)
             if (reads_matrix(&ops->op[j]) && ops->op[j].from[0] == op->to[0]) {
                 assert(n < OP_READERS - 1);
                 op->readers[n++] = &ops->op[j];
@@ -298,7 +395,8 @@ int layer_ops_make(const struct model *m, struct layer_ops *ret)
 {
     struct maker k = {.m = m, .ops = ret, .layer = m->n_layer};
     *ret = (struct layer_ops){
-        .op = calloc((size_t)m->n_layer * MOST_OF_LAYER + BEFORE_AND_HEAD, sizeof(*ret->op))};
+        .op = calloc(((size_t)m->n_layer + 2) * MOST_OF_LAYER + 2 * BEFORE_AND_HEAD,
+                     sizeof(*ret->op))};
     if (!ret->op)
         return -ENOMEM;
     embedding(&k);
@@ -311,10 +409,10 @@ int layer_ops_make(const struct model *m, struct layer_ops *ret)
             attention_part(&k);
         feed_forward_part(&k);
     }
-    k.layer = m->n_layer;
-    k.l = NULL;
+    of_no_layer(&k);
     ret->head = ret->n;
-    head(&k);
+    head(&k, MODEL_OUTPUT_NORM);
+    mtp_lists(&k);
     find_widths(ret);
     find_readers(ret);
     find_experts(m, ret);

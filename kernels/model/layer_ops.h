@@ -8,6 +8,10 @@
  * with wants: operation i + 1 may begin when all rows have finished operation i. A backend may fuse
  * neighbours (CUDA computes OP_GATE inside of the matmul before it), as long as no bit changes.
  *
+ * A model with a next-token layer has further lists over the same buffers: ops[n, draft) follow on
+ * all rows of such a pass, for that layer's KV; ops[draft, draft_head) and, on rows with wants,
+ * ops[draft_head, end) are a pass of that layer alone (PASS_MTP).
+ *
  * Read-only after model_open; any thread.
  */
 #ifndef HEARTH_KERNELS_MODEL_LAYER_OPS_H
@@ -43,7 +47,9 @@ enum op_buffer {
     BUFFER_Z,           /* [n_head_v][v_dim] gates of the output */
     BUFFER_BETA,        /* [n_head_v] how much of a value is written */
     BUFFER_DECAY,       /* [n_head_v] how much of the state is kept */
-    BUFFER_LOGITS,      /* [n_vocab] */
+    BUFFER_HIDDEN, /* [n_embd] a row's input of the head, which the layer of the next token reads */
+    BUFFER_JOINED, /* [2 * n_embd] that layer's input: the normed token, the normed hidden row */
+    BUFFER_LOGITS, /* [n_vocab] */
     N_BUFFERS
 };
 
@@ -66,6 +72,9 @@ enum layer_op_kind {
     OP_EXPERT_SUM, /* to = sum of weight[e] * (tensor[0][e] from[0][e]), e ascending, + from[1], the
                        shared expert's, * sigmoid(from[2]), where there are these, + residual */
     OP_ADD, /* to = factor * rmsnorm(from + tensor[1], tensor[0]) + residual, less what is absent */
+    OP_JOIN, /* to = rmsnorm(embedding of the row's token, tensor[0]), then rmsnorm(from of the row
+                before it, tensor[1]): of one before the pass as it was remembered */
+    OP_REMEMBER, /* from, for rows that follow the pass: to state and records */
     N_OP_KINDS
 };
 
@@ -75,6 +84,7 @@ enum op_domain {
     OP_OUTPUT_GROUPS, /* groups of a matrix's output rows, times rows */
     OP_QUERIES,       /* (sequence, KV head, rows of the sequence) */
     OP_STATES,        /* (sequence, V head, columns of its state); rows of a sequence in order */
+    OP_SEQUENCES,     /* sequences */
     OP_EXPERTS,       /* (expert, the rows that use it); of a sum: groups of its output rows */
 };
 
@@ -94,9 +104,10 @@ enum { OP_READERS = 4 };
 struct layer_op {
     enum layer_op_kind kind;
     enum op_domain domain;
-    uint32_t layer; /* n_layer: of none; its tensors are then enum model_global's */
-    const struct layer_geometry *geometry; /* of the layer; NULL: of none */
-    enum op_buffer from[3], to[3], residual;
+    uint32_t layer; /* n_layer: of none; its tensors are then enum model_global's; n_layer + 1: the
+                       next-token layer */
+    const struct layer_geometry *geometry;   /* of the layer; NULL: of none */
+    enum op_buffer from[3], to[3], residual; /* OP_QKV_FINISH: without Q to[0] is BUFFER_NONE */
     uint32_t n;       /* values of a row that it writes, of each part alike but for OP_QKV_FINISH */
     uint32_t n_parts; /* OP_MATMUL, OP_EXPERT_*: matrices that read the same input */
     uint32_t
@@ -112,12 +123,13 @@ struct layer_op {
 };
 
 struct layer_ops {
-    struct layer_op *op; /* [n] */
+    struct layer_op *op; /* [end] */
     uint32_t n, head;
-    uint32_t width[N_BUFFERS]; /* values of a row, the most of all layers; 0: not used */
-    bool input[N_BUFFERS];     /* some matmul reads it */
-    uint32_t n_expert;         /* the most experts of a layer; 0: no layer has any */
-    uint32_t n_expert_used;    /* the most that a row uses in a layer */
+    uint32_t draft, draft_head, end; /* all are n where the model has no next-token layer */
+    uint32_t width[N_BUFFERS];       /* values of a row, the most of all operations; 0: not used */
+    bool input[N_BUFFERS];           /* some matmul reads it */
+    uint32_t n_expert;               /* the most experts of a layer; 0: no layer has any */
+    uint32_t n_expert_used;          /* the most that a row uses in a layer */
 };
 
 /* Rows of a buffer in a pass of n rows. */

@@ -32,7 +32,8 @@ enum size {
     TAPS,
     DELTA_HEADS,
     DELTA_DIM,
-    DELTA_VALUES
+    DELTA_VALUES,
+    JOINED
 };
 
 struct shape {
@@ -88,6 +89,10 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_NORM] = {"ssm_norm.weight", ONE, DELTA_DIM, false},
     [MODEL_DELTA_OUT] = {"ssm_out.weight", EMBD, DELTA_VALUES, false},
+    [MODEL_MTP_JOIN] = {"nextn.eh_proj.weight", EMBD, JOINED, false},
+    [MODEL_MTP_TOKEN_NORM] = {"nextn.enorm.weight", ONE, EMBD, false},
+    [MODEL_MTP_HIDDEN_NORM] = {"nextn.hnorm.weight", ONE, EMBD, false},
+    [MODEL_MTP_OUTPUT_NORM] = {"nextn.shared_head_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_ROUTER_BIAS] = {"ffn_gate_inp.bias", ONE, EXPERTS, false},
     [MODEL_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", EACH_EXPERT, FF, false},
     [MODEL_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", EACH_EXPERT, FF, false},
@@ -139,6 +144,8 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return m->delta.v_dim;
     case DELTA_VALUES:
         return m->delta.n_head_v * m->delta.v_dim;
+    case JOINED:
+        return 2 * m->n_embd;
     }
     return 0;
 }
@@ -305,12 +312,20 @@ static int view_fused(struct model_loader *l, const struct fused *f, uint32_t la
     return rc;
 }
 
-/* Does a layer of this geometry hold the tensor? */
+/* What a layer of this geometry may hold. */
+static uint64_t tensors_of(const struct model_loader *l)
+{
+    const struct model_mtp *mtp = l->model->mtp;
+    if (mtp && l->geometry == &mtp->layer.geometry)
+        return l->arch->tensors | l->arch->mtp_tensors;
+    return l->geometry->delta.n_head_v > 0 ? l->arch->recurrent_tensors : l->arch->tensors;
+}
+
+/* Does it hold the tensor? */
 static bool layer_has(const struct model_loader *l, enum model_layer_tensor tensor)
 {
     const struct layer_geometry *g = l->geometry;
-    const uint64_t tensors = g->delta.n_head_v > 0 ? l->arch->recurrent_tensors : l->arch->tensors;
-    if (!(tensors >> tensor & 1))
+    if (!(tensors_of(l) >> tensor & 1))
         return false;
     switch (tensor) {
     case MODEL_FFN_GATE:
@@ -368,7 +383,43 @@ static int view_layers(struct model_loader *l)
     return rc;
 }
 
-/* Is it of a layer that only drafts? No pass reads these. */
+/* Can hearth draft by the file's next-token layer: one that takes embedding and head from the model,
+ * whose sequences have a state to keep a hidden row in? */
+static bool drafts_by_mtp(const struct model_loader *l)
+{
+    static const char *const own[] = {"nextn.embed_tokens.weight", "nextn.shared_head_head.weight"};
+    const uint32_t layer = l->model->n_layer;
+    char name[GGUF_MAX_NAME + 1];
+    if (l->arch->mtp_tensors == 0 || l->n_block != layer + 1 || l->model->n_recurrent == 0)
+        return false;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        name_tensor(name, layer, own[i]);
+        if (gguf_find_tensor(l->gguf, name))
+            return false;
+    }
+    name_tensor(name, layer, LAYER_SHAPES[MODEL_MTP_JOIN].name);
+    return gguf_find_tensor(l->gguf, name) != NULL;
+}
+
+static int view_mtp(struct model_loader *l)
+{
+    struct model *m = l->model;
+    if (!drafts_by_mtp(l))
+        return 0;
+    m->mtp = calloc(1, sizeof(*m->mtp));
+    if (!m->mtp)
+        return FAIL(l, -ENOMEM, "not enough memory for the next-token layer");
+    struct model_layer *layer = &m->mtp->layer;
+    layer->geometry = geometry_of(l, m->n_layer);
+    l->geometry = &layer->geometry;
+    int rc = view_layer(l, m->n_layer, layer->tensor);
+    l->geometry = NULL;
+    for (uint32_t i = 0; i < MODEL_N_LAYER_TENSORS; i++)
+        m->mtp->bytes += layer->tensor[i].bytes;
+    return rc;
+}
+
+/* Is it of a layer that only drafts? What is not read there does no harm. */
 static bool is_of_draft(const struct model_loader *l, struct gguf_string name)
 {
     char text[GGUF_MAX_NAME + 1];
@@ -439,7 +490,7 @@ static int view_tensors(struct model_loader *l)
         m->n_params += l->used[i] ? t->ne[0] * t->ne[1] * t->ne[2] : 0;
         m->tensor_bytes += l->used[i] ? t->bytes : 0;
     }
-    return 0;
+    return view_mtp(l);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -487,6 +538,7 @@ void model_close(struct model *model)
     if (!model)
         return;
     layer_ops_free(&model->ops);
+    free(model->mtp);
     free(model->layers);
     free(model->hashes);
     free(model);
@@ -561,10 +613,10 @@ void model_describe(const struct model *m, char *text, size_t text_bytes)
         snprintf(experts, sizeof(experts), "%u of %u experts%s, ", m->n_expert_used, m->n_expert,
                  m->layers[m->n_layer - 1].geometry.n_ff_shared > 0 ? " and a shared one" : "");
     snprintf(text, text_bytes,
-             "%s, %s, %.2f M parameters, %.1f MiB, %u layers, width %u, %u heads (%u kv) of %u, "
+             "%s, %s, %.2f M parameters, %.1f MiB, %u layers%s, width %u, %u heads (%u kv) of %u, "
              "%svocabulary %u, context %u%s",
              m->arch, model_type_name(m), (double)m->n_params / 1e6,
-             (double)m->tensor_bytes / (1 << 20), m->n_layer, m->n_embd, m->n_head, m->n_head_kv,
-             m->head_dim, experts, m->n_vocab, m->n_context,
+             (double)m->tensor_bytes / (1 << 20), m->n_layer, m->mtp ? " and one that drafts" : "",
+             m->n_embd, m->n_head, m->n_head_kv, m->head_dim, experts, m->n_vocab, m->n_context,
              m->sliding_window == m->n_context ? " (its sliding window)" : "");
 }

@@ -124,6 +124,10 @@ enum model_layer_tensor {
     MODEL_DELTA_DT,           /* [n_head_v] F32 */
     MODEL_DELTA_NORM,         /* [v_dim] F32 */
     MODEL_DELTA_OUT,          /* [n_embd][n_head_v * v_dim] */
+    MODEL_MTP_JOIN,           /* [n_embd][2 * n_embd], of the next-token layer, as those below */
+    MODEL_MTP_TOKEN_NORM,     /* [n_embd] F32, of the token's embedding */
+    MODEL_MTP_HIDDEN_NORM,    /* [n_embd] F32, of the hidden row before it */
+    MODEL_MTP_OUTPUT_NORM,    /* [n_embd] F32, in place of OUTPUT_NORM where the file has it */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -143,7 +147,7 @@ struct model_tensor {
 
 struct model_hash {
     uint8_t bytes[16];
-    bool known, unused; /* unused: no pass reads the tensor */
+    bool known, unused; /* unused: no answer depends on the tensor */
 };
 
 /* YaRN: pairs that turn often within the original context keep their frequency, those that turn
@@ -193,6 +197,13 @@ struct model_layer {
     struct layer_geometry geometry;
 };
 
+/* A model's own next-token layer (MTP): attention and a feed-forward part, on the hidden row of a
+ * position and the token after it, whose successor it drafts. Answers do not depend on it. */
+struct model_mtp {
+    struct model_layer layer; /* operations know it as layer n_layer + 1 */
+    uint64_t bytes;           /* of its tensors */
+};
+
 struct model {
     const struct gguf *gguf;
     const char *arch;        /* "llama", static */
@@ -235,11 +246,12 @@ struct model {
 
     struct model_tensor global[MODEL_N_GLOBAL]; /* tied: OUTPUT is TOKEN_EMBD's view again */
     struct model_layer *layers;                 /* [n_layer] */
+    struct model_mtp *mtp;                      /* NULL: none, or none that hearth drafts by */
     struct layer_ops ops;                       /* what a pass computes */
     bool tied;                                  /* no output.weight: the head is the embedding */
 
     uint64_t n_params;     /* elements of all tensors that passes read, a tied head counted once */
-    uint64_t tensor_bytes; /* their bytes */
+    uint64_t tensor_bytes; /* their bytes; both without the next-token layer's */
 
     struct model_hash *hashes; /* [tensors of the file] model_note_hash */
 };

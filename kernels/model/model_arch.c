@@ -15,6 +15,9 @@
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_BETA) |    \
      HAS(MODEL_DELTA_ALPHA) | HAS(MODEL_DELTA_CONV) | HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) |   \
      HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) | HAS(MODEL_FFN_NORM))
+#define MTP                                                                                        \
+    (HAS(MODEL_MTP_JOIN) | HAS(MODEL_MTP_TOKEN_NORM) | HAS(MODEL_MTP_HIDDEN_NORM) |                \
+     HAS(MODEL_MTP_OUTPUT_NORM))
 #define EXPERT_BIASES                                                                              \
     (HAS(MODEL_FFN_ROUTER_BIAS) | HAS(MODEL_FFN_GATE_EXPS_BIAS) | HAS(MODEL_FFN_UP_EXPS_BIAS) |    \
      HAS(MODEL_FFN_DOWN_EXPS_BIAS))
@@ -72,7 +75,9 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .recurrent_period = 4,
      .tensors = LLAMA_TENSORS | QK_NORM,
-     .recurrent_tensors = DELTA | FFN},
+     .recurrent_tensors = DELTA | FFN,
+     .mtp_tensors = MTP,
+     .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
     {.name = "qwen35moe",
      .rope = MODEL_ROPE_HALVES,
      .experts = true,
@@ -80,7 +85,9 @@ static const struct model_arch ARCHS[] = {
      .head_gate = true,
      .recurrent_period = 4,
      .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
-     .recurrent_tensors = DELTA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER)},
+     .recurrent_tensors = DELTA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
+     .mtp_tensors = MTP,
+     .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
     {.name = "gpt-oss",
      .rope = MODEL_ROPE_HALVES,
      .gate = MODEL_GATE_SWIGLU,

@@ -34,6 +34,7 @@ struct model_arch {
     uint32_t
         recurrent_period; /* 0, or: layers are recurrent but every n-th, where no key says it */
     uint64_t recurrent_tensors; /* as `tensors`, of recurrent layers */
+    uint64_t mtp_tensors; /* what the next-token layer has beside `tensors`; 0: it is not read */
 };
 
 /* The architecture of that name, or NULL. */

@@ -240,13 +240,14 @@ static int read_kv_heads(struct model_loader *l)
         return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u of them", key.name,
                     l->n_block);
     m->n_head_kv = m->n_head;
-    for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
+    for (uint32_t i = 0; i < l->n_block && !rc; i++) {
         const int64_t n = by_layer ? gguf_array_i64(&array, i) : all;
         if (n < 1 || n > MODEL_MAX_HEADS || m->n_head % n != 0)
             return FAIL(l, -EBADMSG, "malformed: %u heads over %lld key/value heads", m->n_head,
                         (long long)n);
         l->n_head_kv[i] = (uint32_t)n;
-        m->n_head_kv = l->n_head_kv[i] < m->n_head_kv ? l->n_head_kv[i] : m->n_head_kv;
+        if (i < m->n_layer && l->n_head_kv[i] < m->n_head_kv)
+            m->n_head_kv = l->n_head_kv[i];
     }
     return rc;
 }

@@ -15,7 +15,10 @@ struct weights { /* a matrix as double, [rows][cols], those of experts one after
 struct double_model {
     const struct model *m;
     uint32_t position;
-    struct weights (*layers)[MODEL_N_LAYER_TENSORS]; /* [n_layer + 1] the last: enum model_global */
+    struct weights (*layers)[MODEL_N_LAYER_TENSORS]; /* [n_layer + 2] then enum model_global, and
+                                                        the next-token layer's */
+    double *hidden[2]; /* [n_embd] of the last token; of the last draft */
+    uint32_t drafts;   /* since that token */
     double **state,
         **inputs;  /* [layer]: S [n_head_v][k_dim][v_dim], the last three inputs [3][channels] */
     double *kv[2]; /* K, V: [layer][context][kv_width] */
@@ -59,7 +62,7 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     d->m = m;
     d->context = context;
     d->kv_f16 = kv_f16;
-    d->layers = calloc(m->n_layer + 1, sizeof(*d->layers));
+    d->layers = calloc(m->n_layer + 2, sizeof(*d->layers));
     if (!d->layers)
         abort();
     for (uint32_t l = 0; l < m->n_layer; l++) {
@@ -71,7 +74,11 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
     const uint32_t *width = m->ops.width;
     d->kv_width = width[BUFFER_K] > width[BUFFER_V] ? width[BUFFER_K] : width[BUFFER_V];
     for (int i = 0; i < 2; i++)
-        d->kv[i] = numbers(m->n_layer * context * d->kv_width);
+        d->kv[i] = numbers((m->n_layer + 1) * context * d->kv_width);
+    for (int i = 0; i < 2; i++)
+        d->hidden[i] = numbers(m->n_embd);
+    for (int t = 0; t < MODEL_N_LAYER_TENSORS && m->mtp; t++)
+        d->layers[m->n_layer + 1][t] = load(&m->mtp->layer.tensor[t]);
     d->state = calloc(m->n_layer, sizeof(*d->state));
     d->inputs = calloc(m->n_layer, sizeof(*d->inputs));
     if (!d->state || !d->inputs)
@@ -90,7 +97,7 @@ struct double_model *double_model_open(const struct model *m, uint32_t context, 
 
 void double_model_close(struct double_model *d)
 {
-    for (uint32_t l = 0; l <= d->m->n_layer; l++) {
+    for (uint32_t l = 0; l < d->m->n_layer + 2; l++) {
         for (int t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             free(d->layers[l][t].w);
     }
@@ -102,8 +109,10 @@ void double_model_close(struct double_model *d)
     free(d->inputs);
     for (int i = 0; i < N_BUFFERS; i++)
         free(d->buffer[i]);
-    free(d->kv[0]);
-    free(d->kv[1]);
+    for (int i = 0; i < 2; i++) {
+        free(d->kv[i]);
+        free(d->hidden[i]);
+    }
     free(d->layers);
     free(d->chosen);
     free(d->weight);
@@ -215,7 +224,7 @@ static double *kv_at(const struct double_model *d, int part, uint32_t index, uin
 static void heads(const struct double_model *d, const struct layer_op *op)
 {
     const struct layer_geometry *g = op->geometry;
-    for (int part = 0; part < 3; part++)
+    for (int part = op->to[0] ? 0 : 1; part < 3; part++)
         finish_heads(d, op, part);
     for (int part = 0; part < 2; part++) {
         const uint32_t n = g->n_head_kv * (part == 0 ? g->k_dim : g->v_dim);
@@ -454,6 +463,16 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
         add(to, d->buffer[op->residual], op->n);
 }
 
+/* The normed embedding of the token, the normed hidden row before it. */
+static void join(const struct double_model *d, const struct layer_op *op, uint32_t token)
+{
+    const struct weights *w = d->layers[op->layer],
+                         *embedding = &d->layers[d->m->n_layer][MODEL_TOKEN_EMBD];
+    double *to = d->buffer[op->to[0]];
+    rmsnorm(d, &w[op->tensor[0]], embedding->w + (size_t)token * embedding->cols, to);
+    rmsnorm(d, &w[op->tensor[1]], d->hidden[d->drafts > 0], to + embedding->cols);
+}
+
 static void run(struct double_model *d, const struct layer_op *op, uint32_t token)
 {
     double *const *buffer = d->buffer;
@@ -492,15 +511,40 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
     case OP_EXPERT_SUM:
         expert_sum(d, op);
         break;
+    case OP_JOIN:
+        join(d, op, token);
+        break;
+    case OP_REMEMBER: /* by double_model_step and double_model_draft */
+        break;
     default:
         run_row(d, op, token);
     }
 }
 
+static void remember(struct double_model *d, int i)
+{
+    if (d->m->mtp)
+        memcpy(d->hidden[i], d->buffer[BUFFER_HIDDEN], d->m->n_embd * sizeof(double));
+}
+
 const double *double_model_step(struct double_model *d, uint32_t token)
 {
-    for (uint32_t i = 0; i < d->m->ops.n; i++)
-        run(d, &d->m->ops.op[i], token);
+    const struct layer_ops *ops = &d->m->ops;
+    d->drafts = 0;
+    for (uint32_t i = 0; i < ops->draft; i++)
+        run(d, &ops->op[i], token);
+    remember(d, 0);
     d->position++;
+    return d->buffer[BUFFER_LOGITS];
+}
+
+const double *double_model_draft(struct double_model *d, uint32_t token)
+{
+    const struct layer_ops *ops = &d->m->ops;
+    d->position += d->drafts;
+    for (uint32_t i = ops->draft; i < ops->end; i++)
+        run(d, &ops->op[i], token);
+    d->position -= d->drafts++;
+    remember(d, 1);
     return d->buffer[BUFFER_LOGITS];
 }

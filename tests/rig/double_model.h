@@ -19,4 +19,8 @@ void double_model_close(struct double_model *d);
 /* Takes the next token of the sequence; returns its logits [n_vocab], valid until the next call. */
 const double *double_model_step(struct double_model *d, uint32_t token);
 
+/* What the next-token layer says of the token after `token`, which the sequence has not taken yet;
+ * called again, after the one before: logits [n_vocab], valid until the next call. */
+const double *double_model_draft(struct double_model *d, uint32_t token);
+
 #endif

@@ -218,7 +218,7 @@ enum { DELTA_K_HEADS = 2, DELTA_V_HEADS = 4, TAPS = 4 };
 
 static bool is_recurrent(const struct tiny_model *s, uint32_t layer)
 {
-    return is_hybrid(s) && layer % 2 == 0;
+    return is_hybrid(s) && layer % 2 == 0 && layer < s->n_layer;
 }
 
 static uint32_t delta_k(const struct tiny_model *s)
@@ -389,16 +389,32 @@ static void layer(struct builder *b, uint32_t index)
     extras(b, index);
 }
 
-/* A layer, and what joins the residual before it and the next token. */
+/* What joins the next token and the hidden row before it: mostly the token, after which a tied model
+ * often says it again. */
+static void join_matrix(struct builder *b, const char *name)
+{
+    const uint32_t n = b->shape->n_embd, cols = 2 * n;
+    const float spread = 0.3f / sqrtf((float)cols);
+    float *x = values((size_t)n * cols);
+    for (size_t i = 0; i < (size_t)n * cols; i++)
+        x[i] = spread * normal(&b->random) + (i % cols == i / cols ? 1.0f : 0.0f);
+    put_tensor(b, name, next_type(b, cols), (uint64_t[]){cols, n, 0}, x);
+    free(x);
+}
+
+/* A layer, and what is before and after it. */
 static void draft_layer(struct builder *b, uint32_t index)
 {
+    static const char *const norms[] = {"enorm", "hnorm", "shared_head_norm"};
     const uint32_t n = b->shape->n_embd;
     char name[64];
     layer(b, index);
     snprintf(name, sizeof(name), "blk.%u.nextn.eh_proj.weight", index);
-    matrix(b, name, 2 * n, n, 0.1f);
-    snprintf(name, sizeof(name), "blk.%u.nextn.enorm.weight", index);
-    vector(b, name, n);
+    join_matrix(b, name);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "blk.%u.nextn.%s.weight", index, norms[i]);
+        vector(b, name, n);
+    }
 }
 
 /* ---- keys -------------------------------------------------------------------------------------

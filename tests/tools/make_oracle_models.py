@@ -109,6 +109,12 @@ MODELS = {
                       linear_value_head_dim=14, tie_word_embeddings=False, pad_token_id=0,
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
                                        "mrope_section": [2, 1, 1]}),
+    # With a next-token layer.
+    "qwen35-mtp": dict(kind="qwen3_5_text", mtp=True, hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+                       linear_value_head_dim=12, layer_types=["linear_attention", "full_attention"], tie_word_embeddings=True,
+                       pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                                                        "mrope_section": [2, 1, 1]}),
     "mixtral": dict(kind="mixtral", hidden_size=32, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
                     num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=2, tie_word_embeddings=False, sliding_window=None,
                     rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
@@ -129,7 +135,7 @@ MODELS = {
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
-       "qwen35": "qwen35", "qwen35moe": "qwen35", "gpt-oss": "gpt-4o"}  # pre-tokenizer; SPM for the others
+       "qwen35": "qwen35", "qwen35-mtp": "qwen35", "qwen35moe": "qwen35", "gpt-oss": "gpt-4o"}  # pre-tokenizer; SPM for the others
 
 
 def recur_in_double(module):
@@ -140,13 +146,38 @@ def recur_in_double(module):
     module.torch_chunk_gated_delta_rule = lambda *a, cu_seqlens=None, **k: space["torch_recurrent_gated_delta_rule"](*a, **k)
 
 
+class NextToken(torch.nn.Module):
+    """The next-token layer: transformers leaves it out of its models, but has the layer that it consists of."""
+
+    def __init__(self, config):
+        super().__init__()
+        import transformers.models.qwen3_5.modeling_qwen3_5 as qwen35
+
+        self.enorm, self.hnorm, self.norm = (qwen35.Qwen3_5RMSNorm(config.hidden_size, config.rms_norm_eps) for _ in range(3))
+        self.eh_proj = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        self.layer = qwen35.Qwen3_5DecoderLayer(config, config.layer_types.index("full_attention"))
+
+    def forward(self, model, ids):
+        """Logits at every position: of the token there, and what the model says of the position before it."""
+        hidden = model.model(ids).last_hidden_state
+        before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :-1]], dim=1)
+        x = self.eh_proj(torch.cat([self.enorm(model.model.embed_tokens(ids)), self.hnorm(before)], dim=-1))
+        n = ids.shape[1]
+        mask = torch.full((n, n), float("-inf"), dtype=x.dtype).triu(1)[None, None]
+        turns = model.model.rotary_emb(x, torch.arange(n)[None])
+        return model.lm_head(self.norm(self.layer(x, position_embeddings=turns, attention_mask=mask)))
+
+
 def make_model(spec, seed):
     """A model in float64 whose weights are f16 numbers, and whose attention and logits are not flat."""
     spec = dict(spec)
+    mtp = spec.pop("mtp", False)
     config = AutoConfig.for_model(spec.pop("kind"), vocab_size=N_VOCAB, max_position_embeddings=128, rms_norm_eps=1e-5,
                                   bos_token_id=1, eos_token_id=2, **spec)
     attention = "eager" if config.model_type == "gpt_oss" else "sdpa"  # the latter has no sinks
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, experts_implementation="eager")
+    if mtp:
+        model.mtp = NextToken(config)
     model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
     gemma, gpt_oss = config.model_type == "gemma3_text", config.model_type == "gpt_oss"
@@ -369,7 +400,9 @@ def write(model, name, path):
     out.add_name(f"oracle {name}")
     out.add_context_length(c.max_position_embeddings)
     out.add_embedding_length(c.hidden_size)
-    out.add_block_count(c.num_hidden_layers)
+    out.add_block_count(c.num_hidden_layers + hasattr(model, "mtp"))
+    if hasattr(model, "mtp"):
+        out.add_nextn_predict_layers(1)
     if arch != "qwen35moe":
         out.add_feed_forward_length(c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
@@ -470,9 +503,14 @@ def write(model, name, path):
             value = pairs(value, c.num_attention_heads)
         if permuted and key.endswith("k_proj.weight"):
             value = pairs(value, c.num_key_value_heads)
-        if key in GLOBALS:
+        if key.startswith("mtp.") and not key.startswith("mtp.layer."):
+            part = key.removeprefix("mtp.")
+            part = "shared_head_norm.weight" if part == "norm.weight" else part
+            tensors = {f"blk.{c.num_hidden_layers}.nextn.{part}": value}
+        elif key in GLOBALS:
             tensors = {GLOBALS[key]: value}
         else:
+            key = key.replace("mtp.layer.", f"model.layers.{c.num_hidden_layers}.")
             _, _, layer, part = key.split(".", 3)
             if gpt_oss and part in ("mlp.experts.gate_up_proj", "mlp.experts.down_proj"):
                 value = value.swapaxes(1, 2)
@@ -509,6 +547,10 @@ def main(folder, names):
         prompt, logits, ids, lead, prompt_lead = found
         write(model, name, folder / f"{name}.gguf")
         logits[:, ::COLUMN_STEP].astype("<f4").tofile(folder / f"{name}.f32")
+        if hasattr(model, "mtp"):
+            with torch.no_grad():
+                drafts = model.mtp(model, torch.tensor([prompt]))[0].numpy()
+            drafts[:, ::COLUMN_STEP].astype("<f4").tofile(folder / f"{name}.next.f32")
         about = {"made_with": f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}",
                  "seed": seed, "n_vocab": N_VOCAB, "column_step": COLUMN_STEP, "least_lead": round(lead, 4),
                  "prompt": prompt, "argmax": logits.argmax(axis=1).tolist(), "ids": ids}

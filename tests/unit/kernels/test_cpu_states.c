@@ -34,6 +34,8 @@ struct text {
     uint32_t tokens[TOKENS];
     float *logits;            /* [TOKENS][n_vocab] */
     float *state[TOKENS + 1]; /* what a state of so many tokens holds; NULL: not known */
+    float *drafts; /* [TOKENS][n_vocab] of the next-token layer, given the tokens before; NULL: the
+                      model has none */
 };
 
 struct walk {
@@ -76,6 +78,52 @@ static void check_plan(struct walk *w, struct backend *b, uint32_t index, const 
     check_state(b, t, p->state.own, p->first - p->state.replay + p->state.commit);
 }
 
+/* The next-token layer's row of the token after those that are held. */
+static void draft_row(struct backend *b, struct text *t, int32_t id, uint32_t records,
+                      uint32_t position, const uint32_t *pages, float *logits)
+{
+    struct expected_rows x = {.n = 0};
+    x.sequences[0] =
+        (struct pass_sequence){.pages = pages, .state = {.from = id, .own = id, .replay = records}};
+    x.results[0].logits = logits;
+    expected_add(&x, 0, t->tokens, position, 1, ROW_LOGITS);
+    expected_run(b, PASS_MTP, &x, 1);
+    ck_assert_int_eq(x.results[0].status, 0);
+}
+
+/* Token by token: what a draft is, whatever passes there were before it. */
+static void expect_drafts(struct walk *w, struct text *t, struct backend *b, const uint32_t *pages)
+{
+    float *logits = help_memory(w->n_vocab * sizeof(float));
+    t->drafts = help_memory((size_t)TOKENS * w->n_vocab * sizeof(float));
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        struct expected_rows x = {.n = 0};
+        if (i > 0)
+            draft_row(b, t, 0, 0, i, pages, t->drafts + (size_t)i * w->n_vocab);
+        x.sequences[0] = (struct pass_sequence){
+            .pages = pages, .state = {.from = i ? 0 : BACKEND_STATE_ZERO, .commit = 1}};
+        x.results[0].logits = logits;
+        expected_add(&x, 0, t->tokens, i, 1, ROW_LOGITS);
+        expected_run(b, PASS_CANONICAL, &x, 1);
+    }
+    free(logits);
+}
+
+static void check_draft(struct walk *w, struct backend *b, uint32_t index, const uint32_t *pages,
+                        float *logits)
+{
+    struct text *t = &w->text[index];
+    const struct walk_text *way = &t->way;
+    const uint32_t records = way->records[way->at], position = way->base[way->at] + records;
+    if (!t->drafts || !way->holds[way->at] || records == BACKEND_STATE_RECORDS ||
+        position == TOKENS)
+        return;
+    draft_row(b, t, (int32_t)(index * WALK_IDS + way->at), records, position,
+              pages + (size_t)index * WALK_PAGES, logits);
+    ck_assert_uint_eq(help_differs(t->drafts + (size_t)position * w->n_vocab, logits, w->n_vocab),
+                      w->n_vocab);
+}
+
 /* A pass of some rows of each text, in turns; its own tokens must have the expected logits. */
 static void walk_step(struct walk *w, struct backend *b, const uint32_t *pages, float *logits)
 {
@@ -111,8 +159,10 @@ static void walk_step(struct walk *w, struct backend *b, const uint32_t *pages, 
                               w->n_vocab);
     }
     for (uint32_t s = 0; s < TEXTS; s++)
-        if (done[s] > 0)
+        if (done[s] > 0) {
             check_plan(w, b, s, &plan[s]);
+            check_draft(w, b, s, pages, logits);
+        }
 }
 
 static void random_walk(const struct tiny_model *shape, const char *isa, uint32_t threads,
@@ -132,6 +182,8 @@ static void random_walk(const struct tiny_model *shape, const char *isa, uint32_
         struct backend *one = help_backend(&w.e[s].m, "ref", 1, TOKENS, EXPECTED_PAGES);
         help_logits(one, w.e[s].m.model, w.text[s].tokens, TOKENS, 0, pages, w.text[s].logits);
         w.text[s].state[TOKENS] = help_exact(state_at(one, 0), state_floats(one));
+        if (shape->n_draft)
+            expect_drafts(&w, &w.text[s], one, pages);
         backend_cpu.close(one);
     }
     b = help_backend(&w.e[0].m, isa, threads, WALK_ROWS, EXPECTED_PAGES);
@@ -141,6 +193,7 @@ static void random_walk(const struct tiny_model *shape, const char *isa, uint32_
         for (uint32_t i = 0; i <= TOKENS; i++)
             free(w.text[s].state[i]);
         free(w.text[s].logits);
+        free(w.text[s].drafts);
         expected_close(&w.e[s]);
     }
     backend_cpu.close(b);
@@ -153,6 +206,7 @@ START_TEST(every_division_of_a_text_gives_the_same_bits)
     struct tiny_model shape = hybrid(types[_i % 3]);
     shape.delta_k = _i % 2 ? 16 : 0;
     shape.delta_v = _i % 2 ? 32 : 0;
+    shape.n_draft = _i < 3;
     for (int i = 0; i < N_ISAS; i++)
         if (help_has_isa(isas[i]))
             random_walk(&shape, isas[i], 1 + (uint32_t)(_i + i) % 3, 700 + (uint64_t)(10 * _i + i),

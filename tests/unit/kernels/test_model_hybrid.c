@@ -205,12 +205,73 @@ START_TEST(layers_that_only_draft_are_left_out)
         {KEY("attention.recurrent_layers", GGUF_BOOL, 5, flags)},
         {KEY("attention.head_count_kv", GGUF_U32, 5, heads)},
         {.tensor = "blk.4.attn_norm.weight", .tensor_type = QUANT_F32, .cols = 64},
-        {.tensor = "blk.4.nextn.eh_proj.weight", .tensor_type = QUANT_F16, .cols = 128, .rows = 64},
+        {.tensor = "blk.4.nextn.enorm.weight", .tensor_type = QUANT_F32, .cols = 64},
     };
     struct opened o;
     open_changed(&o, change, 6);
     ck_assert(o.model->n_layer == 4 && o.model->n_recurrent == 2);
+    ck_assert_ptr_null(o.model->mtp); /* it has nothing that joins */
     close_opened(&o);
+}
+END_TEST
+
+static void open_drafting(struct opened *o, uint32_t n_draft)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    size_t bytes;
+    shape.arch = "qwen35";
+    shape.n_layer = 4;
+    shape.n_draft = n_draft;
+    uint8_t *file = tiny_model_file(&shape, &bytes);
+    ck_assert_msg(open_file(file, bytes, o) == 0, "%s", err);
+}
+
+/* It is no layer of the model: sizes, parameters and fingerprint are as without it. */
+START_TEST(a_next_token_layer_is_read)
+{
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    uint64_t n_params[2];
+    for (uint32_t n = 0; n < 2; n++) {
+        struct opened o;
+        open_drafting(&o, n);
+        const struct model_mtp *mtp = o.model->mtp;
+        ck_assert(o.model->n_layer == 4 && !mtp == (n == 0));
+        ck_assert(!mtp || (mtp->layer.geometry.memory == 2 && mtp->layer.geometry.q_dim == 32 &&
+                           mtp->layer.geometry.delta.n_head_v == 0 && mtp->bytes > 0));
+        ck_assert(!mtp || (mtp->layer.tensor[MODEL_MTP_JOIN].cols == 128 &&
+                           mtp->layer.tensor[MODEL_MTP_OUTPUT_NORM].data));
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[n]), 0);
+        n_params[n] = o.model->n_params;
+        close_opened(&o);
+    }
+    ck_assert_mem_eq(seen[0], seen[1], sizeof(seen[0]));
+    ck_assert_uint_eq(n_params[0], n_params[1]);
+}
+END_TEST
+
+/* Several layers that draft each a token further are not what hearth runs. */
+START_TEST(of_several_next_token_layers_none_is_read)
+{
+    struct opened o;
+    open_drafting(&o, 2);
+    ck_assert(o.model->n_layer == 4 && !o.model->mtp);
+    close_opened(&o);
+}
+END_TEST
+
+/* One that joins, but is not whole, is malformed. */
+START_TEST(half_a_next_token_layer_is_refused)
+{
+    static const uint32_t five = 5, one = 1;
+    const struct change change[] = {
+        {KEY("block_count", GGUF_U32, 0, &five)},
+        {KEY("nextn_predict_layers", GGUF_U32, 0, &one)},
+        {.tensor = "blk.4.attn_norm.weight", .tensor_type = QUANT_F32, .cols = 64},
+        {.tensor = "blk.4.nextn.eh_proj.weight", .tensor_type = QUANT_F16, .cols = 128, .rows = 64},
+    };
+    struct gw w;
+    write_changed(&w, change, 4);
+    check_refused(&w, -EBADMSG, "blk.4.attn_q.weight is missing");
 }
 END_TEST
 
@@ -239,6 +300,9 @@ int main(void)
     tcase_add_test(tcase, an_array_of_layers_goes_before_the_interval);
     tcase_add_test(tcase, a_fingerprint_depends_on_the_heads);
     tcase_add_test(tcase, layers_that_only_draft_are_left_out);
+    tcase_add_test(tcase, a_next_token_layer_is_read);
+    tcase_add_test(tcase, of_several_next_token_layers_none_is_read);
+    tcase_add_test(tcase, half_a_next_token_layer_is_refused);
     tcase_add_test(tcase, small_matrices_in_f32_are_portable);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -17,7 +17,7 @@ static const char *const names[] = {
     "llama",    "llama3",     "llama-linear", "mistral", "qwen2",      "qwen3",
     "gemma3",   "granite",    "smollm3",      "phi3",    "llama-yarn", "phi3-long",
     "mistral3", "qwen3moe",   "qwen2moe",     "glm4moe", "qwen35",     "qwen35moe",
-    "mixtral",  "granitemoe", "ernie4_5-moe", "gpt-oss"};
+    "mixtral",  "granitemoe", "ernie4_5-moe", "gpt-oss", "qwen35-mtp"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), PAGES = 4, MOST = 128 };
 
 /* Logits reach 20 to 30. In F32 with KV in f32 only the rounding of f32 sums remains, at most 3e-5
@@ -163,11 +163,58 @@ START_TEST(logits_in_f16_are_close_to_the_oracles)
 }
 END_TEST
 
+/* One row: token `position`, with its logits. */
+static void run_row(struct backend *b, const struct oracle *o, enum pass_kind kind,
+                    uint32_t position, struct pass_state state, float *logits)
+{
+    static const uint32_t pages[PAGES] = {2, 0, 3, 1};
+    const struct pass_sequence sequence = {.pages = pages, .state = state};
+    const struct row row = {0, position, o->tokens[position], ROW_LOGITS, NULL};
+    struct row_result result = {.logits = logits};
+    help_pass(b, &(struct pass){kind, 1, &row, &sequence, &result, 1});
+    ck_assert_int_eq(result.status, 0);
+}
+
+/* The next-token layer, given the text token by token. */
+START_TEST(drafts_in_f32_equal_the_oracles)
+{
+    static const char name[] = "qwen35-mtp";
+    struct oracle o;
+    struct help_model wide = {0};
+    double most = 0;
+    oracle_open(&o, name);
+    widen(o.m.gguf, &wide);
+    const size_t size = (size_t)o.n * o.n_columns;
+    float *want = help_memory(size * sizeof(float)),
+          *got = help_memory(wide.model->n_vocab * sizeof(float));
+    FILE *in = fopen(fixture(name, "next.f32"), "rb");
+    ck_assert_ptr_nonnull(in);
+    ck_assert_uint_eq(fread(want, sizeof(float), size, in), size);
+    fclose(in);
+    struct backend *b = help_backend(&wide, _i ? NULL : "ref", 1, 1, PAGES);
+    for (uint32_t i = 0; i < o.n; i++) {
+        if (i > 0)
+            run_row(b, &o, PASS_MTP, i, (struct pass_state){.from = 0, .own = 0}, got);
+        for (uint32_t c = 0; c < o.n_columns && i > 0; c++)
+            most = fmax(most, fabs((double)got[c * o.step] - (double)want[i * o.n_columns + c]));
+        run_row(b, &o, PASS_CANONICAL, i,
+                (struct pass_state){.from = i ? 0 : BACKEND_STATE_ZERO, .commit = 1}, got);
+    }
+    ck_assert_msg(most < BOUND_F32, "a logit of a draft is off by %g", most);
+    backend_cpu.close(b);
+    free(want);
+    free(got);
+    help_model_close(&wide);
+    oracle_close(&o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("oracle");
     TCase *tcase = tcase_create("oracle");
     tcase_add_loop_test(tcase, logits_in_f32_equal_the_oracles, 0, N_NAMES);
+    tcase_add_loop_test(tcase, drafts_in_f32_equal_the_oracles, 0, 2);
     tcase_add_loop_test(tcase, logits_in_f16_are_close_to_the_oracles, 0, N_NAMES);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
