@@ -18,7 +18,8 @@ static struct mkmodel_options {
     struct tool_common common;
     const char *arch, *shape, *type, *from;
     uint64_t seed, threads, layers;
-    int peaked;
+    float acceptance;
+    int peaked, mtp;
 } options;
 
 static const struct option_row table[] = {
@@ -31,6 +32,9 @@ static const struct option_row table[] = {
     O(layers, "layers", 0, OPTION_U64, "N", "0", 0, 512, "only N layers; 0: the shape's"),
     O(peaked, "peaked", 0, OPTION_FLAG, NULL, NULL, 0, 0,
       "make next tokens clear: low-bit copies agree"),
+    O(mtp, "mtp", 0, OPTION_FLAG, NULL, NULL, 0, 0, "add a next-token layer (qwen35, qwen35moe)"),
+    O(acceptance, "mtp-acceptance", 0, OPTION_F32, "P", "1", 0, 1,
+      "so many of its drafts are right: with --peaked"),
     O(from, "from", 0, OPTION_TEXT, "FILE", NULL, 0, 0, "copy this F32, F16 or BF16 model instead"),
     O(threads, "threads", 't', OPTION_U64, "N", NULL, 0, 256, "compute threads; 0: one per core"),
     TOOL_COMMON_ROWS(struct mkmodel_options)
@@ -83,11 +87,21 @@ static int write_out(struct gguf_out *out, gguf_out_row *row, void *arg)
     return rc ? tool_fail(&tool, EX_CANTCREAT, "%s", err) : 0;
 }
 
+static const char *arch_of(const struct model_shape *shape)
+{
+    return options.arch ? options.arch : shape->arch;
+}
+
 static int make_random(const struct type_mix *mix, struct gguf_out *out)
 {
     struct model_shape shape = *shape_find(options.shape);
-    struct random_model model = {&shape, options.arch ? options.arch : shape.arch, mix,
-                                 options.seed, options.peaked};
+    struct random_model model = {.shape = &shape,
+                                 .arch = arch_of(&shape),
+                                 .mix = mix,
+                                 .seed = options.seed,
+                                 .peaked = options.peaked,
+                                 .mtp = options.mtp,
+                                 .acceptance = options.acceptance};
     shape.n_layer = options.layers ? (uint32_t)options.layers : shape.n_layer;
     int rc = random_model_list(&model, out);
     return rc ? tool_fail(&tool, tool_exit(rc), "not enough memory")
@@ -120,9 +134,9 @@ static int check_options(const char *path)
         return tool_fail(&tool, EX_USAGE, "give the file to write (see --help)");
     if (!options.from == !options.shape)
         return tool_fail(&tool, EX_USAGE, "give either --shape or --from (see --help)");
-    if (options.from && (options.arch || options.peaked))
+    if (options.from && (options.arch || options.peaked || options.mtp))
         return tool_fail(&tool, EX_USAGE,
-                         "--arch and --peaked are for random weights: not with --from");
+                         "--arch, --peaked and --mtp are for random weights: not with --from");
     if (options.from && gguf_out_overwrites(path, options.from))
         return tool_fail(&tool, EX_USAGE,
                          "%s would be overwritten: it is the temporary name of %s: rename it first",
@@ -133,6 +147,12 @@ static int check_options(const char *path)
     if (options.arch && !random_model_arch_valid(options.arch))
         return tool_fail(&tool, EX_USAGE, "unknown architecture %s; known: %s", options.arch,
                          model_arch_names());
+    if (options.mtp && !random_model_arch_mtp(arch_of(shape_find(options.shape))))
+        return tool_fail(&tool, EX_USAGE,
+                         "--mtp: %s has no next-token layer in hearth: take qwen35",
+                         arch_of(shape_find(options.shape)));
+    if (options.acceptance < 1 && !(options.mtp && options.peaked))
+        return tool_fail(&tool, EX_USAGE, "--mtp-acceptance needs --mtp and --peaked");
     type_mix_names(names, sizeof(names));
     if (!options.type)
         return tool_fail(&tool, EX_USAGE, "give --type, one of %s", names);

@@ -60,6 +60,11 @@ enum kind {
     FFN_GATE_EXPS_BIAS,
     FFN_UP_EXPS_BIAS,
     FFN_DOWN_EXPS_BIAS,
+    MTP_JOIN,
+    MTP_TOKEN_NORM,
+    MTP_HIDDEN_NORM,
+    MTP_OUTPUT_NORM,
+    MARK, /* not a tensor: which words of a peaked model carry a mark */
     N_KINDS,
 };
 
@@ -111,6 +116,10 @@ static const struct {
     {"ssm_dt.bias", DELTA_DT, MODEL_DELTA_DT},
     {"ssm_norm.weight", DELTA_NORM, MODEL_DELTA_NORM},
     {"ssm_out.weight", DELTA_OUT, MODEL_DELTA_OUT},
+    {"nextn.eh_proj.weight", MTP_JOIN, MODEL_MTP_JOIN},
+    {"nextn.enorm.weight", MTP_TOKEN_NORM, MODEL_MTP_TOKEN_NORM},
+    {"nextn.hnorm.weight", MTP_HIDDEN_NORM, MODEL_MTP_HIDDEN_NORM},
+    {"nextn.shared_head_norm.weight", MTP_OUTPUT_NORM, MODEL_MTP_OUTPUT_NORM},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -122,6 +131,11 @@ static const struct model_arch *find_arch(const char *name)
 bool random_model_arch_valid(const char *arch)
 {
     return find_arch(arch) != NULL;
+}
+
+bool random_model_arch_mtp(const char *arch)
+{
+    return find_arch(arch)->mtp_tensors != 0;
 }
 
 static bool is_tied(const struct random_model *m)
@@ -148,7 +162,7 @@ static uint32_t attention_period(const struct random_model *m)
 static bool is_recurrent(const struct random_model *m, uint32_t layer)
 {
     const uint32_t period = attention_period(m);
-    return period > 0 && (layer + 1) % period != 0;
+    return period > 0 && (layer + 1) % period != 0 && layer < m->shape->n_layer;
 }
 
 /* Whether a layer holds such a tensor: what is fused in place of its parts. All layers have experts,
@@ -156,7 +170,9 @@ static bool is_recurrent(const struct random_model *m, uint32_t layer)
 static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
 {
     const struct model_arch *arch = find_arch(m->arch);
-    const uint64_t tensors = is_recurrent(m, layer) ? arch->recurrent_tensors : arch->tensors;
+    const uint64_t of_mtp = layer == m->shape->n_layer ? arch->mtp_tensors : 0,
+                   tensors =
+                       is_recurrent(m, layer) ? arch->recurrent_tensors : arch->tensors | of_mtp;
     const enum kind kind = layer_tensors[i].kind;
     const bool dense = kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN,
                of_experts = kind >= FFN_ROUTER && kind <= FFN_DOWN_SHARED;
@@ -168,6 +184,12 @@ static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
     return (tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused);
 }
 
+/* Of the file, that of the next token included. */
+static uint32_t n_layers(const struct random_model *m)
+{
+    return m->shape->n_layer + (m->mtp && random_model_arch_mtp(m->arch));
+}
+
 /* The list of tensors: embedding, layers, output norm, output. Returns false after the last one. */
 static bool place_of(const struct random_model *m, uint32_t tensor, struct place *ret)
 {
@@ -175,7 +197,7 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
     *ret = (struct place){EMBD, 0, "token_embd.weight"};
     if (tensor-- == 0)
         return true;
-    for (uint32_t layer = 0; layer < m->shape->n_layer; layer++)
+    for (uint32_t layer = 0; layer < n_layers(m); layer++)
         for (uint32_t i = 0; i < N_LAYER_TENSORS; i++)
             if (is_listed(m, layer, i) && tensor-- == 0) {
                 const bool norm = layer_tensors[i].kind == FFN_NORM && arch->ffn_norm;
@@ -242,6 +264,8 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return shape_delta(s).v_heads * shape_delta(s).dim;
     case ATTN_SINKS:
         return s->n_head;
+    case MTP_JOIN:
+        return 2 * s->n_embd;
     default:
         return s->n_embd;
     }
@@ -264,6 +288,7 @@ static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a ve
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED:
     case DELTA_OUT:
+    case MTP_JOIN:
         return s->n_embd;
     case DELTA_QKV:
     case DELTA_CONV:
@@ -295,6 +320,12 @@ static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a ve
     default:
         return 0;
     }
+}
+
+/* Values of a head that rope turns. */
+static uint32_t rope_dims(const struct random_model *m)
+{
+    return m->shape->head_dim / (attention_period(m) > 0 ? 4 : 1);
 }
 
 static void u32(struct gguf_out *out, const char *arch, const char *key, uint32_t value)
@@ -359,6 +390,16 @@ static void list_experts(const struct random_model *m, struct gguf_out *out)
         u32(out, m->arch, "expert_shared_count", 1);
 }
 
+/* Sections of rope, which llama.cpp requires: in text each pair belongs to one of three, in turn. */
+static void list_sections(const struct random_model *m, struct gguf_out *out)
+{
+    const int32_t pairs = (int32_t)rope_dims(m) / 2,
+                  sections[] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    char name[96];
+    snprintf(name, sizeof(name), "%s.rope.dimension_sections", m->arch);
+    gguf_out_array(out, name, GGUF_I32, 4, sections, sizeof(sections));
+}
+
 static void list_recurrence(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
@@ -370,6 +411,9 @@ static void list_recurrence(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "ssm.group_count", shape_delta(s).k_heads);
     u32(out, m->arch, "ssm.time_step_rank", shape_delta(s).v_heads);
     u32(out, m->arch, "ssm.inner_size", shape_delta(s).v_heads * shape_delta(s).dim);
+    list_sections(m, out);
+    if (n_layers(m) > s->n_layer)
+        u32(out, m->arch, "nextn_predict_layers", 1);
 }
 
 static int list_keys(const struct random_model *m, struct gguf_out *out)
@@ -383,7 +427,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     gguf_out_string(out, "general.name", text);
     gguf_out_u32(out, "general.file_type", m->mix->file_type);
     gguf_out_u32(out, "general.quantization_version", 2);
-    u32(out, m->arch, "block_count", s->n_layer);
+    u32(out, m->arch, "block_count", n_layers(m));
     u32(out, m->arch, "context_length", s->n_context);
     u32(out, m->arch, "embedding_length", s->n_embd);
     u32(out, m->arch, "feed_forward_length", s->n_ff);
@@ -391,7 +435,7 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
     u32(out, m->arch, "attention.key_length", s->head_dim);
     u32(out, m->arch, "attention.value_length", s->head_dim);
-    u32(out, m->arch, "rope.dimension_count", s->head_dim / (attention_period(m) > 0 ? 4 : 1));
+    u32(out, m->arch, "rope.dimension_count", rope_dims(m));
     f32(out, m->arch, "rope.freq_base", s->rope_base);
     f32(out, m->arch, "attention.layer_norm_rms_epsilon", s->rms_eps);
     u32(out, m->arch, "vocab_size", s->n_vocab);
@@ -469,6 +513,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
         noise(m, p, row, 0, spread * in, x, cols); /* logits spread by 3 */
         break;
     case OUTPUT_NORM:
+    case MTP_OUTPUT_NORM:
         noise(m, p, row, 3 / spread, 0.1f, x, cols);
         break;
     case ATTN_POST_NORM:
@@ -516,6 +561,8 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
 #define COPY 2.0f       /* A onto B: the successor must outweigh the token itself */
 #define OWN_SCORE 24.0f /* attention score of a position with itself */
 #define TOP_LOGIT 20.0f
+#define MARK_VALUE 2.0f /* in A, of a word after which drafts shall fail ... */
+#define MARK_TURNS 2.0f /* ... and by how much more than A the layer turns it onto another code */
 
 static uint32_t step_of(const struct model_shape *s)
 {
@@ -549,6 +596,20 @@ static void code(const struct random_model *m, uint32_t row, float *x)
     noise(m, (struct place){CODE, 0, NULL}, row, 0, 1, x, code_dims(m->shape));
 }
 
+/* Is the next-token layer's draft after this word to be wrong? */
+static bool has_mark(const struct random_model *m, uint32_t word)
+{
+    const uint32_t key[2] = {(uint32_t)m->seed, (uint32_t)(m->seed >> 32)};
+    uint32_t counter[4] = {0, word, MARK % 32, MARK / 32}, value[4];
+    philox4x32_10(counter, key, value);
+    return (float)(value[0] >> 8) * 0x1p-24f >= m->acceptance;
+}
+
+static bool has_marks(const struct random_model *m)
+{
+    return m->mtp && m->acceptance < 1.0f;
+}
+
 /* A special token behaves like a word (its number modulo n_words), and is never a successor. */
 static void peaked_embedding(const struct random_model *m, struct place p, uint32_t token, float *x)
 {
@@ -560,6 +621,10 @@ static void peaked_embedding(const struct random_model *m, struct place p, uint3
     noise(m, p, token, 0, REST, x, s->n_embd);
     code(m, word, x);
     code(m, token < s->n_words ? before : token, x + a);
+    if (has_marks(m)) {
+        x[a - 1] = has_mark(m, word) ? MARK_VALUE : 0;
+        x[2 * a - 1] = 0; /* no logit depends on it */
+    }
     for (uint32_t i = 0; i < s->n_embd; i++)
         x[i] = x[i] * scale;
 }
@@ -595,6 +660,30 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
     noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
 }
 
+/* A row of the next-token layer's input: of B, the token's A, and for a mark the code of word 0. */
+static void peaked_join(const struct random_model *m, struct place p, uint64_t row, float *x)
+{
+    const struct model_shape *s = m->shape;
+    const uint32_t a = code_dims(s), cols = cols_of(s, MTP_JOIN);
+    const bool of_b = row >= a && row < 2 * a;
+    code(m, 0, x);
+    const float other = of_b ? x[row - a] : 0;
+    noise(m, p, row, 0, BRANCH / sqrtf((float)cols), x, cols);
+    if (of_b)
+        x[row - a] = 1;
+    if (of_b && has_marks(m))
+        x[a - 1] = MARK_TURNS * other;
+}
+
+/* Of what the layer of the next token adds up, B is its token's code; scaled for the top logit. */
+static void peaked_mtp_norm(const struct random_model *m, struct place p, float *x)
+{
+    const struct model_shape *s = m->shape;
+    const float a = (float)code_dims(s), weight = TOP_LOGIT / sqrtf(a * (float)s->n_embd);
+    noise(m, p, 0, weight / 20, weight / 100, x, s->n_embd);
+    noise(m, p, 1, weight, weight / 20, x + code_dims(s), code_dims(s));
+}
+
 static uint32_t first_attention(const struct random_model *m)
 {
     const uint32_t period = attention_period(m);
@@ -617,6 +706,39 @@ static void peaked_query(const struct random_model *m, struct place p, uint64_t 
     noise(m, p, row, 0, weight, x, cols_of(s, ATTN_Q));
 }
 
+/* If it is a norm; own: the square of what queries and keys of one position are scaled by. */
+static bool peaked_norm(const struct random_model *m, struct place p, float own, float *x)
+{
+    const uint32_t cols = cols_of(m->shape, p.kind);
+    switch (p.kind) {
+    case OUTPUT_NORM:
+        peaked_output_norm(m, p, x);
+        break;
+    case MTP_OUTPUT_NORM:
+        peaked_mtp_norm(m, p, x);
+        break;
+    case ATTN_Q_NORM:
+    case ATTN_K_NORM: /* the same for q and k, as their rows are */
+        p.kind = ATTN_K_NORM;
+        noise(m, p, 0, sqrtf(own), 0.05f, x, cols);
+        break;
+    case ATTN_POST_NORM:
+    case FFN_POST_NORM:
+        peaked_post_norm(m, p, x);
+        break;
+    case ATTN_NORM:
+    case FFN_NORM:
+    case MTP_TOKEN_NORM:
+    case MTP_HIDDEN_NORM:
+    case DELTA_NORM:
+        noise(m, p, 0, 1, 0.02f, x, cols);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
 static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     const struct model_shape *s = m->shape;
@@ -628,8 +750,8 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case OUTPUT:
         peaked_embedding(m, p, (uint32_t)row, x);
         break;
-    case OUTPUT_NORM:
-        peaked_output_norm(m, p, x);
+    case MTP_JOIN:
+        peaked_join(m, p, row, x);
         break;
     case ATTN_Q:
         peaked_query(m, p, row, sqrtf(own) * in, x);
@@ -657,14 +779,6 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case DELTA_A:
         noise(m, p, row, -0.5f, 0.1f, x, cols);
         break;
-    case DELTA_NORM:
-        noise(m, p, row, 1, 0.02f, x, cols);
-        break;
-    case ATTN_Q_NORM:
-    case ATTN_K_NORM: /* the same for q and k, as their rows are */
-        p.kind = ATTN_K_NORM;
-        noise(m, p, row, sqrtf(own), 0.05f, x, cols);
-        break;
     case ATTN_Q_BIAS:
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
@@ -672,16 +786,9 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case FFN_DOWN_EXPS_BIAS:
         noise(m, p, row, 0, 0.01f, x, cols);
         break;
-    case ATTN_POST_NORM:
-    case FFN_POST_NORM:
-        peaked_post_norm(m, p, x);
-        break;
-    case ATTN_NORM:
-    case FFN_NORM:
-        noise(m, p, row, 1, 0.02f, x, cols);
-        break;
     default:
-        noise(m, p, row, 0, in, x, cols);
+        if (!peaked_norm(m, p, own, x))
+            noise(m, p, row, 0, in, x, cols);
     }
 }
 

@@ -12,6 +12,11 @@
  * rows) and copies A onto B; everything else is small noise; the head reads B. Greedy text walks
  * through all words of the vocabulary before it repeats one.
  *
+ * A next-token layer of a peaked model turns the A of its token onto B as well, and so drafts what
+ * the model will say; but for some of the words: these carry a mark in A's last dimension, which the
+ * layer turns onto the code of one word, always the same. So its drafts are accepted as often as was
+ * asked for, after any token.
+ *
  * random_model_row: any thread. Owns nothing. */
 #ifndef HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
 #define HEARTH_KERNELS_TOOLS_RANDOM_MODEL_H
@@ -26,10 +31,13 @@ struct random_model {
     const struct type_mix *mix;
     uint64_t seed;
     bool peaked;
+    bool mtp;         /* with a next-token layer, if the architecture has one */
+    float acceptance; /* of its drafts, 0 to 1; peaked models with that layer only */
 };
 
-/* Whether arch is one of those above. */
+/* Whether arch is one of those above; and may have a next-token layer. */
 bool random_model_arch_valid(const char *arch);
+bool random_model_arch_mtp(const char *arch);
 
 /* Adds all keys and tensors to out. Returns 0, or -ENOMEM. */
 int random_model_list(const struct random_model *model, struct gguf_out *out);

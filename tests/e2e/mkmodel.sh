@@ -18,6 +18,8 @@ for arch in qwen2 qwen3 gemma3; do
     make --shape tiny --arch $arch --type Q4_K_M $arch.gguf
     "$bin/hearthd" --model $arch.gguf --check | grep -q "^tiny random 1: $arch, Q4_K, 1.31 M parameters"
 done
+make --shape tiny --arch qwen35 --type Q8_0 --peaked --mtp --mtp-acceptance 0.5 mtp.gguf
+"$bin/hearthd" --model mtp.gguf --check | grep -q '^tiny random 1 peaked: qwen35, Q8_0, .* 2 layers and one that drafts, '
 make --from F16.gguf --type=q8_0 copy.gguf
 "$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
 
@@ -53,6 +55,8 @@ refused 64 'give --type, one of F32'     --shape tiny new.gguf
 refused 64 'unknown shape huge; known:' --shape huge --type F16 new.gguf
 refused 64 'unknown type Q3; known:'    --shape tiny --type Q3 new.gguf
 refused 64 'unknown architecture gpt'   --shape tiny --type F16 --arch gpt new.gguf
+refused 64 'mtp: llama has no next-token' --shape tiny --type F16 --mtp new.gguf
+refused 64 'needs --mtp and --peaked'    --shape tiny --arch qwen35 --type F16 --mtp --mtp-acceptance 0.5 new.gguf
 refused 64 'not with --from'             --from F16.gguf --peaked --type F16 new.gguf
 refused 64 "--seed '-1': give a whole"   --shape tiny --type F16 --seed -1 new.gguf
 refused 64 "--seed '1x': give a whole"   --shape tiny --type F16 --seed 1x new.gguf

@@ -27,20 +27,29 @@ static const char *path_of(const char *name)
     return p;
 }
 
-static void write_model(const char *path, const char *shape, const char *arch, const char *type,
-                        uint64_t seed, bool peaked, uint32_t threads)
+static void write_random(const char *path, uint32_t threads, struct random_model *model)
 {
     struct gguf_out *out;
-    struct random_model m = {shape_find(shape), arch, type_mix_find(type), seed, peaked};
     ck_assert_msg(gguf_out_open(path, &out, err, sizeof(err)) == 0, "%s", err);
-    ck_assert_int_eq(random_model_list(&m, out), 0);
-    ck_assert_msg(gguf_out_write(out, random_model_row, &m, threads, err, sizeof(err)) == 0, "%s",
-                  err);
+    ck_assert_int_eq(random_model_list(model, out), 0);
+    ck_assert_msg(gguf_out_write(out, random_model_row, model, threads, err, sizeof(err)) == 0,
+                  "%s", err);
     ck_assert_msg(gguf_out_commit(out, err, sizeof(err)) == 0, "%s", err);
     struct stat st;
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq((uint64_t)st.st_size, gguf_out_bytes(out));
     gguf_out_close(out);
+}
+
+static void write_model(const char *path, const char *shape, const char *arch, const char *type,
+                        uint64_t seed, bool peaked, uint32_t threads)
+{
+    write_random(path, threads,
+                 &(struct random_model){.shape = shape_find(shape),
+                                        .arch = arch,
+                                        .mix = type_mix_find(type),
+                                        .seed = seed,
+                                        .peaked = peaked});
 }
 
 static void hash_file(const char *path, char text[33])
@@ -210,6 +219,65 @@ START_TEST(a_peaked_model_follows_its_walk)
 }
 END_TEST
 
+/* Drafts of the next-token layer for a text that is given: how many are what follows. */
+static uint32_t right_drafts(const char *path, const uint32_t *tokens, uint32_t n)
+{
+    struct help_model m;
+    const uint32_t pages[] = {0, 1, 2, 3};
+    struct sampler_params params;
+    uint32_t right = 0;
+    help_model_file(&m, path);
+    struct backend *b = help_backend(&m, NULL, 2, 1, 4);
+    sampler_params_init(&params);
+    for (uint32_t i = 0; i + 2 < n; i++) {
+        struct row_result result = {0};
+        struct pass_sequence sequence = {
+            .pages = pages,
+            .tokens = tokens,
+            .prompt_length = 1,
+            .sampler = &params,
+            .state = {.from = i == 0 ? BACKEND_STATE_ZERO : 0, .commit = 1}};
+        struct row row = {0, i, tokens[i], 0, NULL};
+        help_pass(b, &(struct pass){PASS_CANONICAL, 1, &row, &sequence, &result, 1});
+        row = (struct row){0, i + 1, tokens[i + 1], ROW_SAMPLE, NULL};
+        sequence.state = (struct pass_state){.from = 0, .own = 0};
+        help_pass(b, &(struct pass){PASS_MTP, 1, &row, &sequence, &result, 1});
+        ck_assert_int_eq(result.status, 0);
+        right += result.sample.token == tokens[i + 2];
+    }
+    backend_cpu.close(b);
+    help_model_close(&m);
+    return right;
+}
+
+/* So many drafts are right as were asked for, in a low-bit copy, too; the walk stays as it is. */
+START_TEST(drafts_of_a_peaked_model_are_right_as_often_as_asked_for)
+{
+    enum { N = 122 };
+    const float wanted[] = {1, 0.8f, 0.5f, 0};
+    const struct model_shape *s = shape_find("tiny");
+    const char *path = path_of("drafts.gguf"), *low = path_of("low.gguf"),
+               *arch = _i % 2 ? "qwen35moe" : "qwen35";
+    uint32_t tokens[N] = {s->n_words - 1}, ids[N];
+    write_random(path, 2,
+                 &(struct random_model){.shape = s,
+                                        .arch = arch,
+                                        .mix = type_mix_find("F16"),
+                                        .seed = 4,
+                                        .peaked = true,
+                                        .mtp = true,
+                                        .acceptance = wanted[_i / 2]});
+    copy_model(path, "Q4_0", low);
+    for (uint32_t i = 1; i < N; i++)
+        tokens[i] = random_model_next(s, tokens[i - 1]);
+    greedy(path, tokens[0], N - 1, ids);
+    ck_assert_mem_eq(ids, tokens + 1, (N - 1) * sizeof(ids[0]));
+    const uint32_t right = right_drafts(path, tokens, N);
+    ck_assert_double_eq_tol(right / (double)(N - 2), (double)wanted[_i / 2], 0.1);
+    ck_assert_uint_eq(right_drafts(low, tokens, N), right);
+}
+END_TEST
+
 START_TEST(the_walk_visits_every_word)
 {
     const struct model_shape *s = &shapes[_i];
@@ -283,6 +351,7 @@ int main(void)
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 9);
     tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 4);
     tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
+    tcase_add_loop_test(t, drafts_of_a_peaked_model_are_right_as_often_as_asked_for, 0, 8);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, a_copy_in_the_same_type_is_the_same_model);
     suite_add_tcase(s, t);
