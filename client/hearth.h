@@ -372,9 +372,9 @@ struct hearth_request {
 
     /* The source of drafts: "auto" (default, also NULL), "none", "lookup" (what followed the same
      * tokens earlier in the sequence), "client" (the guess below); "draft" (the daemon's draft
-     * model), "shadow" (a low-bit copy of the model) or "fast" (the device's fast pass), which a
-     * daemon may have or not: then the request ends with -ENOTSUP. Never changes the answer, only
-     * its speed. */
+     * model), "mtp" (the model's own next-token layer), "shadow" (a low-bit copy of the model) or "fast"
+     * (the device's fast pass), which a daemon may have or not: then the request ends with -ENOTSUP.
+     * Never changes the answer, only its speed. */
     const char *proposer;
     uint64_t cookie; /* comes back in every event of this request */
 

@@ -140,6 +140,7 @@ enum submit_proposer {
     PROPOSER_DRAFT = 4,  /* a small model of the same vocabulary */
     PROPOSER_SHADOW = 5, /* a low-bit copy of the model's own weights */
     PROPOSER_FAST = 6,   /* the device's fast pass */
+    PROPOSER_MTP = 7,    /* the model's own next-token layer */
     PROPOSER_COUNT,
 };
 

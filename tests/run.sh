@@ -78,7 +78,7 @@ add_sim() {
 
 add_check() {
     add_built "$folder"/e2e/test_* "$folder"/hostile/test_* "$folder"/unit/*/test_* "$folder"/stress/stress_*
-    for p in shadow draft; do # the engine's roughest suites again, with a model that drafts
+    for p in shadow draft mtp; do # the engine's roughest suites again, with a model that drafts
         for t in engine_hostile engine_soak engine_thread; do
             t=unit/daemon/test_$t
             [ ! -x "$folder/$t" ] || add "$t ($p)" "$folder/$t" env HEARTH_RIG_PROPOSER=$p "$folder/$t"
@@ -90,7 +90,7 @@ add_check() {
     done
     t=e2e/test_determinism
     [ ! -x "$folder/$t" ] || add "$t (qwen35)" "$folder/$t" env HEARTH_DETERMINISM_ARCH=qwen35 "$folder/$t"
-    for p in none shadow; do # and of a recurrent model, with few states
+    for p in none shadow mtp; do # and of a recurrent model, with few states
         for t in engine_hostile engine_soak engine_thread; do
             t=unit/daemon/test_$t
             [ ! -x "$folder/$t" ] || add "$t (states, $p)" "$folder/$t" env HEARTH_RIG_STATES=4 HEARTH_RIG_PROPOSER=$p "$folder/$t"

@@ -94,7 +94,7 @@ enum cli_command {
       "a slot that stays warm for the next run")                                                   \
     O("priority", "interactive|batch", CLI_CMD_SAY, OPTION_CHOICE, request.priority,               \
       "interactive", 0, 0, "batch yields to others")                                               \
-    O("proposer", "auto|none|lookup|client|draft|shadow|fast", CLI_CMD_SAY | CLI_CMD_REPLAY,       \
+    O("proposer", "auto|none|lookup|client|draft|shadow|fast|mtp", CLI_CMD_SAY | CLI_CMD_REPLAY,   \
       OPTION_WORD, request.proposer, NULL, 0, 0, "source of drafts")                               \
     O("guess", "TEXT", CLI_CMD_ASK, OPTION_TEXT, guess, NULL, 0, 0,                                \
       "the expected answer: drafts for the proposer")                                              \

@@ -32,7 +32,7 @@ static uint32_t find_proposer(const char *name)
     static const char *const names[PROPOSER_COUNT] = {
         [PROPOSER_AUTO] = "auto",     [PROPOSER_NONE] = "none",   [PROPOSER_LOOKUP] = "lookup",
         [PROPOSER_CLIENT] = "client", [PROPOSER_DRAFT] = "draft", [PROPOSER_SHADOW] = "shadow",
-        [PROPOSER_FAST] = "fast"};
+        [PROPOSER_FAST] = "fast",     [PROPOSER_MTP] = "mtp"};
     uint32_t i = 0;
     if (!name)
         return PROPOSER_AUTO;

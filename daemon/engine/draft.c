@@ -73,12 +73,12 @@ static bool draft_lag_pays(const struct cost *cost, const struct slot *slot,
                            slot->request->limit - slot->spec.accepted);
 }
 
-/* Drafts that there are records for: the model's own fast pass leaves them after those of what was
+/* Drafts that there are records for: the model's own passes leave them after those of what was
  * accepted since the last canonical pass. */
 static uint32_t draft_records(const struct prefix *prefix, const struct slot *slot,
                               const struct drafter *drafter)
 {
-    if (drafter->kind != DRAFTER_SELF || !prefix->states)
+    if (!drafter_is_own(drafter) || !prefix->states)
         return WINDOW_MAX;
     if (slot_from(slot, prefix) != (int32_t)slot->own)
         return 0; /* it goes on from elsewhere */
@@ -175,7 +175,7 @@ static bool draft_evict(struct slots *slots, struct drafter *drafter)
 static bool draft_reserve(struct slots *slots, struct drafter *drafter, struct slot *slot,
                           uint32_t n_positions)
 {
-    if (drafter->kind == DRAFTER_SELF)
+    if (drafter_is_own(drafter))
         return slot_reserve(slot, &slots->kv.prefix, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
         if (!draft_evict(slots, drafter))
@@ -190,12 +190,12 @@ static void draft_rows(struct batch *batch, struct drafter *drafter, const struc
 {
     uint32_t i = batch->n_slots - 1;
     struct slot *slot = batch->slots[i].slot;
-    bool self = drafter->kind == DRAFTER_SELF;
+    bool own = drafter_is_own(drafter);
     drafter->samplers[i] = slot->request->sampler;
     drafter->samplers[i].logprobs = false;
-    batch_rows(batch, i, from, sampled, self ? slot->pages : slot->draft_kv.pages,
+    batch_rows(batch, i, from, sampled, own ? slot->pages : slot->draft_kv.pages,
                &drafter->samplers[i]);
-    if (self && prefix->states)
+    if (own && prefix->states)
         batch->sequences[i].state = (struct pass_state){.from = (int32_t)slot->own,
                                                         .own = (int32_t)slot->own,
                                                         .replay = spec_apply(&slot->spec, from)};
@@ -210,7 +210,7 @@ static void draft_plan_windows(struct batch *batch, struct slots *slots, struct 
         if (!slot_runs(slot) || drafters_due(slot) || drafters_find(drafters, slot) != drafter)
             continue;
         uint32_t to = slot->spec.accepted + slot->spec.drafted;
-        uint32_t from = drafter->kind == DRAFTER_SELF ? to - 1 : slot->draft_kv.computed;
+        uint32_t from = drafter_is_own(drafter) ? to - 1 : slot->draft_kv.computed;
         if (batch->n_slots < drafter->samples && batch->n_rows + to - from <= drafter->rows &&
             constrain_mask(constrain, slot, slot->spec.drafted) &&
             draft_reserve(slots, drafter, slot, to)) {

@@ -14,7 +14,8 @@ int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, 
     for (int k = 0; k < DRAFTERS; k++) {
         const struct loaded_model *from = k == DRAFTER_MODEL ? model : loaded;
         struct drafter *drafter = &drafters->all[k];
-        if (!from || (k == DRAFTER_SELF && loaded->info.fast == BACKEND_FAST_NONE))
+        if (!from || (k == DRAFTER_SELF && loaded->info.fast == BACKEND_FAST_NONE) ||
+            (k == DRAFTER_MTP && !loaded->info.mtp))
             continue;
         *drafter = (struct drafter){
             .ops = from->ops,
@@ -55,15 +56,18 @@ static struct drafter *find_kind(struct drafters *drafters, enum drafter_kind ki
 
 struct drafter *drafters_find(struct drafters *drafters, const struct slot *slot)
 {
-    struct drafter *model = find_kind(drafters, DRAFTER_MODEL);
+    struct drafter *model = find_kind(drafters, DRAFTER_MODEL),
+                   *mtp = find_kind(drafters, DRAFTER_MTP);
     switch (slot->proposer.kind) {
     case PROPOSER_DRAFT:
         return model;
+    case PROPOSER_MTP:
+        return mtp;
     case PROPOSER_SHADOW:
     case PROPOSER_FAST:
         return find_kind(drafters, DRAFTER_SELF);
     case PROPOSER_AUTO:
-        return model ? model : find_kind(drafters, DRAFTER_SELF);
+        return model ? model : mtp ? mtp : find_kind(drafters, DRAFTER_SELF);
     default:
         return NULL;
     }
@@ -79,6 +83,10 @@ int drafters_check(const struct drafters *drafters, enum submit_proposer propose
         missing = "proposer shadow: this daemon has no shadow, start it with --shadow yes";
     else if (proposer == PROPOSER_FAST && drafters->fast != BACKEND_FAST_NATIVE)
         missing = "proposer fast: this daemon's device has no fast pass";
+    else if (proposer == PROPOSER_MTP && !drafters->all[DRAFTER_MTP].ops)
+        missing =
+            "proposer mtp: this daemon's model has no next-token layer, or its device does not "
+            "run it";
     if (!missing)
         return 0;
     snprintf(line, line_bytes, "%s; or ask for auto", missing);
@@ -97,7 +105,7 @@ void drafters_begin(struct drafters *drafters, struct slot *slot, uint32_t commo
 
 uint32_t drafters_lag(const struct drafter *drafter, const struct slot *slot)
 {
-    if (drafter->kind == DRAFTER_SELF)
+    if (drafter_is_own(drafter))
         return 0;
     return slot->spec.accepted - 1 - slot->draft_kv.computed;
 }

@@ -1,5 +1,6 @@
 /*
- * drafters: the models that draft: a draft model beside the model, and the model's own fast pass.
+ * drafters: the models that draft: a draft model beside the model, the model's own next-token layer,
+ * and its own fast pass.
  * Which slot they draft for, and what each of them has learnt.
  *
  * Engine thread. Drafts from text are the proposer's (daemon/policy/proposer.h). Whatever drafts, and
@@ -14,7 +15,8 @@
 /* A pass of a drafter gives one draft to each slot that takes part. */
 enum drafter_kind {
     DRAFTER_MODEL, /* the draft model: a backend instance of its own */
-    DRAFTER_SELF,  /* the model's own fast pass, into the slots' own pages; the last in a step */
+    DRAFTER_MTP,   /* the model's own next-token layer, into the slots' own pages and records */
+    DRAFTER_SELF,  /* the model's own fast pass, into these, too; the last in a step */
     DRAFTERS
 };
 
@@ -40,6 +42,12 @@ struct drafters {
     enum backend_fast fast; /* what the device's fast pass is */
     uint32_t n_next;        /* of a step: slots that begin a window, or get a token by themselves */
 };
+
+/* Are its KV and its records the slots' own? */
+static inline bool drafter_is_own(const struct drafter *drafter)
+{
+    return drafter->kind != DRAFTER_MODEL;
+}
 
 /* From what the daemon has loaded. Returns 0 or -ENOMEM; fini in any case. */
 int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, uint32_t n_slots);

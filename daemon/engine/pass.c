@@ -77,7 +77,8 @@ static int pass_fast(struct engine *engine, struct drafter *drafter)
     if (rows == 0)
         return 0;
     uint64_t start_ns = steady_look(&engine->clock);
-    int rc = batch_run(batch, drafter->ops, drafter->backend, PASS_FAST);
+    int rc = batch_run(batch, drafter->ops, drafter->backend,
+                       drafter->kind == DRAFTER_MTP ? PASS_MTP : PASS_FAST);
     uint64_t took_ns = steady_look(&engine->clock) - start_ns;
     drafters_measured(drafter, batch->n_slots, rows, took_ns);
     engine->cost.drafting_ns += took_ns;

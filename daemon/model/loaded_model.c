@@ -113,11 +113,17 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
     return rc;
 }
 
+/* Bytes of the tensors that passes read. */
+static uint64_t file_bytes(const struct model *model)
+{
+    return model->tensor_bytes + (model->mtp ? model->mtp->bytes : 0);
+}
+
 /* About what an instance takes beside KV: weights, the shadow's 18 bytes for 32 of them, and a
  * pass's buffers, f32 and as blocks of int8. */
 static uint64_t instance_bytes(const struct model *model, const struct backend_limits *limits)
 {
-    uint64_t bytes = model->tensor_bytes + (limits->shadow ? model->n_params / 32 * 18 : 0);
+    uint64_t bytes = file_bytes(model) + (limits->shadow ? model->n_params / 32 * 18 : 0);
     for (uint32_t i = 0; i < N_BUFFERS; i++)
         bytes += (i == BUFFER_LOGITS ? limits->samples : limits->rows) *
                  (uint64_t)model->ops.width[i] * 5;
@@ -153,7 +159,7 @@ static uint64_t find_state(const struct model *model)
 /* Bytes of the file's tensors, and the draft's. */
 static uint64_t tensor_bytes(const struct loaded_model *loaded)
 {
-    return loaded->model->tensor_bytes + (loaded->draft ? loaded->draft->model->tensor_bytes : 0);
+    return file_bytes(loaded->model) + (loaded->draft ? file_bytes(loaded->draft->model) : 0);
 }
 
 static void drop_reads(struct loaded_model *loaded)

@@ -7,7 +7,7 @@
  *   none     no drafts: the baseline of every comparison
  *   lookup   what followed the same n-gram earlier in this sequence (lookup.h)
  *   client   the guess that came with the request: yesterday's completion, the file's next lines
- *   draft, shadow, fast   computed, several passes a window: not here, but in draft.c
+ *   draft, mtp, shadow, fast   computed, several passes a window: not here, but in draft.c
  *   auto     client where a guess fits, else lookup, else one of those, as far as it pays (window.h) */
 #ifndef HEARTH_DAEMON_POLICY_PROPOSER_H
 #define HEARTH_DAEMON_POLICY_PROPOSER_H

@@ -84,6 +84,7 @@ static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
 static uint64_t evictions; /* evicted pages of all daemons that were stopped, not killed */
 static char best_isa[16];
 static const char *model, *draft;
+static bool has_mtp; /* the model has a next-token layer */
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
@@ -165,6 +166,14 @@ static bool on_device(const struct configuration *c)
     return !c->isa && !strcmp(device(), "cuda");
 }
 
+static bool has_proposer(uint32_t proposer)
+{
+    for (uint32_t i = 0; i < traffic.n_proposers; i++)
+        if (traffic.proposers[i] == proposer)
+            return true;
+    return false;
+}
+
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
     const char *isa = c->isa ? c->isa : on_device(c) ? "cuda" : best_isa, *arguments[22];
@@ -179,7 +188,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     arguments[n++] = "--draft";
     arguments[n++] = draft;
     arguments[n++] = "--shadow";
-    arguments[n++] = traffic.n_proposers == TRAFFIC_PROPOSERS ? "yes" : "no";
+    arguments[n++] = has_proposer(TRAFFIC_SHADOW) ? "yes" : "no";
     for (uint32_t i = 0; i < 4 && c->more[i]; i++)
         arguments[n++] = c->more[i];
     if (c->fault) {
@@ -267,7 +276,7 @@ static const char *wanted_arch(void)
 
 /* Bytes of a whole context of the model in a file: the pages, with window pages or without, those of a
  * window of 20 in a pass of 40 rows, and the states of a text. */
-static size_t context_bytes(const char *path, bool window_pages, bool *ret_recurrent)
+static size_t context_bytes(const char *path, bool window_pages, bool *ret_recurrent, bool *ret_mtp)
 {
     struct gguf *gguf;
     struct model *opened;
@@ -280,6 +289,7 @@ static size_t context_bytes(const char *path, bool window_pages, bool *ret_recur
     kv_geometry_init(&kv, opened, !strcmp(kv_type(), "q8_0"), window_pages);
     state_geometry_init(&state, opened);
     *ret_recurrent = opened->n_recurrent > 0;
+    *ret_mtp = opened->mtp != NULL;
     model_close(opened);
     gguf_close(gguf);
     return kv_pages(TRAFFIC_CONTEXT) * kv.page_bytes[PAGES_FULL] + 3 * kv.page_bytes[PAGES_WINDOW] +
@@ -289,13 +299,24 @@ static size_t context_bytes(const char *path, bool window_pages, bool *ret_recur
 /* A model drafts for itself, unless it is recurrent. */
 static void choose_models(void)
 {
-    bool recurrent;
+    bool recurrent, mtp;
 
     model = strdup(harness_tiny_model_of(wanted_arch(), wanted_type()));
-    size_t bytes = context_bytes(model, true, &recurrent);
+    size_t bytes = context_bytes(model, true, &recurrent, &has_mtp);
     draft = recurrent ? harness_tiny_model_of(NULL, wanted_type()) : model;
-    bytes += context_bytes(draft, false, &recurrent);
+    bytes += context_bytes(draft, false, &recurrent, &mtp);
     snprintf(few_pages, sizeof(few_pages), "%zu", 2 * bytes);
+}
+
+static void choose_proposers(void)
+{
+    const bool cpu = strcmp(device(), "cuda") != 0;
+
+    for (uint32_t i = 0; i < TRAFFIC_PROPOSERS; i++)
+        if (i == TRAFFIC_SHADOW ? cpu && accepts("--shadow", "yes")
+            : i == TRAFFIC_MTP  ? cpu && has_mtp
+                                : true)
+            traffic.proposers[traffic.n_proposers++] = i;
 }
 
 static void prepare(void)
@@ -309,9 +330,7 @@ static void prepare(void)
     ck_assert_ptr_ne(traffic.shared, MAP_FAILED);
     traffic.every = wanted_every();
     choose_models();
-    traffic.n_proposers = strcmp(device(), "cuda") && accepts("--shadow", "yes")
-                              ? TRAFFIC_PROPOSERS
-                              : TRAFFIC_PROPOSERS - 1;
+    choose_proposers();
     for (uint32_t i = 0; i < sizeof(isas) / sizeof(*isas); i++)
         if (accepts("--isa", isas[i]))
             snprintf(best_isa, sizeof(best_isa), "%s", isas[i]);
@@ -359,7 +378,8 @@ static void say(const char *what)
  * prove little. */
 static void check_tried(void)
 {
-    for (uint32_t i = 0; i < traffic.n_proposers; i++) {
+    for (uint32_t k = 0; k < traffic.n_proposers; k++) {
+        uint32_t i = traffic.proposers[k];
         bool drafts = i != TRAFFIC_NO_PROPOSER;
         ck_assert_msg((traffic.shared->drafted[i] > 0) == drafts &&
                           (traffic.shared->accepted[i] > 0) == drafts,

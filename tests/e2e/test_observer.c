@@ -15,6 +15,7 @@
 
 #include "ipc/event.h"
 #include "ipc/params.h"
+#include "kernels/quant/quant_types.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -64,6 +65,7 @@ static struct ring_writer submit;
 static struct ring_reader events;
 static uint32_t generation;
 static struct observer observer;
+static bool recurrent; /* the model, which then has a next-token layer */
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
@@ -250,8 +252,13 @@ static uint32_t spoil(const struct answer *right, uint32_t *guess, uint32_t *sta
     return right->n;
 }
 
-static void open_all(const char *fault)
+/* The tiny model, or a recurrent one with a next-token layer. */
+static void open_all(bool is_recurrent, const char *fault)
 {
+    char model[512];
+    recurrent = is_recurrent;
+    snprintf(model, sizeof(model), "%s",
+             harness_tiny_model_of(recurrent ? "qwen35" : NULL, QUANT_Q8_0));
     const char *const arguments[] = {"--threads",
                                      "1",
                                      "--draft",
@@ -264,7 +271,7 @@ static void open_all(const char *fault)
     const void *down;
     char err[256];
 
-    harness_start(&daemon_, harness_tiny_model(), arguments);
+    harness_start(&daemon_, model, arguments);
     ck_assert_int_eq(raw_open(&client, daemon_.socket, 1), 0);
     ck_assert_uint_eq(client.segment.limits.event_cells, CELLS);
     segment_submit_writer(&client.segment, &submit);
@@ -287,9 +294,10 @@ static void close_all(void)
 /* Returns the number of violations. */
 static uint32_t observe_everything(void)
 {
-    static const enum submit_proposer proposers[] = {
-        PROPOSER_CLIENT, PROPOSER_LOOKUP, PROPOSER_AUTO, PROPOSER_DRAFT, PROPOSER_SHADOW};
-    enum { PROPOSERS = sizeof(proposers) / sizeof(*proposers) };
+    static const enum submit_proposer proposers[] = {PROPOSER_CLIENT, PROPOSER_LOOKUP,
+                                                     PROPOSER_AUTO,   PROPOSER_DRAFT,
+                                                     PROPOSER_SHADOW, PROPOSER_MTP};
+    const uint32_t n_proposers = sizeof(proposers) / sizeof(*proposers) - !recurrent;
     uint32_t wrong = 0, state = 4711, guess[OUTPUT];
     uint64_t looks = 0, sightings = 0;
 
@@ -298,8 +306,8 @@ static uint32_t observe_everything(void)
         struct answer right;
         make_request(kind, &r);
         ask(&r, &right);
-        for (uint32_t i = 0; i < PROPOSERS * ROUNDS; i++) {
-            r.proposer = proposers[i % PROPOSERS];
+        for (uint32_t i = 0; i < n_proposers * ROUNDS; i++) {
+            r.proposer = proposers[i % n_proposers];
             r.params.guess = guess;
             r.params.n_guess = r.proposer == PROPOSER_LOOKUP ? 0 : spoil(&right, guess, &state);
             wrong += ask_observed(&r, &right);
@@ -307,7 +315,7 @@ static uint32_t observe_everything(void)
             sightings += observer.sightings;
         }
     }
-    ck_assert_uint_gt(sightings, REQUESTS * PROPOSERS * ROUNDS);
+    ck_assert_uint_gt(sightings, REQUESTS * n_proposers * ROUNDS);
     printf("ok: %u wrong sightings of %llu tokens in %llu looks; drafts %lld, accepted %lld, "
            "rollbacks %lld\n",
            wrong, (unsigned long long)sightings, (unsigned long long)looks,
@@ -319,7 +327,7 @@ static uint32_t observe_everything(void)
 
 START_TEST(no_published_token_is_taken_back)
 {
-    open_all(NULL);
+    open_all(_i, NULL);
     ck_assert_uint_eq(observe_everything(), 0);
     ck_assert_int_gt(harness_counter(&daemon_, "accepted_drafts"), 1000);
     ck_assert_int_gt(harness_counter(&daemon_, "rollbacks"), 100);
@@ -329,7 +337,7 @@ END_TEST
 
 START_TEST(no_published_token_is_taken_back_with_half_the_drafts_wrong)
 {
-    open_all("draft-mismatch=0.5");
+    open_all(_i, "draft-mismatch=0.5");
     ck_assert_uint_eq(observe_everything(), 0);
     ck_assert_int_gt(harness_counter(&daemon_, "rollbacks"), 1000);
     close_all();
@@ -339,7 +347,7 @@ END_TEST
 /* The control: published unverified drafts must be noticed. */
 START_TEST(the_control_that_publishes_drafts_is_noticed)
 {
-    open_all("draft-mismatch=0.5,accept-drafts=0.2");
+    open_all(false, "draft-mismatch=0.5,accept-drafts=0.2");
     ck_assert_uint_gt(observe_everything(), 100);
     close_all();
 }
@@ -350,9 +358,10 @@ int main(void)
     Suite *suite = suite_create("observer");
     TCase *tcase = tcase_create("observer");
     tcase_set_timeout(tcase, 900);
-    tcase_add_test(tcase, no_published_token_is_taken_back);
+    tcase_add_loop_test(tcase, no_published_token_is_taken_back, 0, 2);
     if (harness_has_faults()) {
-        tcase_add_test(tcase, no_published_token_is_taken_back_with_half_the_drafts_wrong);
+        tcase_add_loop_test(tcase, no_published_token_is_taken_back_with_half_the_drafts_wrong, 0,
+                            2);
         tcase_add_test(tcase, the_control_that_publishes_drafts_is_noticed);
     } else {
         puts("skip: this build injects no faults: make determinism has one that does");

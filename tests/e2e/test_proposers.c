@@ -253,10 +253,10 @@ END_TEST
 
 START_TEST(a_proposer_the_daemon_lacks_is_refused)
 {
-    static const char *const names[] = {"draft", "shadow", "fast"};
+    static const char *const names[] = {"draft", "shadow", "fast", "mtp"};
 
     harness_start(&d, model, NULL);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--proposer", names[i], "x");
         char line[64];
         snprintf(line, sizeof(line), "hearth: proposer %s: this daemon", names[i]);

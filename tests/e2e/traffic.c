@@ -20,8 +20,8 @@ enum {
 #endif
 };
 
-const char *const traffic_proposers[TRAFFIC_PROPOSERS] = {"none",   "auto",  "lookup",
-                                                          "client", "draft", "shadow"};
+const char *const traffic_proposers[TRAFFIC_PROPOSERS] = {"none",  "auto",   "lookup", "client",
+                                                          "draft", "shadow", "mtp"};
 
 static uint64_t mix(uint64_t hash, uint32_t value)
 {
@@ -201,7 +201,7 @@ static void be_company(struct traffic *t, struct hearth *h, const struct arrival
     for (uint32_t i = common; i < r.n_tokens; i++)
         tokens[i] = 3 + next_random(state) % (t->n_vocab - 3);
     r.max_tokens = arrival->output;
-    r.proposer = traffic_proposers[next_random(state) % t->n_proposers];
+    r.proposer = traffic_proposers[t->proposers[next_random(state) % t->n_proposers]];
     atomic_fetch_add(&t->shared->company, 1);
     if (hearth_submit(h, 0, &r) < 0) {
         fprintf(stderr, "company: %s\n", hearth_error(h));
@@ -270,7 +270,8 @@ void traffic_round(struct traffic *t, uint32_t round, uint32_t seed)
         uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
         t->shared->jobs[n++] = t->shared->jobs[k];
         t->shared->jobs[k].kind = i < TRAFFIC_KINDS ? i : TRAFFIC_KINDS;
-        t->shared->jobs[k].proposer = (i + i / t->n_proposers + round) % t->n_proposers;
+        t->shared->jobs[k].proposer =
+            t->proposers[(i + i / t->n_proposers + round) % t->n_proposers];
     }
     arrivals_fill(arrivals, n, span_ns / (t->every * SHARE), TRAFFIC_CONTEXT - 80,
                   next_random(&state));

@@ -21,9 +21,9 @@ enum {
     TRAFFIC_GUESSES = 40,
 };
 
-/* The proposers: a name here adds one to every configuration. The last one needs a type of which a
- * shadow is smaller. */
-enum { TRAFFIC_NO_PROPOSER = 0, TRAFFIC_PROPOSERS = 6 };
+/* The proposers: a name here adds one to every configuration. Of the last two, a shadow needs a type
+ * of which it is smaller, and mtp a model with a next-token layer. */
+enum { TRAFFIC_NO_PROPOSER = 0, TRAFFIC_SHADOW = 5, TRAFFIC_MTP = 6, TRAFFIC_PROPOSERS };
 extern const char *const traffic_proposers[TRAFFIC_PROPOSERS];
 
 struct traffic_job {
@@ -50,10 +50,10 @@ struct traffic {
     struct ledger *ledger;
     const char *socket;
     uint32_t n_vocab;
-    uint32_t n_proposers; /* that this model has */
-    uint32_t every;       /* every N-th request is sent, the same ones in all rounds */
-    uint32_t turn;        /* rounds so far */
-    struct {              /* rows of the ledger */
+    uint32_t proposers[TRAFFIC_PROPOSERS], n_proposers; /* that this model has, by their numbers */
+    uint32_t every; /* every N-th request is sent, the same ones in all rounds */
+    uint32_t turn;  /* rounds so far */
+    struct {        /* rows of the ledger */
         uint32_t all, proposer[TRAFFIC_PROPOSERS], cache[3], kernel, threads, state, clients;
         uint32_t sampling[2];
     } row;

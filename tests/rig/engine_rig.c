@@ -93,12 +93,15 @@ static void choose_proposer(struct rig_desc *d)
         d->wrong = or_default(d->wrong, 4);
         d->proposer = !strcmp(name, "draft")    ? PROPOSER_DRAFT
                       : !strcmp(name, "shadow") ? PROPOSER_SHADOW
+                      : !strcmp(name, "mtp")    ? PROPOSER_MTP
                                                 : PROPOSER_NONE;
     }
     if (d->proposer == PROPOSER_SHADOW)
         d->fast = BACKEND_FAST_SHADOW;
     else if (d->proposer == PROPOSER_FAST)
         d->fast = BACKEND_FAST_NATIVE;
+    else if (d->proposer == PROPOSER_MTP)
+        d->states = or_default(d->states, 2 * d->slots); /* hidden rows lie with states */
     else if (d->proposer == PROPOSER_DRAFT)
         d->draft_pages = or_default(d->draft_pages, d->pages);
     d->draft_context = or_default(d->draft_context, d->context);
@@ -186,6 +189,7 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     RIG_CHECK(fake_init(&rig->fake, &rig->loaded.limits) == 0, "no memory");
     rig->fake.window = d.window;
     rig->fake.fast = d.fast;
+    rig->fake.mtp = d.proposer == PROPOSER_MTP;
     rig->fake.wrong = d.wrong;
     rig->model =
         (struct model){.n_vocab = FAKE_VOCAB, .n_layer = FAKE_LAYERS, .n_context = d.context};

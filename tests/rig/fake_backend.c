@@ -45,8 +45,9 @@ int fake_init(struct fake *fake, const struct backend_limits *limits)
         if (!fake->kv[c] || !fake->owner[c])
             return -ENOMEM;
     }
+    fake->next = calloc((size_t)limits->pages * PAGE + 1, sizeof(*fake->next));
     fake->states = calloc(limits->states + 1, sizeof(*fake->states));
-    return fake->states ? 0 : -ENOMEM;
+    return fake->next && fake->states ? 0 : -ENOMEM;
 }
 
 void fake_fini(struct fake *fake)
@@ -57,7 +58,9 @@ void fake_fini(struct fake *fake)
         fake->kv[c] = NULL;
         fake->owner[c] = NULL;
     }
+    free(fake->next);
     free(fake->states);
+    fake->next = NULL;
     fake->states = NULL;
 }
 
@@ -188,10 +191,12 @@ static void check_state(struct fake *fake, const struct row *row, uint32_t n)
     check_written(fake, s->own, use);
     FAKE_CHECK(base + s->apply + s->replay == row->position);
     FAKE_CHECK(s->apply + s->replay <= n_records);
-    if (fake->pass->kind == PASS_FAST)
-        FAKE_CHECK(s->apply + s->commit == 0);
-    else
+    if (fake->pass->kind == PASS_CANONICAL)
         FAKE_CHECK(s->replay == 0);
+    else
+        FAKE_CHECK(s->apply + s->commit == 0);
+    if (fake->pass->kind == PASS_MTP)
+        FAKE_CHECK(n == 1 && s->from == s->own && s->n_keep == 0);
     FAKE_CHECK(s->commit <= n && s->replay + n - s->commit <= BACKEND_STATE_RECORDS);
     for (uint32_t i = 0; i < s->commit; i++) /* what is accepted, and samples nothing */
         FAKE_CHECK(row[i].wants == 0);
@@ -252,7 +257,8 @@ static int fake_start(struct backend *backend, const struct pass *pass)
         return fake->start_error;
     }
     FAKE_CHECK(!fake->pass);
-    FAKE_CHECK(pass->kind == PASS_CANONICAL || fake->fast != BACKEND_FAST_NONE);
+    FAKE_CHECK(pass->kind != PASS_FAST || fake->fast != BACKEND_FAST_NONE);
+    FAKE_CHECK(pass->kind != PASS_MTP || fake->mtp);
     FAKE_CHECK(pass->n_rows >= 1 && pass->n_rows <= fake->limits.rows);
     fake->pass = pass;
     fake->stamp++;
@@ -281,30 +287,45 @@ static uint32_t *word_at(const struct fake *fake, const struct pass_sequence *se
     return &fake->kv[class][page * PAGE + position % PAGE];
 }
 
-/* Writes a word into every class's page, which the first one zeroes. */
+/* The word of the next-token layer. */
+static uint32_t *next_at(const struct fake *fake, const struct pass_sequence *sequence,
+                         uint32_t position)
+{
+    return fake->next + (word_at(fake, sequence, PAGES_FULL, position) - fake->kv[PAGES_FULL]);
+}
+
+/* Writes a word into every class's page, which the first one zeroes; a pass of the next-token layer
+ * writes none but that layer's. */
 static void write_word(const struct fake *fake, const struct pass_sequence *sequence,
                        uint32_t position, uint32_t value)
 {
+    uint32_t *next = next_at(fake, sequence, position);
+    if (position % PAGE == 0)
+        memset(next, 0, PAGE * sizeof(*next));
+    *next = value;
     for (int c = 0; c < PAGE_CLASSES && pages_of(fake, c) > 0; c++) {
         uint32_t *word = word_at(fake, sequence, c, position);
         if (position % PAGE == 0)
             memset(word, 0, PAGE * sizeof(*word));
-        *word = value;
+        if (fake->pass->kind != PASS_MTP)
+            *word = value;
     }
 }
 
 /* Folds the KV of [0, position) as the pages hold it, and as window pages do in the window of
- * `position`. Only fast rows may read what a fast pass wrote. */
+ * `position`. Only drafting rows may read what a drafting pass wrote. */
 static uint64_t fold_before(const struct fake *fake, const struct pass_sequence *sequence,
                             uint32_t position)
 {
-    uint32_t ignored = fake->pass->kind == PASS_FAST ? FAKE_MARK : 0;
+    const bool of_next = fake->pass->kind == PASS_MTP;
+    uint32_t ignored = fake->pass->kind == PASS_CANONICAL ? 0 : FAKE_MARK;
     uint64_t state = 0;
 
     for (uint32_t q = 0; q < position; q++) {
-        uint32_t word = *word_at(fake, sequence, PAGES_FULL, q);
+        uint32_t word =
+            of_next ? *next_at(fake, sequence, q) : *word_at(fake, sequence, PAGES_FULL, q);
         FAKE_CHECK(word != 0);
-        FAKE_CHECK(fake->limits.window_pages == 0 || position - q >= fake->window ||
+        FAKE_CHECK(fake->limits.window_pages == 0 || of_next || position - q >= fake->window ||
                    word == *word_at(fake, sequence, PAGES_WINDOW, q));
         word &= ~ignored;
         FAKE_CHECK((word & FAKE_MARK) == 0);
@@ -388,9 +409,9 @@ static void fill_sample(const struct fake *fake, uint64_t state, uint32_t positi
                         const struct sampler_params *params, const uint64_t *allowed,
                         struct sample *ret)
 {
-    uint32_t token = fake->pass->kind == PASS_FAST
-                         ? fast_sample_of(fake, state, position, params->seed)
-                         : sample_of(fake, state, position, params->seed);
+    uint32_t token = fake->pass->kind == PASS_CANONICAL
+                         ? sample_of(fake, state, position, params->seed)
+                         : fast_sample_of(fake, state, position, params->seed);
 
     *ret = (struct sample){.token = fake_allowed(token, allowed)};
     if (!params->logprobs)
@@ -405,7 +426,7 @@ static int fake_finish(struct backend *backend)
 {
     struct fake *fake = fake_of(backend);
     const struct pass *pass = fake->pass;
-    uint32_t mark = pass->kind == PASS_FAST ? FAKE_MARK : 0;
+    uint32_t mark = pass->kind == PASS_CANONICAL ? 0 : FAKE_MARK;
     uint64_t state = 0;
     uint32_t nth = 0; /* of its sequence */
     bool poisoned = false, recurrent = fake->limits.states > 0;
@@ -452,6 +473,7 @@ static void fake_describe(const struct backend *backend, struct backend_info *re
                                  .numerics = "fake-1",
                                  .threads = 1,
                                  .fast = fake->fast,
+                                 .mtp = fake->mtp,
                                  .page_bytes = 128,
                                  .window_page_bytes = 128,
                                  .state_bytes = fake->limits.states ? 512 : 0,
@@ -469,6 +491,8 @@ static void fake_release_page(struct backend *backend, enum page_class class, ui
 
     FAKE_CHECK(!fake->pass && page < pages_of(fake, class));
     memset(fake->kv[class] + (size_t)page * PAGE, 0, PAGE * sizeof(*fake->kv[class]));
+    if (class == PAGES_FULL)
+        memset(fake->next + (size_t)page * PAGE, 0, PAGE * sizeof(*fake->next));
     fake->n_released++;
 }
 

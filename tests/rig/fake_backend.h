@@ -12,6 +12,9 @@
  * With states it is recurrent: a state is the fold of the tokens before it, and must be what the KV
  * says it is. A state that was not rolled back with the KV, or went back too far, aborts.
  *
+ * With `mtp` it has a next-token layer: one more word a position, which canonical passes write, and a
+ * pass of that layer reads. A row of it must be told of records that lead to its position.
+ *
  * Its KV is one word a position: the token that was written there. A sample folds the KV of
  * positions [0, p] as it finds it in the pages it was given, so a page that was lost, wrongly
  * shared or reused too early gives another token than fake_next() of the same sequence. A pass that
@@ -53,6 +56,7 @@ struct fake_state {
 struct fake {
     struct backend_limits limits;
     enum backend_fast fast; /* what describe reports; NONE: a fast pass aborts */
+    bool mtp;               /* has a next-token layer; needs states */
     uint32_t window;        /* positions, where limits has window pages */
 
     /* set by a test, at any time between passes */
@@ -72,12 +76,13 @@ struct fake {
     uint32_t last_rows, last_sequences; /* of the last */
     uint32_t last_samples;
     struct row last[FAKE_ROWS_MAX]; /* [last_rows] */
-    /* ... and in fast ones */
+    /* ... and in others */
     uint32_t n_fast_passes, last_fast_rows;
     uint64_t n_fast_rows;
 
     /* by class: [pages * 32] token + 1, marked or not; 0: zeroed, nothing there */
     uint32_t *kv[PAGE_CLASSES];
+    uint32_t *next; /* the same of the next-token layer, in the pages of PAGES_FULL */
     uint64_t *owner[PAGE_CLASSES]; /* [pages] stamp << 32 | sequence of the last use */
     struct fake_state *states;     /* [limits.states] */
     uint32_t n_kept;               /* states that passes kept on their way */

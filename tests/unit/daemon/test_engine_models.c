@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CLIENTS = 4, KINDS = 3 };
+enum { CLIENTS = 4, KINDS = 4 };
 
-static const enum submit_proposer kinds[KINDS] = {PROPOSER_DRAFT, PROPOSER_SHADOW, PROPOSER_FAST};
+static const enum submit_proposer kinds[KINDS] = {PROPOSER_DRAFT, PROPOSER_SHADOW, PROPOSER_FAST,
+                                                  PROPOSER_MTP};
 
 static struct rig rig;
 static struct rig_client clients[CLIENTS];

@@ -388,12 +388,14 @@ END_TEST
 START_TEST(no_way_to_a_text_changes_its_answer)
 {
     enum { STEPS = 1250, TEXTS = 6 };
+    static const enum submit_proposer proposers[] = {PROPOSER_LOOKUP, PROPOSER_SHADOW,
+                                                     PROPOSER_MTP};
     static uint32_t texts[TEXTS][RIG_TOKENS];
     uint32_t random = 99 + (uint32_t)_i, lengths[TEXTS], cached = 0;
     const struct rig_desc desc = {.slots = CLIENTS,
                                   .states = 2 + 3 * ((uint32_t)_i % 4),
                                   .pages = 20 + 10 * ((uint32_t)_i % 3),
-                                  .proposer = _i % 2 ? PROPOSER_SHADOW : PROPOSER_LOOKUP,
+                                  .proposer = proposers[_i % 3],
                                   .wrong = 3};
 
     teardown();
