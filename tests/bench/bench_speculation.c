@@ -4,7 +4,8 @@
  *
  *   bench_speculation BIN_FOLDER PYTHON_FILE MODEL...
  *
- * HEARTH_BENCH_SHADOW=FILE adds a row for that F16 model with its shadow as proposer.
+ * HEARTH_BENCH_SHADOW=FILE adds a row for that F16 model with its shadow as proposer,
+ * HEARTH_BENCH_MTP=FILE two for one with a next-token layer.
  */
 #include "ipc/counters.h"
 #include "tests/bench/bench.h"
@@ -350,32 +351,46 @@ static void bench_standing(void)
     bench_print_ratio(&r);
 }
 
-/* ---- shadow ---------------------------------------------------------------------------------- */
+/* ---- models that draft by themselves ---------------------------------------------------------- */
 
-static void bench_shadow(const char *file)
+/* A model whose own passes draft, and what is promised of it. */
+struct drafts {
+    const char *variable; /* of the environment: names the file */
+    const char *proposer, *shadow, *about;
+    double target;
+};
+
+static const struct drafts by_shadow = {"HEARTH_BENCH_SHADOW", "shadow", "yes",
+                                        "a low-bit copy of the model drafts", 1.8},
+                           by_mtp = {"HEARTH_BENCH_MTP", "mtp", "no",
+                                     "the model's next-token layer drafts", 1.4},
+                           by_mtp_auto = {"HEARTH_BENCH_MTP", "auto", "no",
+                                          "the model's next-token layer drafts where it pays", 1.4};
+
+static void bench_drafts(const struct drafts *d)
 {
+    const char *file = getenv(d->variable);
     if (!file) {
-        puts("{\"bench\":\"speculation\",\"what\":\"shadow\",\"skipped\":\"HEARTH_BENCH_SHADOW "
-             "names "
-             "no F16 model\"}");
+        printf("{\"bench\":\"speculation\",\"what\":\"%s\",\"skipped\":\"%s names no model\"}\n",
+               d->proposer, d->variable);
         return;
     }
-    open_daemon(file, "2", "yes");
-    struct bench_ratio r = {.what = "shadow", .target = 1.8};
+    open_daemon(file, "2", d->shadow);
+    struct bench_ratio r = {.what = d->proposer, .target = d->target};
     uint32_t prompt[64];
     for (uint32_t i = 0; i < 64; i++)
         prompt[i] = 3 + i * 7919u % (n_vocab - 3);
     struct hearth_request request = new_request(prompt, 64);
     request.max_tokens = 64;
-    request.proposer = "shadow";
+    request.proposer = d->proposer;
     if (hearth_submit(h, 0, &request) < 0) {
-        printf("{\"bench\":\"speculation\",\"what\":\"shadow\",\"skipped\":\"%s\"}\n",
+        printf("{\"bench\":\"speculation\",\"what\":\"%s\",\"skipped\":\"%s\"}\n", d->proposer,
                hearth_error(h));
     } else {
         served_answer(h, 0);
         request.proposer = "none";
-        struct hearth_result last = compare(&request, "shadow", &r);
-        print_compared(&r, &last, "a low-bit copy of the model drafts");
+        struct hearth_result last = compare(&request, d->proposer, &r);
+        print_compared(&r, &last, d->about);
     }
     close_daemon();
 }
@@ -403,7 +418,9 @@ int main(int argc, char **argv)
         bench_standing();
         close_daemon();
     }
-    bench_shadow(getenv("HEARTH_BENCH_SHADOW"));
+    bench_drafts(&by_shadow);
+    bench_drafts(&by_mtp);
+    bench_drafts(&by_mtp_auto);
     served_fini();
     return 0;
 }
