@@ -373,6 +373,12 @@ determinism: deps-check ## the determinism suite at length
 	@BUILD=build/faults HEARTH_DETERMINISM_KV=q8_0 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism
 
+# T=claude: those whose names begin so. Packages from PyPI go to build/clients.
+.PHONY: clients
+clients: ## real agents and packages from PyPI complete tasks on hearthd (minutes, some GB)
+	$(submake) CUDA=0 programs
+	@BUILD=$(BUILD) tests/clients/run.py $(T)
+
 .PHONY: bench
 bench: deps-bench ## JSON lines, tables, plots in build/bench
 	$(submake) all $(BENCH)
