@@ -263,28 +263,6 @@ START_TEST(max_tokens_are_cut_to_the_context_s_rest)
 }
 END_TEST
 
-START_TEST(a_full_gateway_is_overloaded)
-{
-    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
-    gateway_start(
-        &rig_gate, &rig_daemon, false,
-        (const char *const[]){"--slots", "1", "--queue", "1", "--chat-template", "chatml", NULL});
-    int running = gateway_connect(&rig_gate), waiting = gateway_connect(&rig_gate);
-    http_send(running, "POST", "/completion", "",
-              "{\"prompt\":\"x\",\"n_predict\":-1,\"ignore_eos\":true,\"stream\":true}");
-    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
-    http_send(waiting, "POST", path, "", asked("", ""));
-    gateway_wait_metric(&rig_gate, "hearth_http_queued", 1);
-    struct http_answer a = http_ask(&rig_gate, path, asked("", ",\"stream\":true"));
-    ck_assert_int_eq(a.status, 529);
-    ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
-    assert_error(json_loads(a.body, 0, NULL), "overloaded_error", "slots are busy");
-    http_answer_fini(&a);
-    close(running);
-    close(waiting);
-}
-END_TEST
-
 /* The status of a request with these headers, over the port. */
 static int status_with(const char *headers, const char *want)
 {
@@ -327,7 +305,6 @@ int main(void)
     tcase_add_test(tcase, errors_have_anthropic_s_form);
     tcase_add_test(tcase, an_overflow_is_said_in_anthropic_s_words);
     tcase_add_test(tcase, max_tokens_are_cut_to_the_context_s_rest);
-    tcase_add_test(tcase, a_full_gateway_is_overloaded);
     tcase_add_test(tcase, keys_hosts_and_origins_are_checked);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

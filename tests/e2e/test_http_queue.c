@@ -41,6 +41,44 @@ START_TEST(the_queue_of_requests_is_bounded)
 }
 END_TEST
 
+/* Each dialect says so in its own words, at once. */
+START_TEST(a_full_gateway_is_said_in_each_dialect)
+{
+    static const struct {
+        const char *path, *body, *where, *word;
+        int status;
+    } full[] = {
+        {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+         "error/type", "unavailable_error", 503},
+        {"/v1/messages", "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stream\":true}",
+         "error/type", "overloaded_error", 529},
+        {"/v1/responses", "{\"input\":\"x\",\"stream\":true}", "error/code", "server_is_overloaded",
+         503},
+        {"/api/chat", "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+         "error", "all 1 slots are busy and 1 requests wait already: try again in a moment", 503},
+    };
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(
+        &rig_gate, &rig_daemon, false,
+        (const char *const[]){"--slots", "1", "--queue", "1", "--chat-template", "chatml", NULL});
+    int running = rig_send_forever(",\"stream\":true"), waiting = gateway_connect(&rig_gate);
+    ck_assert_int_eq(harness_wait_counter(&rig_daemon, "requests_started", 1), 1);
+    http_send(waiting, "POST", "/completion", "", "{\"prompt\":\"x\",\"n_predict\":2}");
+    gateway_wait_metric(&rig_gate, "hearth_http_queued", 1);
+    for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++) {
+        struct http_answer a = http_ask(&rig_gate, full[i].path, full[i].body);
+        json_t *o = json_loads(a.body, 0, NULL);
+        ck_assert_int_eq(a.status, full[i].status);
+        ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
+        ck_assert_str_eq(json_text(o, full[i].where), full[i].word);
+        json_decref(o);
+        http_answer_fini(&a);
+    }
+    close(running);
+    close(waiting);
+}
+END_TEST
+
 /* While all slots run endless answers, a request that waits does not begin. */
 START_TEST(an_invalid_request_is_refused_without_queueing)
 {
@@ -179,6 +217,7 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
     tcase_add_test(tcase, the_queue_of_requests_is_bounded);
+    tcase_add_test(tcase, a_full_gateway_is_said_in_each_dialect);
     tcase_add_test(tcase, an_invalid_request_is_refused_without_queueing);
     tcase_add_test(tcase, a_grammar_too_large_is_not_called_a_context_too_small);
     tcase_add_test(tcase, waiting_for_slots_of_other_clients_ends);

@@ -1,0 +1,85 @@
+/* client/http/reply_*: what streams of chats say while the prompt is computed. */
+#include "client/http/reply.h"
+#include "client/http/state.h"
+#include "ipc/bell.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <string.h>
+
+static struct server server;
+static struct exchange x;
+static struct choice c;
+
+static void open_stream(const struct reply *reply)
+{
+    server = (struct server){.pool.model = {.name = "m", .context = 100}};
+    x = (struct exchange){.server = &server, .reply = reply, .params.stream = true};
+    c = (struct choice){.x = &x, .job.request.n_tokens = 7};
+    exchange_name(&x);
+}
+
+/* How often the stream has an event of this type. */
+static int count(const char *type)
+{
+    char line[64];
+    int n = 0;
+    snprintf(line, sizeof(line), "event: %s\n", type);
+    for (const char *at = x.out.data; at && (at = strstr(at, line)); at += strlen(line))
+        n++;
+    return n;
+}
+
+/* A prompt takes a while: `since` is when the stream last said something, or began. */
+static void progress(uint64_t since)
+{
+    const struct hearth_event e = {.kind = HEARTH_PROGRESS, .done = 1, .total = 7};
+    buffer_fini(&x.out);
+    c.submit_ns = since;
+    c.told_ns = c.told_ns ? since : 0;
+    x.reply->progress(&x, &c, &e);
+}
+
+START_TEST(a_message_that_waits_pings)
+{
+    open_stream(&reply_messages);
+    progress(bell_now_ns());
+    ck_assert_uint_eq(x.out.bytes, 0);
+    progress(1);
+    ck_assert_int_eq(count("message_start"), 1);
+    ck_assert_int_eq(count("ping"), 1);
+    ck_assert_ptr_nonnull(strstr(x.out.data, "\"input_tokens\":7"));
+    progress(1);
+    ck_assert_int_eq(count("message_start"), 0);
+    ck_assert_int_eq(count("ping"), 1);
+    progress(bell_now_ns());
+    ck_assert_uint_eq(x.out.bytes, 0);
+    buffer_fini(&x.out);
+}
+END_TEST
+
+START_TEST(a_response_that_waits_is_in_progress)
+{
+    open_stream(&reply_responses);
+    progress(bell_now_ns());
+    ck_assert_uint_eq(x.out.bytes, 0);
+    progress(1);
+    ck_assert_int_eq(count("response.created"), 1);
+    ck_assert_int_eq(count("response.in_progress"), 1);
+    progress(1);
+    ck_assert_int_eq(count("response.created"), 0);
+    ck_assert_int_eq(count("response.in_progress"), 1);
+    ck_assert_ptr_nonnull(strstr(x.out.data, "\"sequence_number\":2"));
+    buffer_fini(&x.out);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_replies");
+    TCase *tcase = tcase_create("http_replies");
+    tcase_add_test(tcase, a_message_that_waits_pings);
+    tcase_add_test(tcase, a_response_that_waits_is_in_progress);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
