@@ -307,6 +307,14 @@ $(E2E):    $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,e2e rig) $(ARC
 	$(link_test)
 $(HOSTILE): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,hostile e2e rig) $(ARCHIVES)
 	$(link_test)
+# Preloaded into programs that test_chaos starts, which may not be sanitized then.
+CLOCK    = $(BUILD)/tests/hostile/clock.so
+$(CLOCK:%/clock.so=%/test_chaos): | $(CLOCK)
+$(BUILD)/obj/tests/hostile/clock/%.o: SAN =
+$(CLOCK): $(BUILD)/obj/tests/hostile/clock/clock.o
+	@mkdir -p $(@D)
+	$(say) LINK $@
+	$(Q)$(CC) -shared $^ -o $@
 $(STRESS): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(ARCHIVES)
 	$(link_test)
 $(BENCH):  $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,bench) $(ARCHIVES)

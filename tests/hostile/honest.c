@@ -15,7 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 120000, PROMPT_MAX = 128, OUTPUT = 30, REQUESTS_EACH = 32 /* of a connection */ };
+enum {
+    WAIT_S = 120,
+    ROUGH_WAIT_S = 600,
+    PROMPT_MAX = 128,
+    OUTPUT = 30,
+    REQUESTS_EACH = 32 /* of a connection */
+};
 
 void *honest_share(size_t bytes)
 {
@@ -23,6 +29,11 @@ void *honest_share(size_t bytes)
 
     ck_assert_ptr_ne(memory, MAP_FAILED);
     return memory;
+}
+
+static uint32_t wait_s(const struct honest *h)
+{
+    return h->is_rough ? ROUGH_WAIT_S : WAIT_S;
 }
 
 struct hearth *honest_connect(const struct honest *h)
@@ -33,10 +44,10 @@ struct hearth *honest_connect(const struct honest *h)
     int rc;
 
     hearth_options_init(&options, sizeof(options));
-    options.connect_timeout_ms = options.resume_ms = WAIT_MS;
+    options.connect_timeout_ms = options.resume_ms = (int)wait_s(h) * 1000;
     for (uint64_t start = bell_now_ns();; usleep(5000)) {
         rc = hearth_connect(h->socket, &options, &handle, err, sizeof(err));
-        if (rc == 0 || !h->is_rough || bell_now_ns() - start > WAIT_MS * 1000000ull)
+        if (rc == 0 || !h->is_rough || bell_now_ns() - start > wait_s(h) * 1000000000ull)
             break;
     }
     if (rc < 0)
@@ -67,14 +78,27 @@ static void honest_note(struct honest_times *times, uint64_t since_ns, uint64_t 
     times->us[times->n++ % HONEST_TIMES] = (uint32_t)((now_ns - since_ns) / 1000);
 }
 
-uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user)
+/* As hearth_next(). Looks so many times for a second each: a process that gets no processor looks less
+ * often. */
+static int honest_next(const struct honest *h, struct hearth *handle,
+                       const struct hearth_event **ret_event)
+{
+    int rc = 0;
+
+    for (uint32_t looks = 0; rc == 0 && looks < wait_s(h); looks++)
+        rc = hearth_next(handle, 0, ret_event, 1000);
+    return rc;
+}
+
+uint64_t honest_ask(const struct honest *h, struct hearth *handle, uint32_t kind,
+                    struct honest_user *user)
 {
     const struct hearth_event *event;
-    uint64_t hash = 1469598103934665603u, last = bell_now_ns();
+    uint64_t hash = 1469598103934665603u, last = bell_now_ns(), start = last;
     uint32_t tokens = 0;
     int rc = honest_submit(handle, kind);
 
-    while (rc >= 0 && (rc = hearth_next(handle, 0, &event, WAIT_MS)) > 0) {
+    while (rc >= 0 && (rc = honest_next(h, handle, &event)) > 0) {
         for (uint32_t i = 0; i < event->n_tokens; i++)
             hash = (hash ^ event->tokens[i]) * 1099511628211u;
         if (event->n_tokens && user) {
@@ -92,7 +116,9 @@ uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *us
                 event->result->output_tokens, event->result->error_text);
         return 0;
     }
-    fprintf(stderr, "no answer: %s\n", rc ? strerror(-rc) : "nothing came for two minutes");
+    fprintf(stderr, "no answer: %s; it began %llu ms ago, and has %u tokens\n",
+            rc ? strerror(-rc) : "nothing came",
+            (unsigned long long)(bell_now_ns() - start) / 1000000, tokens);
     return 0;
 }
 
@@ -102,7 +128,7 @@ void honest_alone(struct honest *h)
 
     ck_assert_ptr_nonnull(handle);
     for (uint32_t kind = 0; kind < HONEST_KINDS; kind++) {
-        h->alone[kind] = honest_ask(handle, kind, NULL);
+        h->alone[kind] = honest_ask(h, handle, kind, NULL);
         ck_assert_uint_ne(h->alone[kind], 0);
     }
     hearth_close(handle);
@@ -122,7 +148,7 @@ static _Noreturn void honest_process(struct honest *h, uint32_t number)
             if (!handle)
                 _exit(2);
         }
-        uint64_t hash = honest_ask(handle, kind, user);
+        uint64_t hash = honest_ask(h, handle, kind, user);
         if (hash != h->alone[kind]) {
             fprintf(stderr, "user %u, request %u: %s\n", number, kind,
                     hash ? "another answer than alone" : hearth_error(handle));

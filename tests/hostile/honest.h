@@ -21,7 +21,7 @@ struct honest_times {
 /* Shared with the users. */
 struct honest {
     const char *socket;
-    bool is_rough; /* a daemon that is gone, or out of something, is asked again for two minutes;
+    bool is_rough; /* a daemon that is gone, or out of something, is asked again for ten minutes;
                       its socket is its user's: all are that one */
     uint64_t alone[HONEST_KINDS]; /* hashes of the undisturbed answers */
     _Atomic uint32_t stop;
@@ -41,7 +41,8 @@ void honest_alone(struct honest *h);
 /* A connection (NULL: refused, with a line on stderr); the hash of an answer, 0 without one, with its
  * times in `user` (may be NULL). In any process. */
 struct hearth *honest_connect(const struct honest *h);
-uint64_t honest_ask(struct hearth *handle, uint32_t kind, struct honest_user *user);
+uint64_t honest_ask(const struct honest *h, struct hearth *handle, uint32_t kind,
+                    struct honest_user *user);
 
 /* One user in a process, until h->stop: exits with 0. */
 pid_t honest_spawn(struct honest *h, uint32_t number);

@@ -1,6 +1,7 @@
-/* Chaos: daemon, gateway and clients are killed at random, stopped and continued, and run out of
- * descriptors, memory and disk. Every finished answer is the undisturbed one, every request ends, and
- * afterwards the daemon holds what it held at its start. HEARTH_CHAOS=SECONDS instead of 20. */
+/* Chaos: daemon, gateway and clients are killed at random, stopped and continued, run out of
+ * descriptors, memory and disk, and get a wrong time. Every finished answer is the undisturbed one,
+ * every request ends, also where nothing happens any more, and afterwards the daemon holds what it
+ * held at its start. HEARTH_CHAOS=SECONDS instead of 20. */
 #include "tests/e2e/gateway.h"
 #include "tests/hostile/balance.h"
 #include "tests/hostile/honest.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -24,7 +26,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SECONDS = 20, FEW_FDS = 2, LITTLE_MEMORY = 1 << 20, KINDS = 9 };
+enum {
+    SECONDS = 20,
+    FEW_FDS = 2,
+    LITTLE_MEMORY = 1 << 20,
+    MOST_WRONG_S = 3600, /* how much a clock is wrong by, either way */
+    KINDS = 10,
+    STORM = 24,       /* events between two calms */
+    CALM_ANSWERS = 2, /* of each client in a calm: the first one began in the storm */
+    SERVING_MS = 1000
+};
 
 static const char model[] = "daemon/models/hearth-code-5m-f16.gguf";
 static const char *const arguments[] = {"--threads", "1",          "--slots", "12", "--context",
@@ -35,12 +46,15 @@ static const char body[] = "{\"prompt\":\"import os\",\"n_predict\":40,\"tempera
 static struct harness d;
 static struct gateway gate;
 static struct honest *steady, *mortal;
-static struct web { /* the gateway's client */
-    _Atomic uint32_t stop, answers, refused;
+static struct web {                                /* the gateway's client */
+    _Atomic uint32_t stop, answers, refused, calm; /* calm: which one it is; 0: none */
     pid_t pid;
     char want[1024]; /* the undisturbed text */
 } * web;
 static bool has_disk;
+static _Atomic int64_t *wrong_by; /* the clock of daemon and gateway, in ns; NULL: it is not */
+static bool is_starting;          /* the daemon may have run out of something before it served */
+static uint32_t revived;
 
 /* ---- the gateway's client ---------------------------------------------------------------------- */
 
@@ -83,7 +97,12 @@ static _Noreturn void web_process(void)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (!atomic_load(&web->stop)) {
+        uint32_t calm = atomic_load(&web->calm);
         int status = ask_gateway(&text);
+        if (status == 0 && calm && calm == atomic_load(&web->calm)) {
+            fprintf(stderr, "the gateway gave no answer, and nothing disturbed it\n");
+            _exit(2);
+        }
         if (status == 200 && (!text || strcmp(text, web->want) != 0)) {
             fprintf(stderr, "the gateway's answer is another one: %s\n", text ? text : "none");
             _exit(2);
@@ -103,11 +122,30 @@ static void start_gateway(void)
     gateway_start(&gate, &d, false, (const char *const[]){"--slots", "2", NULL});
 }
 
+static siginfo_t ended(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+    return info;
+}
+
+/* As a service manager does: a daemon that got no memory or descriptor for its start is started
+ * again. */
+static void revive_daemon(void)
+{
+    waitpid(d.pid, NULL, 0);
+    harness_restart(&d, model, arguments);
+    is_starting = false;
+    revived++;
+}
+
 static void kill_daemon(uint32_t *random)
 {
     harness_kill(&d);
     usleep(random_below(random, 60000));
     harness_restart(&d, model, arguments);
+    is_starting = false;
 }
 
 static void kill_gateway(uint32_t *random)
@@ -157,11 +195,27 @@ static void stop_gateway(uint32_t *random)
     kill(gate.pid, SIGCONT);
 }
 
-/* Lowers a limit of the daemon for a moment. */
+static bool is_serving(void)
+{
+    struct hearth_options options;
+    struct hearth *handle;
+    char err[256];
+
+    hearth_options_init(&options, sizeof(options));
+    options.slots = 0;
+    options.connect_timeout_ms = SERVING_MS;
+    int rc = hearth_connect(d.socket, &options, &handle, err, sizeof(err));
+    if (rc == 0)
+        hearth_close(handle);
+    return rc == 0;
+}
+
+/* Lowers a limit of the daemon for a moment. One that serves survives it. */
 static void limit_daemon(int resource, rlim_t limit, uint32_t *random)
 {
     struct rlimit before, low;
 
+    is_starting = is_starting || !is_serving();
     if (prlimit(d.pid, (enum __rlimit_resource)resource, NULL, &before) < 0)
         return;
     low = (struct rlimit){.rlim_cur = limit, .rlim_max = before.rlim_max};
@@ -192,6 +246,18 @@ static void use_up_memory(uint32_t *random)
 #endif
 }
 
+/* The clock of daemon and gateway jumps, and is right again after a while or with the next jump. */
+static void set_clock(uint32_t *random)
+{
+    if (!wrong_by)
+        return;
+    int64_t s = (int64_t)random_below(random, 2 * MOST_WRONG_S) - MOST_WRONG_S;
+    atomic_store(wrong_by, s * 1000000000);
+    usleep(random_below(random, 300000));
+    if (random_below(random, 2))
+        atomic_store(wrong_by, 0);
+}
+
 /* The disk with the sockets and the log is full, or is not any more. */
 static void fill_disk(uint32_t *random)
 {
@@ -216,8 +282,45 @@ static const struct {
     {"client killed", kill_client},         {"all stopped", stop_all},
     {"daemon stopped", stop_daemon},        {"gateway stopped", stop_gateway},
     {"no descriptors", use_up_descriptors}, {"no memory", use_up_memory},
-    {"disk full or not", fill_disk},
+    {"disk full or not", fill_disk},        {"clock set", set_clock},
 };
+
+/* ---- calm -------------------------------------------------------------------------------------- */
+
+static uint32_t answers_of(uint32_t client)
+{
+    return client < HONEST_USERS ? atomic_load(&steady->users[client].answers)
+                                 : atomic_load(&web->answers);
+}
+
+/* What runs ends by this process alone, but for a daemon that ran out of something while it started. */
+static void check_running(void)
+{
+    siginfo_t daemon = ended(d.pid);
+
+    if (daemon.si_pid && daemon.si_code == CLD_EXITED && is_starting)
+        revive_daemon();
+    else
+        ck_assert_msg(!daemon.si_pid, "the daemon ended: code %d, status %d", daemon.si_code,
+                      daemon.si_status);
+    ck_assert_msg(!ended(gate.pid).si_pid, "the gateway ended");
+    for (uint32_t i = 0; i < HONEST_USERS; i++) {
+        ck_assert_msg(!ended(steady->pids[i]).si_pid, "user %u ended", i);
+        ck_assert_msg(!ended(mortal->pids[i]).si_pid, "mortal user %u ended", i);
+    }
+    ck_assert_msg(!ended(web->pid).si_pid, "the gateway's client ended");
+}
+
+/* Nothing happens until each client has got answers: what is lost is not found again by the next
+ * disturbance, and however slow the machine is, no client starves. */
+static void calm(uint32_t number)
+{
+    atomic_store(&web->calm, number);
+    for (uint32_t i = 0; i <= HONEST_USERS; i++)
+        for (uint32_t want = answers_of(i) + CALM_ANSWERS; answers_of(i) < want; usleep(5000))
+            check_running();
+    atomic_store(&web->calm, 0);
+}
 
 /* ---- the test ---------------------------------------------------------------------------------- */
 
@@ -236,12 +339,34 @@ static void mount_disk(void)
     ck_assert_int_eq(chmod(d.directory, 0755), 0);
 }
 
+/* What daemon and gateway take for the time is in a file that they inherit. */
+static void open_clock(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skip: sanitized programs get no clock of their own\n");
+#else
+    char path[512], number[16];
+    const char *build = getenv("BUILD");
+    int fd = memfd_create("clock", 0);
+
+    ck_assert_int_eq(ftruncate(fd, sizeof(*wrong_by)), 0);
+    wrong_by = mmap(NULL, sizeof(*wrong_by), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(wrong_by, MAP_FAILED);
+    snprintf(path, sizeof(path), "%s/tests/hostile/clock.so", build ? build : "build");
+    snprintf(number, sizeof(number), "%d", fd);
+    ck_assert_msg(access(path, R_OK) == 0, "%s is missing: build it", path);
+    setenv("LD_PRELOAD", path, 1);
+    setenv("HEARTH_TEST_CLOCK", number, 1);
+#endif
+}
+
 /* The undisturbed answers of all clients, while nothing happens. */
 static struct balance start_all(void)
 {
     char *text;
 
     mount_disk();
+    open_clock();
     harness_start(&d, model, arguments);
     steady = honest_share(sizeof(*steady));
     mortal = honest_share(sizeof(*mortal));
@@ -285,7 +410,7 @@ static void end_all(const struct balance *before)
 START_TEST(what_dies_or_stops_or_runs_out_changes_no_answer)
 {
     const char *env = getenv("HEARTH_CHAOS");
-    uint32_t random = 23, counts[KINDS] = {0};
+    uint32_t random = 23, counts[KINDS] = {0}, n = 0;
     struct timespec now;
 
     struct balance before = start_all();
@@ -294,11 +419,16 @@ START_TEST(what_dies_or_stops_or_runs_out_changes_no_answer)
          clock_gettime(CLOCK_MONOTONIC, &now)) {
         uint32_t kind = random_below(&random, KINDS);
         usleep(random_below(&random, 300000));
+        check_running();
         kinds[kind].happen(&random);
         counts[kind]++;
+        if (++n % STORM == 0)
+            calm(n);
     }
+    calm(n + 1);
     for (uint32_t i = 0; i < KINDS; i++)
         printf("%u x %s%s", counts[i], kinds[i].name, i + 1 < KINDS ? ", " : "\n");
+    printf("%u x started again\n", revived);
     printf("%u and %u steady answers, %u by the gateway (%u refused)\n",
            atomic_load(&steady->users[0].answers), atomic_load(&steady->users[1].answers),
            atomic_load(&web->answers), atomic_load(&web->refused));

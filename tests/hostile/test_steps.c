@@ -39,7 +39,7 @@ static _Noreturn void stepped_process(void)
     if (!handle || ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
         _exit(2);
     raise(SIGSTOP);
-    uint64_t hash = honest_ask(handle, KIND, NULL);
+    uint64_t hash = honest_ask(honest, handle, KIND, NULL);
     raise(SIGSTOP);
     hearth_close(handle);
     _exit(hash == honest->alone[KIND] ? 0 : 3);
@@ -141,7 +141,8 @@ START_TEST(a_client_stopped_or_killed_at_any_instruction_holds_up_no_other)
         struct hearth *other = honest_connect(honest);
         pid = start_stepped();
         step(pid, at);
-        ck_assert_msg(honest_ask(other, i % HONEST_KINDS, NULL) == honest->alone[i % HONEST_KINDS],
+        ck_assert_msg(honest_ask(honest, other, i % HONEST_KINDS, NULL) ==
+                          honest->alone[i % HONEST_KINDS],
                       "another answer beside a client that stopped after step %u", at);
         i % 2 ? go_on(pid) : kill_stepped(pid);
         hearth_close(other);
