@@ -89,6 +89,19 @@ size_t reader_find_first(const struct reader *p, size_t most, const char *const 
     return most;
 }
 
+enum look reader_find_within(const struct reader *p, size_t most, const char *const *marks,
+                             size_t n, size_t *ret_at)
+{
+    size_t left = reader_left(p), near = left < most ? left : most, longest = 0, which;
+    *ret_at = reader_find_first(p, near, marks, n, &which);
+    if (*ret_at < near)
+        return LOOK_YES;
+    for (size_t i = 0; i < n; i++)
+        if (marks[i] && strlen(marks[i]) > longest)
+            longest = strlen(marks[i]);
+    return !p->ended && left < most + longest ? LOOK_MORE : LOOK_NO;
+}
+
 size_t reader_may_begin(const struct reader *p, const char *mark)
 {
     size_t left = reader_left(p), n = strlen(mark) - 1;
@@ -379,31 +392,23 @@ static bool step_between(struct reader *p)
     return true;
 }
 
-/* Where the next call's name ends; `most` where it does not before. */
-static size_t find_name_end(const struct reader *p, size_t most)
+static bool step_name(struct reader *p)
 {
     const struct call_form *f = p->desc.form;
     const char *const marks[2] = {f->name_close ? f->name_close : f->param_open,
                                   f->name_close ? NULL : f->close};
-    size_t which;
-    return reader_find_first(p, most, marks, 2, &which);
-}
-
-static bool step_name(struct reader *p)
-{
-    const struct call_form *f = p->desc.form;
     const char *text = reader_rest(p);
-    size_t left = reader_left(p), most = left < NAME_LOOK ? left : NAME_LOOK, n = 0, skip = 0;
+    size_t n = 0, skip = 0, end;
     if (f->prefix) {
         enum look prefix = reader_look(p, f->prefix);
         if (prefix == LOOK_MORE)
             return false;
         skip = prefix == LOOK_YES ? strlen(f->prefix) : 0;
     }
-    size_t end = find_name_end(p, most);
-    if (end == most) {
-        if (!p->ended && left <= NAME_LOOK)
-            return false;
+    enum look look = reader_find_within(p, NAME_LOOK, marks, 2, &end);
+    if (look == LOOK_MORE)
+        return false;
+    if (look == LOOK_NO) {
         reader_break(p, p->ended ? "the answer ends inside a call" : "a call has no name");
         return true;
     }

@@ -46,23 +46,24 @@ static void begin_message(struct reader *p, enum reader_kind kind)
 
 bool reader_step_header(struct reader *p)
 {
-    static const char message_mark[] = "<|message|>";
+    static const char *const message_mark = "<|message|>";
     const char *text = reader_rest(p);
-    size_t bytes;
+    size_t end, bytes;
     if (!reader_left(p))
         return false;
     if (is_plain(p)) {
         begin_message(p, READER_CONTENT);
         return true;
     }
-    size_t end = reader_find(p, message_mark);
-    if (end == reader_left(p)) {
-        if (!p->ended && end <= HEADER_MOST)
-            return false;
+    enum look look = reader_find_within(p, HEADER_MOST, &message_mark, 1, &end);
+    if (look == LOOK_MORE)
+        return false;
+    if (look ==
+        LOOK_NO) { /* its first byte is content, whatever it may begin, and so is the rest */
         p->reason = p->reason ? p->reason : "a message has no end of its header";
         begin_message(p, READER_CONTENT);
-        reader_emit(p, READER_CONTENT, text, end);
-        p->at += end;
+        reader_emit(p, READER_CONTENT, text, 1);
+        p->at++;
         return true;
     }
     const char *to = word_after(text, end, to_mark, &bytes);

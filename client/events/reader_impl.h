@@ -99,6 +99,11 @@ size_t reader_find(struct reader *p, const char *mark);
 size_t reader_find_first(const struct reader *p, size_t most, const char *const *marks, size_t n,
                          size_t *ret_which);
 
+/* The same, of marks that may not have come whole: LOOK_YES with *ret_at below `most`; LOOK_MORE: one may
+ * begin there. */
+enum look reader_find_within(const struct reader *p, size_t most, const char *const *marks,
+                             size_t n, size_t *ret_at);
+
 /* How many bytes at the end of the rest may be the beginning of it. */
 size_t reader_may_begin(const struct reader *p, const char *mark);
 

@@ -76,10 +76,11 @@ static bool is_string(const struct reader *p, const char *name, size_t bytes)
 bool reader_step_param_name(struct reader *p)
 {
     const char *close = p->desc.form->param_name_close;
-    size_t end = reader_find(p, close);
-    if (end == reader_left(p)) {
-        if (end <= NAME_MOST && !p->ended)
-            return false;
+    size_t end;
+    enum look look = reader_find_within(p, NAME_MOST, &close, 1, &end);
+    if (look == LOOK_MORE)
+        return false;
+    if (look == LOOK_NO) {
         reader_break(p, "an argument has no name");
         return true;
     }

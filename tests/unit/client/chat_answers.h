@@ -108,6 +108,9 @@
     {"glm", "<tool_call>write<arg_key>path</arg_key>a</tool_call>",
      "write({\"path\": )C(a</tool_call>)", "no value", false},
     {"glm", "<tool_call></tool_call>", "C(<tool_call></tool_call>)", "empty", false},
+    {"glm", "<tool_call>f<arg_key>" X300 "</arg_key><arg_value>1</arg_value></tool_call>",
+     "f({)C(" X300 "</arg_key><arg_value>1</arg_value></tool_call>)", "no name", false},
+    {"glm", "<tool_call>" X300 "<arg_key>", "C(<tool_call>" X300 "<arg_key>)", "no name", false},
 
     /* minimax, deepseek-dsml */
     {"minimax",
@@ -217,6 +220,10 @@
     {"harmony", "<|channel|>commentary to=functions.f<|message|>a<|call|>", "f(a)",
      "not a JSON object", false},
     {"harmony", "Yes.", "C(Yes.)", NULL, false},
+    {"harmony", "<|channel|>" X300 X300 "<|end|>Yes.", "C(<|channel|>" X300 X300 "Yes.)",
+     "no end of its header", false},
+    {"harmony", "<|start|>" X300 X300 "<|message|>Yes.", "C(<|start|>" X300 X300 "<|message|>Yes.)",
+     "no end of its header", false},
 
     /* lists of objects */
     {"granite",

@@ -67,6 +67,11 @@ static char *read_in_steps(const struct reader_desc *desc, const char *text, siz
     return out.data ? out.data : calloc(1, 1);
 }
 
+/* Names and headers that are too long. */
+#define X10 "xxxxxxxxxx"
+#define X50 X10 X10 X10 X10 X10
+#define X300 X50 X50 X50 X50 X50 X50
+
 static const struct {
     const char *form, *text, *want;
     const char *reason; /* part of it; NULL: none */
@@ -198,6 +203,7 @@ int main(void)
 {
     Suite *suite = suite_create("chat_events");
     TCase *tcase = tcase_create("chat_events");
+    tcase_set_timeout(tcase, 120);
     int n = (int)(sizeof(answers) / sizeof(answers[0]));
     tcase_add_loop_test(tcase, an_answer_says_the_same_however_it_is_cut, 0, n);
     tcase_add_loop_test(tcase, an_answer_may_end_at_any_byte, 0, n);
