@@ -102,7 +102,7 @@ for target in "$@"; do
         continue
     fi
     # shellcheck disable=SC2046
-    "$BUILD/fuzz/$target" $(options "$target") -max_total_time="$seconds" -timeout=20 -print_final_stats=1 \
+    "$BUILD/fuzz/$target" $(options "$target") -max_total_time="$seconds" -timeout=200 -print_final_stats=1 \
         -artifact_prefix="$findings/$target-" $(corpora "$target") >"$log" 2>&1 </dev/null
     rc=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
