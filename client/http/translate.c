@@ -50,7 +50,7 @@ static json_t *open_member(struct translation *t, const char *name, json_t *valu
 
 void translate_begin(struct translation *t, const json_t *body, struct fail *f)
 {
-    *t = (struct translation){.to = json_object(), .names = json_object(), .f = f};
+    *t = (struct translation){.from = body, .to = json_object(), .names = json_object(), .f = f};
     t->messages = open_member(t, "messages", json_array());
     t->tools = open_member(t, "tools", json_array());
     t->variables = open_member(t, "chat_template_kwargs", json_object());
@@ -63,6 +63,9 @@ void translate_begin(struct translation *t, const json_t *body, struct fail *f)
 
 json_t *translate_end(struct translation *t, int rc)
 {
+    const json_t *given = json_object_get(t->from, "chat_template_kwargs");
+    if (json_is_object(given)) /* hearth's own field has the last word */
+        t->failed |= json_object_update(t->variables, (json_t *)(uintptr_t)given) != 0;
     json_decref(t->names);
     if (!rc && !t->failed)
         return t->to;

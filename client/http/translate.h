@@ -33,8 +33,9 @@ json_t *translate_ollama_generate(const json_t *body, uint32_t context, struct f
 /* ---- what translations have in common -------------------------------------------------------- */
 
 struct translation {
-    json_t *to;       /* the new object */
-    json_t *messages; /* its own, as are these; borrowed */
+    const json_t *from; /* the request */
+    json_t *to;         /* the new object */
+    json_t *messages;   /* its own, as are these; borrowed */
     json_t *tools;
     json_t *variables; /* of the template */
     json_t *names;     /* of the tools that calls so far named, by the calls' ids; owned */

@@ -266,8 +266,9 @@ START_TEST(each_choice_has_calls_of_its_own)
 {
     char more[1024], path[64], first[16] = "";
     rig_start_with_tools(NULL);
-    snprintf(more, sizeof(more), called, rig_calls, ",\"n\":3");
+    snprintf(more, sizeof(more), called, rig_calls, ",\"n\":3,\"model\":\"gpt-x\"");
     json_t *o = rig_json("/v1/chat/completions", talk_with(more));
+    ck_assert_str_eq(json_text(o, "model"), "gpt-x");
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof(path), "choices/%d/message", i);
         json_t *message = json_at(o, path);

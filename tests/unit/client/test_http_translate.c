@@ -168,6 +168,11 @@ START_TEST(thinking_is_off_unless_it_is_asked_for)
         assert_member(of_messages, json, "reasoning_effort", "\"high\"");
     }
     assert_member(of_messages, json, "thinking_budget_tokens", "2048");
+    assert_member(of_messages,
+                  "{" ASK ",\"chat_template_kwargs\":{\"enable_thinking\":true,\"x\":1}}",
+                  "chat_template_kwargs",
+                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":true,"
+                  "\"thinking\":false,\"x\":1}");
 }
 END_TEST
 
