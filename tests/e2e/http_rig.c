@@ -55,11 +55,18 @@ const char rig_calls[] =
 
 void rig_start_with_tools(const char *const *options)
 {
-    const char *all[16] = {"--chat-template", tools_template};
+    char path[256];
+    const char *all[16] = {"--chat-template", path};
     for (size_t n = 2; options && *options && n < 15;)
         all[n++] = *options++;
+    snprintf(path, sizeof(path), "%s/tools.jinja", rig_daemon.directory);
+    FILE *f = fopen(path, "we");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(tools_template, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
     gateway_start(&rig_gate, &rig_daemon, true, all);
+    ck_assert_int_eq(unlink(path), 0);
 }
 
 void rig_teardown(void)

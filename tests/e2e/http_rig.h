@@ -18,7 +18,7 @@ void rig_setup(void);
 void rig_setup_answers(void);
 void rig_teardown(void);
 
-/* Replaces the gateway by one whose template writes tools, calls and thoughts; NULL-ended options,
+/* Replaces the gateway by one whose template, in a file, writes tools, calls and thoughts; NULL-ended options,
  * or NULL. With rig_calls the bundled model thinks "so", says "Yes." and calls f with {"a": DIGIT}:
  * members of a request, to follow others. */
 void rig_start_with_tools(const char *const *options);
