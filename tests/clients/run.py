@@ -243,7 +243,7 @@ def of_task(name, script, *way):
 def claude_answers():
     return [
         {"text": "I read the file first.", "calls": [call("Read", file_path="in.txt")]},
-        {"calls": [call("Write", file_path="out.txt", content="one\ntwo\n")]},
+        {"thought": "Two lines, then.", "calls": [call("Write", file_path="out.txt", content="one\ntwo\n")]},
         {"calls": [call("Edit", file_path="in.txt", old_string="first", new_string="second")]},
         {"calls": [call("Bash", command="cat in.txt out.txt > all.txt", description="Join both")]},
         "All of it is done.",
@@ -268,7 +268,7 @@ def codex_answers():
     return [
         {"text": "I look first.", "calls": [call("exec_command", cmd="cat in.txt")]},
         {"calls": [call("multi_agent_v1__close_agent", target="nobody")]},  # of a namespace
-        {"calls": [call("exec_command", cmd=PATCH)]},
+        {"thought": "One patch does both.", "calls": [call("exec_command", cmd=PATCH)]},
         {"calls": [call("exec_command", cmd="cat in.txt out.txt > all.txt")]},
         "All of it is done.",
     ]
@@ -302,6 +302,7 @@ CLAUDE = Client(
     says="All of it is done.",
     environment={"IS_SANDBOX": "1"},
     folders=("one", "one", "two"),
+    told="Two lines, then.",  # its own thought
 )
 CODEX = Client(
     name="codex",
