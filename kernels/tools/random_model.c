@@ -388,6 +388,9 @@ static void list_experts(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "expert_feed_forward_length", n_ff_expert(m->shape));
     if (arch->tensors >> MODEL_FFN_UP_SHARED & 1)
         u32(out, m->arch, "expert_shared_count", 1);
+    if (arch->tensors >> MODEL_FFN_SHARED_ROUTER &
+        1) /* llama.cpp takes another width for granted */
+        u32(out, m->arch, "expert_shared_feed_forward_length", n_ff_expert(m->shape));
 }
 
 /* Sections of rope, which llama.cpp requires: in text each pair belongs to one of three, in turn. */
