@@ -387,6 +387,12 @@ clients: ## real agents and packages from PyPI complete tasks on hearthd (minute
 	$(submake) CUDA=0 programs
 	@BUILD=$(BUILD) tests/clients/run.py $(T)
 
+# What a recurrent model's turns compute after a trunk of 30,000 tokens, and 10,000 steps of edits with restarts.
+.PHONY: states
+states: deps-check ## the suite of recurrent models at length
+	$(submake) all $(BUILD)/tests/e2e/test_states
+	@HEARTH_STATES_TRUNK=30000 HEARTH_STATES_STEPS=10000 $(BUILD)/tests/e2e/test_states
+
 .PHONY: bench
 bench: deps-bench ## JSON lines, tables, plots in build/bench
 	$(submake) all $(BENCH)

@@ -1,0 +1,242 @@
+/* A recurrent model through the daemon: what an agent's turns compute, and that no way to a text
+ * changes its answer.
+ *
+ * Short in `make check`. HEARTH_STATES_TRUNK=N lets the agent's conversation begin with N tokens,
+ * HEARTH_STATES_STEPS=N walks N steps (make states: 30,000 and 10,000).
+ */
+#include "kernels/kv.h"
+#include "kernels/quant/quant_types.h"
+#include "kernels/state.h"
+#include "tests/e2e/harness.h"
+#include "tests/random.h"
+#include "tests/rig/cpu_help.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    TURNS = 6,
+    TRUNK = 3000,
+    QUESTION = 20,
+    ANSWER = 40,
+    THINKING = 25, /* of the answer's tokens, left out of the next turn's prompt */
+    CONTEXT = 512,
+    TEXTS = 4,
+    STEPS = 120,
+    STEPS_OF_A_DAEMON = 40,
+    OUTPUT = 12,
+};
+
+static struct harness d;
+static char model[64];
+
+static uint32_t from_environment(const char *name, uint32_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
+}
+
+static void write_model(const char *arch, uint32_t context)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = arch;
+    shape.n_context = context;
+    shape.n_draft = 1;
+    snprintf(model, sizeof(model), "/tmp/hearth-states-XXXXXX");
+    int fd = mkstemp(model);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(tiny_model_write(&shape, model), 0);
+}
+
+static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
+                                uint32_t max_tokens, const char *proposer)
+{
+    const struct hearth_event *event;
+    struct hearth_request request;
+    hearth_request_init(&request, sizeof(request));
+    request.tokens = tokens;
+    request.n_tokens = n;
+    request.max_tokens = max_tokens;
+    request.proposer = proposer;
+    ck_assert_msg(hearth_submit(h, slot, &request) == 0, "%s", hearth_error(h));
+    while (hearth_next(h, slot, &event, 600000) > 0)
+        if (event->kind == HEARTH_DONE)
+            return *event->result;
+    ck_abort_msg("no end: %s", hearth_error(h));
+    return (struct hearth_result){0};
+}
+
+/* ---- an agent -------------------------------------------------------------------------------- */
+
+static void add_random(uint32_t *tokens, uint32_t *n, uint32_t count, uint32_t *random)
+{
+    while (count-- > 0)
+        tokens[(*n)++] = 3 + next_random(random) % 300;
+}
+
+/* A turn's prompt is the one before, the answer without its thinking, and what is new. It computes what
+ * follows the prompt before, from a restart point shortly before its end: never the trunk. */
+static void turn(struct hearth *h, const uint32_t *tokens, uint32_t n, uint32_t common,
+                 struct hearth_result *ret)
+{
+    const int64_t rows = harness_counter(&d, "rows");
+    *ret = ask(h, 0, tokens, n, ANSWER, "none");
+    const uint32_t computed = ret->prompt_tokens - ret->cached_tokens;
+    ck_assert_uint_eq(ret->prompt_tokens, n);
+    ck_assert_msg(computed <= n - common + 8 + KV_PAGE_POSITIONS,
+                  "a prompt of %u tokens, %u of them known: %u computed", n, common, computed);
+    ck_assert_int_le(harness_counter(&d, "rows") - rows, computed + ret->output_tokens + 1);
+}
+
+START_TEST(an_agent_s_turn_computes_what_is_new)
+{
+    const uint32_t trunk = from_environment("HEARTH_STATES_TRUNK", TRUNK),
+                   context = trunk + TURNS * (QUESTION + ANSWER) + ANSWER;
+    uint32_t *tokens = help_memory(context * sizeof(*tokens)), n = 0, random = 5, common = 0;
+    struct hearth_result result;
+    write_model(_i ? "qwen35moe" : "qwen35", context);
+    harness_start(&d, model, (const char *const[]){"--threads", "2", "--slots", "1", NULL});
+    struct hearth *h = harness_connect(&d, 1, NULL);
+    add_random(tokens, &n, trunk, &random);
+    for (uint32_t i = 0; i < TURNS; i++) {
+        add_random(tokens, &n, QUESTION, &random);
+        turn(h, tokens, n, common, &result);
+        printf("turn %u: %u tokens, %u computed\n", i, n,
+               result.prompt_tokens - result.cached_tokens);
+        common = n;
+        for (uint32_t k = THINKING; k < result.n_ids; k++)
+            tokens[n++] = result.ids[k];
+    }
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    unlink(model);
+    free(tokens);
+}
+END_TEST
+
+/* ---- a walk ---------------------------------------------------------------------------------- */
+
+/* The answer from an empty cache, by a backend of this process. Returns its tokens. */
+static uint32_t alone(struct backend *b, uint32_t *tokens, uint32_t n, uint32_t *ids)
+{
+    static uint32_t pages[CONTEXT / KV_PAGE_POSITIONS];
+    struct row rows[CONTEXT];
+    static struct row_result results[CONTEXT];
+    struct sampler_params params;
+    uint32_t n_ids = 0, first = 0;
+    sampler_params_init(&params);
+    for (uint32_t i = 0; i < CONTEXT / KV_PAGE_POSITIONS; i++)
+        pages[i] = i;
+    for (uint32_t at = n; n_ids < OUTPUT; at++) {
+        for (uint32_t i = first; i < at; i++)
+            rows[i - first] = (struct row){0, i, tokens[i], i + 1 == at ? ROW_SAMPLE : 0, NULL};
+        const struct pass_sequence sequence = {
+            .pages = pages,
+            .tokens = tokens,
+            .prompt_length = n,
+            .sampler = &params,
+            .state = {.from = first ? 0 : BACKEND_STATE_ZERO, .commit = at - first}};
+        help_pass(b, &(struct pass){PASS_CANONICAL, at - first, rows, &sequence, results, 1});
+        const uint32_t token = results[at - first - 1].sample.token;
+        if (token == 2) /* </s> */
+            break;
+        first = at;
+        tokens[at] = ids[n_ids++] = token;
+    }
+    return n_ids;
+}
+
+/* A context's pages and a few states: what is kept is given up all the time. */
+static void start_daemon(const struct model *m)
+{
+    struct kv_geometry kv;
+    struct state_geometry state;
+    char bytes[32];
+    kv_geometry_init(&kv, m, false, false);
+    state_geometry_init(&state, m);
+    snprintf(bytes, sizeof(bytes), "%zu",
+             kv_pages(CONTEXT) * kv.page_bytes[PAGES_FULL] * 3 / 2 +
+                 7 * (state.state_bytes + state.record_bytes));
+    harness_start(&d, model,
+                  (const char *const[]){"--threads", "1", "--slots", "3", "--kv-bytes", bytes,
+                                        "--rows", "100", NULL});
+}
+
+struct text {
+    uint32_t tokens[CONTEXT + OUTPUT], n;
+};
+
+/* Types, deletes, changes something, or becomes a branch of another text. */
+static void edit(struct text *texts, uint32_t i, uint32_t *random)
+{
+    struct text *t = &texts[i];
+    const uint32_t what = next_random(random) % 20, at = next_random(random) % t->n;
+    if (what < 10 && t->n < CONTEXT - 60)
+        add_random(t->tokens, &t->n, 1 + next_random(random) % 20, random);
+    else if (what < 14)
+        t->n = 1 + at;
+    else if (what < 18)
+        t->tokens[at] = 3 + next_random(random) % 300;
+    else
+        *t = texts[next_random(random) % TEXTS];
+}
+
+START_TEST(no_way_to_a_text_changes_its_answer)
+{
+    static const char *const proposers[] = {"none", "mtp", "auto", "lookup"};
+    const uint32_t steps = from_environment("HEARTH_STATES_STEPS", STEPS);
+    static struct text texts[TEXTS];
+    uint32_t random = 11 + (uint32_t)_i, ids[OUTPUT], cached = 0, drafted = 0;
+    struct help_model m;
+    struct hearth *h = NULL;
+    write_model(_i ? "qwen35moe" : "qwen35", CONTEXT);
+    help_model_file(&m, model);
+    struct backend *b = help_backend(&m, NULL, 1, CONTEXT, CONTEXT / KV_PAGE_POSITIONS);
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        texts[i].n = 0;
+        add_random(texts[i].tokens, &texts[i].n, 100 + 60 * i, &random);
+    }
+    for (uint32_t step = 0; step < steps; step++) {
+        const uint32_t i = next_random(&random) % TEXTS;
+        if (step % STEPS_OF_A_DAEMON == 0) {
+            hearth_close(h);
+            if (step > 0)
+                ck_assert_int_eq(harness_stop(&d), 0);
+            start_daemon(m.model);
+            h = harness_connect(&d, 3, NULL);
+        }
+        edit(texts, i, &random);
+        struct text copy = texts[i];
+        const uint32_t n_ids = alone(b, copy.tokens, copy.n, ids);
+        struct hearth_result got = ask(h, next_random(&random) % 3, texts[i].tokens, texts[i].n,
+                                       OUTPUT, proposers[next_random(&random) % 4]);
+        ck_assert_msg(got.n_ids == n_ids && memcmp(got.ids, ids, n_ids * sizeof(*ids)) == 0,
+                      "step %u: another answer than from an empty cache", step);
+        cached += got.cached_tokens;
+        drafted += got.drafted;
+    }
+    printf("%u steps: %u tokens cached, %u drafts\n", steps, cached, drafted);
+    ck_assert(cached > steps && drafted > steps);
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    backend_cpu.close(b);
+    help_model_close(&m);
+    unlink(model);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("states");
+    TCase *tcase = tcase_create("states");
+    tcase_set_timeout(tcase, 7200);
+    tcase_add_loop_test(tcase, an_agent_s_turn_computes_what_is_new, 0, 2);
+    tcase_add_loop_test(tcase, no_way_to_a_text_changes_its_answer, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
