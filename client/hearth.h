@@ -287,10 +287,15 @@ HEARTH_API const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *re
 
 /* Sets what a request for such an answer needs, and nothing else: shown_tokens, and what tool_choice,
  * single_call, strict tools and thinking_tokens ask for. What it points to belongs to the reader:
- * valid until hearth_chat_close(). Returns 0, or -EINVAL where the request has a grammar of its own
- * and calls have to be bound, too. */
+ * valid until hearth_chat_close(). A grammar that the request has already stays, and binds what
+ * follows a thought instead; -EINVAL where a call is required beside it. Else returns 0. */
 HEARTH_API int hearth_chat_request(const struct hearth_chat_reader *reader,
                                    struct hearth_request *request);
+
+/* A line for each place of the tools' schemas that does not bind, because no grammar can say what it
+ * asks for ("not", "multipleOf", ...): arguments are checked for it, and hearth_chat_unparsed() says
+ * what does not follow. NULL: there are none. */
+HEARTH_API const char *hearth_chat_loosened(const struct hearth_chat_reader *reader);
 
 /* Takes more of the answer's text; end: 1 where this is its end. Returns 0 or -ENOMEM. */
 HEARTH_API int hearth_chat_feed(struct hearth_chat_reader *reader, const char *text, size_t bytes,
@@ -301,8 +306,8 @@ HEARTH_API int hearth_chat_feed(struct hearth_chat_reader *reader, const char *t
  * content. Returns 1 with *event filled up to event->size, or 0: there is none yet. */
 HEARTH_API int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event *event);
 
-/* One line: why something that began as a call is content, or a call is not complete. NULL where
- * every call was complete. */
+/* One line: why something that began as a call is content, a call is not complete, or the arguments
+ * of one that is bound do not follow its schema. NULL where every call was as it should be. */
 HEARTH_API const char *hearth_chat_unparsed(const struct hearth_chat_reader *reader);
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ struct call_form {
     enum call_body body;
     const char *open;  /* before the calls; NULL: call_open begins one */
     const char *close; /* after the calls; NULL: the answer's end */
+    bool ids;          /* CALL_JSON: a call has an id, too */
     bool bare;         /* CALL_JSON: an answer that begins with {"name" is a call, too */
 
     /* CALL_NAMED, CALL_TAGS, CALL_GEMMA: of each call */

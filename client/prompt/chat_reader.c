@@ -1,18 +1,76 @@
 /* chat_reader: hearth_chat_open() and what follows it: the reader of an answer, for callers. */
-#include "client/prompt/chat_form.h"
+#include "client/prompt/chat_grammar.h"
+#include "client/schema/schema_fits.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_MARKS = 32 };
+
+/* What binds answers to a chat. */
+struct bound {
+    uint32_t readers;
+    struct chat_grammar grammar;
+    json_t *tools;  /* array: those whose calls follow their schemas */
+    char *loosened; /* a line for each place that does not bind, or NULL */
+};
 
 struct hearth_chat_reader {
     struct reader_desc desc; /* its tools are those below */
     struct reader *core;
     json_t *tools;
     uint32_t marks[MOST_MARKS], n_marks;
+    struct bound *bound;     /* with the other readers of the chat */
+    const json_t *tool;      /* of the call that is read, if it is one of those */
+    struct buffer arguments; /* its arguments so far */
+    char unfit[320];         /* why the first call that does not follow its schema does not */
 };
+
+/* The tools whose calls are bound by their schemas, and checked. */
+static json_t *find_bound(const struct chat *c)
+{
+    json_t *bound = json_array();
+    size_t i;
+    json_t *description;
+    json_array_foreach(c->tools, i, description) {
+        const json_t *tool = chat_tool(description);
+        if (chat_grammar_binds(c, tool) && json_array_append(bound, (json_t *)tool))
+            return bound; /* those that are not in it are not checked */
+    }
+    return bound;
+}
+
+/* One line for each. */
+static char *join_lines(const json_t *lines)
+{
+    struct buffer t = {0};
+    size_t i;
+    const json_t *line;
+    json_array_foreach(lines, i, line)
+        buffer_format(&t, "%s%s", i ? "\n" : "", json_string_value(line));
+    return t.data;
+}
+
+static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
+{
+    chat_form_find(c, &reader->desc);
+    reader->n_marks = chat_form_marks(c, &reader->desc, reader->marks, MOST_MARKS);
+    reader->n_marks = reader->n_marks < MOST_MARKS ? reader->n_marks : MOST_MARKS;
+    reader->tools = json_incref(c->tools);
+    reader->core = reader_open(&reader->desc);
+    reader->bound = calloc(1, sizeof(*reader->bound));
+    if (!reader->core || !reader->bound)
+        return -ENOMEM;
+    reader->bound->readers = 1;
+    int rc = chat_grammar_make(c, &reader->desc, &reader->bound->grammar);
+    if (rc)
+        return rc;
+    reader->bound->tools = find_bound(c);
+    reader->bound->loosened = join_lines(reader->bound->grammar.loosened);
+    return 0;
+}
 
 int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
                      struct hearth_chat_reader **ret_reader)
@@ -36,24 +94,17 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
         rc = handle_fail(h, -ENOTSUP,
                          "the model's chat template does not write tools, so the model would not "
                          "see them: use a model or a template that does, or leave 'tools' out");
-    if (!rc && (c.choice == HEARTH_TOOLS_REQUIRED || c.single_call || c.thinking_tokens >= 0))
-        rc = handle_fail(h, -ENOTSUP,
-                         "tool_choice, single_call and thinking_tokens are not bound yet: leave "
-                         "them out");
     struct hearth_chat_reader *reader = rc ? NULL : calloc(1, sizeof(*reader));
-    if (reader) {
-        chat_form_find(&c, &reader->desc);
-        reader->n_marks = chat_form_marks(&c, &reader->desc, reader->marks, MOST_MARKS);
-        reader->n_marks = reader->n_marks < MOST_MARKS ? reader->n_marks : MOST_MARKS;
-        reader->tools = json_incref(c.tools);
-        reader->core = reader_open(&reader->desc);
-    }
+    if (!rc && !reader)
+        rc = -ENOMEM;
+    if (!rc)
+        rc = open_reader(&c, reader);
     chat_fini(&c);
-    if (rc)
-        return rc;
-    if (!reader || !reader->core) {
+    if (rc == -ENOMEM)
+        handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    if (rc) {
         hearth_chat_close(reader);
-        return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+        return rc;
     }
     *ret_reader = reader;
     return 0;
@@ -66,8 +117,12 @@ int hearth_chat_another(const struct hearth_chat_reader *reader,
     *ret_reader = NULL;
     if (!other)
         return -ENOMEM;
-    *other = *reader;
-    json_incref(other->tools);
+    *other = (struct hearth_chat_reader){.desc = reader->desc,
+                                         .tools = json_incref(reader->tools),
+                                         .n_marks = reader->n_marks,
+                                         .bound = reader->bound};
+    memcpy(other->marks, reader->marks, sizeof(other->marks));
+    other->bound->readers++;
     other->core = reader_open(&other->desc);
     if (!other->core) {
         hearth_chat_close(other);
@@ -81,8 +136,16 @@ void hearth_chat_close(struct hearth_chat_reader *reader)
 {
     if (!reader)
         return;
+    struct bound *bound = reader->bound;
+    if (bound && --bound->readers == 0) {
+        chat_grammar_fini(&bound->grammar);
+        json_decref(bound->tools);
+        free(bound->loosened);
+        free(bound);
+    }
     reader_close(reader->core);
     json_decref(reader->tools);
+    buffer_fini(&reader->arguments);
     free(reader);
 }
 
@@ -94,15 +157,69 @@ const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *reader, uint3
 
 int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
 {
+    const struct chat_grammar *g = &reader->bound->grammar;
+    bool own = request->grammar != NULL;
+    if (own && g->required)
+        return -EINVAL;
     request->shown_tokens = reader->marks;
     request->n_shown_tokens = reader->n_marks;
+    if (!own && g->text.bytes) {
+        request->grammar = g->text.data;
+        request->grammar_bytes = g->text.bytes;
+    }
+    request->marks = g->marks;
+    request->n_marks = own ? g->n_thought_marks : request->grammar || g->n_closing ? g->n_marks : 0;
+    request->closing = g->closing;
+    request->n_closing = g->n_closing;
     return 0;
+}
+
+const char *hearth_chat_loosened(const struct hearth_chat_reader *reader)
+{
+    return reader->bound->loosened;
 }
 
 int hearth_chat_feed(struct hearth_chat_reader *reader, const char *text, size_t bytes, int end)
 {
     int rc = reader_feed(reader->core, text, bytes);
     return rc || !end ? rc : reader_finish(reader->core);
+}
+
+/* ---- does a call follow its schema? ---------------------------------------------------------- */
+
+static void check_arguments(struct hearth_chat_reader *reader)
+{
+    const json_t *tool = reader->tool, *schema = json_object_get(tool, "parameters");
+    json_t *value =
+        json_loadb(reader->arguments.data, reader->arguments.bytes, JSON_ALLOW_NUL, NULL);
+    char why[160];
+    if (value && !*reader->unfit && !schema_fits(schema, value, why, sizeof(why)))
+        snprintf(reader->unfit, sizeof(reader->unfit),
+                 "arguments of %.60s do not follow its schema at %s",
+                 json_string_value(json_object_get(tool, "name")), why);
+    json_decref(value);
+    reader->tool = NULL;
+}
+
+/* Collects the arguments of a call that is bound. */
+static void watch(struct hearth_chat_reader *reader, const struct reader_event *e)
+{
+    size_t i;
+    const json_t *tool;
+    if (e->kind == READER_CALL) {
+        buffer_drop(&reader->arguments, reader->arguments.bytes);
+        reader->tool = NULL;
+        json_array_foreach(reader->bound->tools, i, tool) {
+            const json_t *name = json_object_get(tool, "name");
+            if (json_string_length(name) == e->bytes &&
+                memcmp(json_string_value(name), e->text, e->bytes) == 0)
+                reader->tool = tool;
+        }
+    } else if (reader->tool && e->kind == READER_ARGUMENTS) {
+        buffer_add(&reader->arguments, e->text, e->bytes);
+    } else if (reader->tool && e->kind == READER_CALL_END) {
+        check_arguments(reader);
+    }
 }
 
 int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event *event)
@@ -115,6 +232,7 @@ int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event
     struct reader_event e;
     if (!reader_next(reader->core, &e))
         return 0;
+    watch(reader, &e);
     const struct hearth_chat_event all = {.size = event->size,
                                           .kind = kinds[e.kind],
                                           .call = e.call,
@@ -126,5 +244,6 @@ int hearth_chat_next(struct hearth_chat_reader *reader, struct hearth_chat_event
 
 const char *hearth_chat_unparsed(const struct hearth_chat_reader *reader)
 {
-    return reader_reason(reader->core);
+    const char *reason = reader_reason(reader->core);
+    return reason ? reason : *reader->unfit ? reader->unfit : NULL;
 }

@@ -25,18 +25,23 @@ static json_t *load(const char *json, size_t bytes, char *err, size_t err_bytes)
     return root;
 }
 
-static int open_tables(struct schema *c)
+int schema_open(struct schema *c)
 {
     json_t **tables[] = {&c->rules, &c->asked, &c->numbers, &c->refs, &c->levels};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         *tables[i] = json_object();
     c->keep = json_array();
+    c->root_rule = "root";
+    c->bytes_max = SCHEMA_GRAMMAR_MAX;
+    c->rules_max = SCHEMA_RULES_MAX;
     if (!c->rules || !c->asked || !c->numbers || !c->refs || !c->levels || !c->keep)
         schema_no_memory(c);
+    else
+        schema_rule(c, NULL, "space", "| \" \" | \"\\n\" [ \\t]{0,20}");
     return c->rc;
 }
 
-static void close_tables(struct schema *c)
+void schema_close(struct schema *c)
 {
     json_decref(c->rules);
     json_decref(c->asked);
@@ -44,6 +49,7 @@ static void close_tables(struct schema *c)
     json_decref(c->refs);
     json_decref(c->levels);
     json_decref(c->keep);
+    json_decref(c->loosened);
     buffer_fini(&c->path);
 }
 
@@ -57,8 +63,7 @@ int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max,
     c.root = load(json, bytes, err, c.err_bytes);
     if (!c.root)
         return -EINVAL;
-    if (!open_tables(&c)) {
-        schema_rule(&c, NULL, "space", "| \" \" | \"\\n\" [ \\t]{0,20}");
+    if (!schema_open(&c)) {
         const char *root = schema_visit(&c, c.root, "", NULL);
         if (c.refers_to_root && strcmp(root, "root") != 0)
             schema_fail(&c, "$ref '#' and a property without a name: give it one");
@@ -73,7 +78,32 @@ int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max,
     }
     int64_t result = c.rc ? c.rc : (int64_t)t.bytes;
     buffer_fini(&t);
-    close_tables(&c);
+    schema_close(&c);
     json_decref(c.root);
     return result;
+}
+
+const char *schema_part(struct schema *c, json_t *schema, const char *title)
+{
+    struct buffer name = {0};
+    schema_name(c, &name, "", title);
+    const char *own = schema_take(c, *schema_get(&name) ? schema_get(&name) : "part");
+    c->root = schema;
+    c->root_rule = own;
+    c->part = title;
+    c->steps = 0;
+    c->work = 0;
+    c->path.bytes = 0;
+    json_object_clear(c->refs);
+    json_object_clear(c->levels);
+    c->bytes_max = SCHEMA_PARTS_BYTES;
+    c->rules_max = SCHEMA_PARTS_RULES;
+    const char *got = schema_visit(c, schema, own, own);
+    c->bytes_max = SCHEMA_GRAMMAR_MAX;
+    c->rules_max = SCHEMA_RULES_MAX;
+    if (strcmp(got, own) != 0)
+        schema_rule(c, own, own, got);
+    buffer_fini(&name);
+    c->work = 0;
+    return own;
 }

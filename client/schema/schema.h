@@ -10,6 +10,9 @@
  * set, `err` names the place as a JSON pointer, and from then on every call returns at once, so
  * the callers need not look. Functions that return the name of a rule never return NULL.
  *
+ * Several schemas may become rules of one grammar (schema_part), of calls of tools: there what cannot
+ * be bound is loosened at its place, to any value of its type, and noted.
+ *
  * Bounds: depth, steps, bytes of rules and repetitions, each with its constant below. A schema may
  * come from a remote user. One conversion belongs to one thread; it keeps no state. */
 #ifndef HEARTH_CLIENT_SCHEMA_SCHEMA_H
@@ -25,12 +28,16 @@ enum {
     SCHEMA_TEXT_MAX = 1 << 20,    /* bytes of a schema */
     SCHEMA_GRAMMAR_MAX = 2 << 20, /* bytes of all rules, what the daemon takes */
     SCHEMA_RULES_MAX = 16000,
-    SCHEMA_DEPTH_MAX = 64,     /* nesting of schemas, references followed */
-    SCHEMA_STEPS_MAX = 50000,  /* schemas visited or merged */
-    SCHEMA_WORK_MAX = 5000000, /* comparisons of names and values, bytes made and dropped */
-    SCHEMA_REPEAT_MAX = 10000, /* a bound of items, lengths, {m,n} */
-    SCHEMA_WAYS_MAX = 64,      /* alternatives that allOf or siblings of anyOf multiply to */
-    SCHEMA_NAME_MAX = 120,     /* bytes of a rule's name, its number not counted */
+    SCHEMA_DEPTH_MAX = 64,          /* nesting of schemas, references followed */
+    SCHEMA_STEPS_MAX = 50000,       /* schemas visited or merged */
+    SCHEMA_WORK_MAX = 5000000,      /* comparisons of names and values, bytes made and dropped */
+    SCHEMA_REPEAT_MAX = 10000,      /* a bound of items, lengths, {m,n} */
+    SCHEMA_LOOSENED_MAX = 64,       /* lines about loosened places */
+    SCHEMA_PARTS_BYTES = 512 << 10, /* of the rules of parts: those after it are loosened, ... */
+    SCHEMA_PARTS_RULES = 12000,     /* ... so that there is room for the calls around them, ... */
+    SCHEMA_PARTS_REPEAT = 256,      /* ... and for what the daemon makes of counts */
+    SCHEMA_WAYS_MAX = 64,           /* alternatives that allOf or siblings of anyOf multiply to */
+    SCHEMA_NAME_MAX = 120,          /* bytes of a rule's name, its number not counted */
     SCHEMA_KEY_MAX = 96, /* bytes of a property's name beside additionalProperties: a group each */
     SCHEMA_NESTING_MAX = 50, /* nested groups of a pattern */
     SCHEMA_DIGITS = 16       /* of an integer, as llama.cpp has it */
@@ -51,11 +58,25 @@ struct schema {
     size_t text_bytes; /* of the schema */
     size_t bytes;      /* of all rules */
     size_t work;
-    int refers_to_root; /* there is a $ref to # */
-    int rc;             /* 0, -EINVAL, -ENOMEM */
+    const char *root_rule; /* what a $ref to # means */
+    int refers_to_root;    /* there is one */
+    json_t *loosened;      /* array of lines about places; NULL: these are failures */
+    const char *part;      /* the name of what is converted, for these lines */
+    size_t bytes_max, rules_max;
+    int rc; /* 0, -EINVAL, -ENOMEM */
     char *err;
     size_t err_bytes;
 };
+
+/* ---- schema.c -------------------------------------------------------------------------------- */
+
+/* An empty grammar. schema_close in any case. */
+int schema_open(struct schema *c);
+void schema_close(struct schema *c);
+
+/* Makes rules of another schema, which must live as long as c, and which `title` is the name of.
+ * Never fails but for memory: what cannot be bound is any value. Returns the rule's name. */
+const char *schema_part(struct schema *c, json_t *schema, const char *title);
 
 /* ---- schema_rules.c: text, names, rules ------------------------------------------------------ */
 
@@ -68,6 +89,9 @@ void schema_one_line(char *err);
 /* Counts work; fails above the limit. Every loop whose length the schema decides counts, since one
  * place may be visited as often as others refer to it. */
 void schema_work(struct schema *c, size_t n);
+
+/* The first mistake is none where places may be loosened: notes it. Returns whether it is so. */
+int schema_loosen(struct schema *c);
 
 /* Goes to a place below, and back to what it returned. */
 size_t schema_enter(struct schema *c, const char *part);

@@ -50,16 +50,25 @@ static const struct keyword understood[] = {
 enum { N_UNDERSTOOD = sizeof(understood) / sizeof(understood[0]) };
 
 /* Keywords that restrict in a way no grammar of ours can follow. "uniqueItems" is not among them:
- * llama.cpp's vectors want it passed over. */
+ * llama.cpp's vectors want it passed over. What is taken without "patternProperties" need not be
+ * more than what is taken with it: it is the first, and no loosening passes it over. */
 static const char *const refused[] = {
-    "not",           "if",
-    "then",          "else",
-    "multipleOf",    "patternProperties",
-    "propertyNames", "minProperties",
-    "maxProperties", "contains",
-    "minContains",   "maxContains",
-    "dependencies",  "dependentRequired",
-    "$dynamicRef",   "dependentSchemas",
+    "patternProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "multipleOf",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependencies",
+    "dependentRequired",
+    "$dynamicRef",
+    "dependentSchemas",
     "$recursiveRef",
 };
 
@@ -158,9 +167,12 @@ static void check_lists(struct schema *c, const json_t *schema)
 void schema_check(struct schema *c, const json_t *schema)
 {
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-        if (json_object_get(schema, refused[i]))
+        if (json_object_get(schema, refused[i])) {
             schema_fail(c, "\"%s\" is not supported: leave it out, and check the answer for it",
                         refused[i]);
+            if (i > 0)
+                (void)schema_loosen(c);
+        }
     static const char *const unevaluated[] = {"unevaluatedProperties", "unevaluatedItems"};
     for (int i = 0; i < 2; i++)
         if (json_is_object(json_object_get(schema, unevaluated[i])))

@@ -113,13 +113,14 @@ static void read_atom(struct pattern *p, struct atom *a)
 /* A number of { }, `otherwise` where there is none. */
 static uint32_t read_number(struct pattern *p, uint32_t otherwise)
 {
+    const uint32_t most = p->c->loosened ? SCHEMA_PARTS_REPEAT : SCHEMA_REPEAT_MAX;
     uint32_t n = 0;
     const char *begin = p->at;
     for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++)
-        n = n > SCHEMA_REPEAT_MAX ? n : n * 10 + (uint32_t)(*p->at - '0');
-    if (n > SCHEMA_REPEAT_MAX)
-        schema_fail(p->c, "the pattern '%.100s' at byte %zu: more than %d repetitions", p->begin,
-                    (size_t)(begin - p->begin), SCHEMA_REPEAT_MAX);
+        n = n > most ? n : n * 10 + (uint32_t)(*p->at - '0');
+    if (n > most)
+        schema_fail(p->c, "the pattern '%.100s' at byte %zu: more than %u repetitions", p->begin,
+                    (size_t)(begin - p->begin), most);
     return p->at == begin ? otherwise : n;
 }
 

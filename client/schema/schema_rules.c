@@ -66,6 +66,22 @@ void schema_fail(struct schema *c, const char *format, ...)
     }
 }
 
+int schema_loosen(struct schema *c)
+{
+    char line[500];
+    if (c->rc != -EINVAL || !c->loosened)
+        return 0;
+    snprintf(line, sizeof(line), "%.100s: %s", c->part, c->err);
+    schema_one_line(line);
+    c->rc = 0;
+    json_t *note = json_string(line);
+    if (json_array_size(c->loosened) < SCHEMA_LOOSENED_MAX &&
+        (!note || json_array_append(c->loosened, note)))
+        schema_no_memory(c);
+    json_decref(note);
+    return !c->rc;
+}
+
 void schema_one_line(char *err)
 {
     uint32_t point;
@@ -124,7 +140,7 @@ size_t schema_enter_index(struct schema *c, const char *part, size_t index)
 
 void schema_leave(struct schema *c, size_t mark)
 {
-    if (c->rc || !c->path.data)
+    if (c->rc || !c->path.data || mark > c->path.bytes)
         return;
     c->path.bytes = mark;
     c->path.data[mark] = 0;
@@ -291,10 +307,10 @@ static void set(struct schema *c, json_t *table, const char *key, json_t *value)
 static const char *put(struct schema *c, const char *name, const char *text)
 {
     c->bytes += strlen(name) + strlen(text) + sizeof(" ::= \n");
-    if (c->bytes > SCHEMA_GRAMMAR_MAX || ++c->n_rules > SCHEMA_RULES_MAX)
+    if (c->bytes > c->bytes_max || ++c->n_rules > c->rules_max)
         schema_fail(
-            c, "the grammar would have more than %d rules or %d bytes: make the schema smaller",
-            SCHEMA_RULES_MAX, SCHEMA_GRAMMAR_MAX);
+            c, "the grammar would have more than %zu rules or %zu bytes: make the schema smaller",
+            c->rules_max, c->bytes_max);
     set(c, c->rules, name, json_string_nocheck(text));
     return c->rc ? "" : kept_key(c->rules, name);
 }

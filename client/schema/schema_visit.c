@@ -28,6 +28,16 @@ static void read_counts(struct schema *c, const json_t *schema, const char *leas
     *ret_most = read_count(c, schema, most_key, SCHEMA_NO_MAX);
     if (*ret_least > *ret_most)
         schema_fail(c, "\"%s\" is above \"%s\": nothing can match", least_key, most_key);
+    if (!c->loosened || c->rc)
+        return;
+    if (*ret_least > SCHEMA_PARTS_REPEAT ||
+        (*ret_most > SCHEMA_PARTS_REPEAT && *ret_most != SCHEMA_NO_MAX)) {
+        schema_fail(c, "\"%s\" or \"%s\" above %d is not bound", least_key, most_key,
+                    SCHEMA_PARTS_REPEAT);
+        (void)schema_loosen(c);
+        *ret_most = SCHEMA_NO_MAX;
+        *ret_least = *ret_least > SCHEMA_PARTS_REPEAT ? SCHEMA_PARTS_REPEAT : *ret_least;
+    }
 }
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
@@ -251,7 +261,7 @@ static const char *visit_ref(struct schema *c, const char *ref)
         if (!c->level)
             schema_fail(c, "$ref '#' refers to itself with nothing in between");
         c->refers_to_root = 1;
-        return "root";
+        return c->root_rule;
     }
     const char *known = json_string_value(json_object_get(c->refs, ref));
     const json_t *began = json_object_get(c->levels, ref);
@@ -380,12 +390,10 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
     return got;
 }
 
-const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own)
+static const char *visit(struct schema *c, json_t *schema, const char *name, const char *own)
 {
     struct buffer rule = {0};
     const char *got = "";
-    if (c->rc)
-        return "";
     if (c->depth == SCHEMA_DEPTH_MAX || ++c->steps > SCHEMA_STEPS_MAX) {
         schema_fail(c, "too deep or too large: at most %d nested schemas, %d in all",
                     SCHEMA_DEPTH_MAX, SCHEMA_STEPS_MAX);
@@ -407,4 +415,35 @@ const char *schema_visit(struct schema *c, json_t *schema, const char *name, con
     c->depth--;
     buffer_fini(&rule);
     return c->rc ? "" : got;
+}
+
+/* Any value of the schema's type: what is left where it cannot be bound. */
+static const char *visit_loosened(struct schema *c, const json_t *schema, const char *own)
+{
+    static const char *const types[] = {"object", "array",   "string",
+                                        "number", "integer", "boolean"};
+    const char *type = json_string_value(json_object_get(schema, "type")), *got = "value";
+    for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(type, types[i]) == 0)
+            got = types[i];
+    if (!own || json_is_string(json_object_get(c->rules, own)))
+        return got;
+    json_object_set_new_nocheck(c->rules, own, json_string_nocheck(got));
+    return own;
+}
+
+const char *schema_visit(struct schema *c, json_t *schema, const char *name, const char *own)
+{
+    uint32_t depth = c->depth, level = c->level;
+    size_t place = c->path.bytes;
+    if (c->rc)
+        return "";
+    const char *got = visit(c, schema, name, own);
+    if (!c->rc || !schema_loosen(c))
+        return got;
+    c->depth = depth;
+    c->level = level;
+    if (place <= c->path.bytes)
+        schema_leave(c, place);
+    return visit_loosened(c, schema, own);
 }

@@ -1,5 +1,6 @@
 /* Schemas as agents send them: 64 tools of 4 KiB each, by the library and by hearth-http. The answer
- * follows them; a byte more than there is room for is refused in one line. */
+ * follows them; a byte more than there is room for is refused in one line. Calls that are bound in
+ * the form of a template, and limits of thoughts: the same with drafts and without. */
 #include "client/hearth.h"
 #include "tests/e2e/http_rig.h"
 #include "tests/run_suite.h"
@@ -143,6 +144,131 @@ START_TEST(a_byte_above_the_room_is_refused_in_one_line)
 }
 END_TEST
 
+/* ---- calls, bound in the form of a template -------------------------------------------------- */
+
+#define FORM "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}<tool_call></tool_call>"
+#define FUNCTION                                                                                   \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"open\",\"parameters\":{\"type\":\"object\"," \
+    "\"properties\":{\"mode\":{\"enum\":[\"read\",\"write\"]},\"line\":{\"type\":\"integer\","     \
+    "\"multipleOf\":1000003,\"minimum\":1,\"maximum\":9}},\"required\":[\"mode\",\"line\"]}}}]"
+
+/* Asks twice, with drafts and without; the ids are the same. The answer's text; the caller frees. */
+static char *ask_same(struct hearth *h, struct hearth_request *r)
+{
+    static const char *const proposers[] = {"lookup", "none", "auto"};
+    char *texts[3];
+    for (int i = 0; i < 3; i++) {
+        r->proposer = proposers[i];
+        texts[i] = ask(h, r);
+        ck_assert_msg(!strcmp(texts[0], texts[i]), "'%s' '%s'", texts[0], texts[i]);
+    }
+    free(texts[1]);
+    free(texts[2]);
+    return texts[0];
+}
+
+START_TEST(a_call_that_is_asked_for_comes_in_the_templates_form)
+{
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"def f(x):\"}]";
+    struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    struct hearth_chat_reader *reader;
+    struct hearth_request r;
+    struct hearth_chat c;
+    uint32_t ids[2000], kinds = 0;
+    char arguments[256] = "";
+    hearth_chat_init(&c, sizeof(c));
+    c.messages = messages;
+    c.messages_bytes = strlen(messages);
+    c.tools = FUNCTION;
+    c.tools_bytes = strlen(c.tools);
+    c.chat_template = FORM;
+    c.chat_template_bytes = strlen(FORM);
+    c.tool_choice = HEARTH_TOOLS_REQUIRED;
+    c.single_call = 1;
+    ck_assert_msg(!hearth_chat_open(h, &c, &reader), "%s", hearth_error(h));
+    init_request(&r, NULL, 0);
+    ck_assert_int_eq(hearth_chat_request(reader, &r), 0);
+    r.n_tokens = (uint32_t)hearth_chat_tokens(h, &c, ids, 2000);
+    r.tokens = ids;
+    char *text = ask_same(h, &r);
+    ck_assert_int_eq(hearth_chat_feed(reader, text, strlen(text), 1), 0);
+    while (hearth_chat_next(reader, &e)) {
+        kinds |= 1u << e.kind;
+        if (e.kind == HEARTH_CHAT_ARGUMENTS)
+            strncat(arguments, e.text, e.text_bytes);
+    }
+    ck_assert_msg(kinds == (1u << HEARTH_CHAT_CALL | 1u << HEARTH_CHAT_ARGUMENTS |
+                            1u << HEARTH_CHAT_CALL_END),
+                  "'%s'", text);
+    json_t *call = json_loads(arguments, 0, NULL);
+    ck_assert_msg(json_integer_value(json_object_get(call, "line")) > 0, "'%s'", arguments);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "multipleOf"));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_unparsed(reader), "#/line: \"multipleOf\""));
+    json_decref(call);
+    hearth_chat_close(reader);
+    hearth_close(h);
+    free(text);
+}
+END_TEST
+
+/* Where the model wrote the mark by itself, its grammar binds what follows; before it nothing does. */
+START_TEST(a_grammar_binds_after_its_mark)
+{
+    static const struct hearth_mark marks[] = {{.kind = HEARTH_MARK_CALL, .text = "("}};
+    static const char grammar[] = "root ::= \"<\" [a-z]{3} \">\"";
+    struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
+    struct hearth_request r;
+    init_request(&r, NULL, 0);
+    r.text = "def add";
+    r.text_bytes = strlen(r.text);
+    r.max_tokens = 60;
+    char *free_text = ask_same(h, &r), *mark = strchr(free_text, '(');
+    ck_assert_msg(mark, "'%s'", free_text);
+    r.grammar = grammar;
+    r.grammar_bytes = strlen(grammar);
+    r.marks = marks;
+    r.n_marks = 1;
+    char *text = ask_same(h, &r);
+    size_t before = (size_t)(mark - free_text) + 1;
+    ck_assert_msg(!strncmp(text, free_text, before), "'%s'", text);
+    ck_assert_uint_eq(strlen(text), before + 5);
+    ck_assert(text[before] == '<' && text[before + 4] == '>');
+    hearth_close(h);
+    free(free_text);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_thought_is_closed_at_its_limit_and_the_answer_goes_on)
+{
+    const struct hearth_mark marks[] = {
+        {.kind = HEARTH_MARK_THOUGHT, .text = "<think>", .open = 1, .tokens = 5},
+        {.kind = HEARTH_MARK_THOUGHT_END, .text = "</think>"}};
+    struct hearth *h = harness_connect(&rig_daemon, 1, NULL);
+    struct hearth_request r;
+    uint32_t closing[32];
+    int64_t n = hearth_tokenize(h, "\n</think>\n", 10, HEARTH_SPECIAL, closing, 32);
+    ck_assert(n > 0 && n <= 32);
+    init_request(&r, NULL, 0);
+    r.max_tokens = 20 + (uint32_t)n;
+    r.marks = marks;
+    r.n_marks = 2;
+    r.n_closing = (uint32_t)n;
+    r.closing = closing;
+    char *text = ask_same(h, &r);
+    ck_assert_msg(strstr(text, "\n</think>\n"), "'%s'", text);
+    free(text);
+    ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
+    const struct hearth_event *e;
+    while (hearth_next(h, 0, &e, -1) == 1 && e->kind != HEARTH_DONE)
+        ;
+    ck_assert_uint_eq(e->result->n_ids, 20 + (uint32_t)n);
+    ck_assert_mem_eq(e->result->ids + 5, closing, (size_t)n * sizeof(*closing));
+    hearth_close(h);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tools");
@@ -151,6 +277,9 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, a_call_of_one_of_64_tools_is_answered);
     tcase_add_test(tests, a_byte_above_the_room_is_refused_in_one_line);
+    tcase_add_test(tests, a_call_that_is_asked_for_comes_in_the_templates_form);
+    tcase_add_test(tests, a_grammar_binds_after_its_mark);
+    tcase_add_test(tests, a_thought_is_closed_at_its_limit_and_the_answer_goes_on);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -32,12 +32,16 @@ static struct grammar_vocab *open_bytes(void)
 
 bool schema_takes(const char *name, const char *text)
 {
+    return schema_grammar_takes(name, schema_grammar, strlen(schema_grammar), text);
+}
+
+bool schema_grammar_takes(const char *name, const char *grammar, size_t bytes, const char *text)
+{
     struct grammar_vocab *v = open_bytes();
     struct grammar *g;
     struct grammar_run run;
-    int rc =
-        grammar_open(v, schema_grammar, strlen(schema_grammar), &g, schema_err, sizeof(schema_err));
-    ck_assert_msg(rc == 0, "%.200s: %s\n%.2000s", name, schema_err, schema_grammar);
+    int rc = grammar_open(v, grammar, bytes, &g, schema_err, sizeof(schema_err));
+    ck_assert_msg(rc == 0, "%.200s: %s\n%.2000s", name, schema_err, grammar);
     grammar_begin(g, false, &run);
     for (const char *p = text; !rc && *p; p++)
         rc = grammar_accept(&run, (uint8_t)*p);

@@ -15,4 +15,7 @@ int64_t schema_convert(const char *json);
 /* True when the last grammar accepts the whole text. name: for messages. */
 bool schema_takes(const char *name, const char *text);
 
+/* The same of any grammar. */
+bool schema_grammar_takes(const char *name, const char *grammar, size_t bytes, const char *text);
+
 #endif

@@ -9,6 +9,7 @@
 
 #include "client/base/buffer.h"
 #include "tests/rig/client_fixture.h"
+#include "tests/rig/schema_convert.h"
 #include "tests/run_suite.h"
 
 enum { MOST_TEXT = 65536 };
@@ -118,8 +119,55 @@ static void read_call(const struct buffer *source, const char *text, size_t byte
     hearth_chat_close(reader);
 }
 
+static const char want[] = "get_weather {\"city\":\"Paris, \\\"F\\\"\",\"days\":3}";
+
+/* Where the mark of a call ends in the text; the first one that does. */
+static const char *after_mark(const struct hearth_request *r, const char *text)
+{
+    const char *found = NULL;
+    for (uint32_t i = 0; i < r->n_marks; i++) {
+        const char *at =
+            r->marks[i].kind == HEARTH_MARK_CALL ? strstr(text, r->marks[i].text) : NULL;
+        if (at && (!found || at < found))
+            found = at + strlen(r->marks[i].text);
+    }
+    return found;
+}
+
+/* Does the grammar of calls take the call that the template wrote, from the start where a call is
+ * asked for, and from its mark on where the tool is strict? The turn's end is not part of it. */
+static void bind_call(const struct buffer *source, const char *name, const char *text, size_t bytes)
+{
+    struct hearth_chat c = chat_of("[" USER "]", false, source);
+    for (int strict = 0; strict < 2; strict++) {
+        struct hearth_chat_reader *reader;
+        struct hearth_request r;
+        char *copy = strndup(text, bytes), *tools = strdup(TOOLS);
+        bool taken = false;
+        hearth_request_init(&r, sizeof(r));
+        c.tool_choice = strict ? HEARTH_TOOLS_AUTO : HEARTH_TOOLS_REQUIRED;
+        if (strict)
+            memcpy(strstr(tools, "\"description\":\"Tells\""), "\"strict\":true        ", 21);
+        c.tools = tools;
+        ck_assert_msg(hearth_chat_open(h, &c, &reader) == 0, "%s: %s", name, hearth_error(h));
+        ck_assert_int_eq(hearth_chat_request(reader, &r), 0);
+        const char *said = strstr(copy, "</think>"), *from = said ? said + 8 : copy;
+        from = after_mark(&r, from) ? after_mark(&r, from) : from;
+        taken = strstr(r.grammar, "<[") != NULL; /* this vocabulary's control tokens: not bytes */
+        for (size_t end = strlen(from); end && !taken; end--) {
+            copy[(size_t)(from - copy) + end] = 0;
+            taken = schema_grammar_takes(name, r.grammar, r.grammar_bytes, from);
+        }
+        ck_assert_msg(taken, "%s: %.*s is not of\n%s", name, (int)bytes, text, r.grammar);
+        hearth_chat_close(reader);
+        free(copy);
+        free(tools);
+    }
+}
+
 /* What is said of the call that the template writes, or why nothing is. */
-static void try_call(const struct buffer *source, const char *messages, char *got)
+static void try_call(const struct buffer *source, const char *name, const char *messages, char *got,
+                     bool binds)
 {
     static char asked[MOST_TEXT], called[MOST_TEXT];
     int64_t a = render("[" USER "]", true, source, asked), n = 0;
@@ -133,16 +181,17 @@ static void try_call(const struct buffer *source, const char *messages, char *go
     while (n < a && n && asked[n - 1] != '\n' && !strchr("<[", called[n]))
         n--;
     read_call(source, called + n, (size_t)(b - n), got);
+    if (binds && strcmp(got, want) == 0)
+        bind_call(source, name, called + n, (size_t)(b - n));
 }
 
 static void try_template(const char *folder, const char *name)
 {
-    static const char want[] = "get_weather {\"city\":\"Paris, \\\"F\\\"\",\"days\":3}";
     struct buffer source = {0};
     char got[1024], other[1024];
     read_file(folder, name, &source);
-    try_call(&source, CALLED("\"\""), got);
-    try_call(&source, CALLED("null"), other);
+    try_call(&source, name, CALLED("\"\""), got, true);
+    try_call(&source, name, CALLED("null"), other, strcmp(got, want) != 0);
     ck_assert_msg(strcmp(got, want) == 0 || strcmp(other, want) == 0, "%s: %s | %s", name, got,
                   other);
     buffer_fini(&source);

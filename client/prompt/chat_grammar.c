@@ -1,0 +1,313 @@
+/* chat_grammar: see chat_grammar.h. */
+#include "client/prompt/chat_grammar.h"
+
+#include "client/prompt/chat_adapt.h"
+#include "client/prompt/chat_calls.h"
+#include "ipc/params.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const json_t *chat_tool(const json_t *description)
+{
+    const json_t *function = json_object_get(description, "function");
+    return function ? function : description;
+}
+
+static bool is_strict(const json_t *tool)
+{
+    return json_is_true(json_object_get(tool, "strict"));
+}
+
+bool chat_grammar_binds(const struct chat *c, const json_t *tool)
+{
+    return c->choice == HEARTH_TOOLS_REQUIRED || is_strict(tool);
+}
+
+static bool is_named(const struct chat *c, const json_t *tool)
+{
+    const char *name = json_string_value(json_object_get(tool, "name"));
+    return name && (!c->tool_name || strcmp(name, c->tool_name) == 0);
+}
+
+/* Is a grammar needed? -EINVAL where the chat asks for a call that cannot be. */
+static int is_needed(const struct chat *c)
+{
+    bool required = c->choice == HEARTH_TOOLS_REQUIRED, strict = false, found = false;
+    size_t i;
+    const json_t *description;
+    json_array_foreach(c->tools, i, description) {
+        strict |= is_strict(chat_tool(description));
+        found |= is_named(c, chat_tool(description));
+    }
+    if (required && !json_array_size(c->tools))
+        return handle_fail(c->h, -EINVAL, "tool_choice asks for a call, and there are no tools");
+    if (required && !found)
+        return handle_fail(c->h, -EINVAL,
+                           "tool_choice names '%.64s', which is not one of the tools",
+                           c->tool_name ? c->tool_name : "");
+    return json_array_size(c->tools) && (required || strict || c->single_call);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static const char *opening(const struct call_form *f)
+{
+    return f->body == CALL_HARMONY ? " to=functions." : f->open ? f->open : f->call_open;
+}
+
+/* From where one call begins in the list that `open` begins. */
+static void add_call(struct chat_calls *b, struct buffer *t, const char *named)
+{
+    const struct call_form *f = b->form;
+    if (f->open && f->body != CALL_JSON)
+        chat_calls_mark(b, t, f->call_open);
+    if (f->prefix)
+        chat_calls_mark(b, t, f->prefix);
+    schema_format(&b->c, t, " %s", named);
+}
+
+/* What follows the opening mark, to its closing one. */
+static const char *add_block(struct chat_calls *b)
+{
+    const struct call_form *f = b->form;
+    bool single = b->chat->single_call;
+    struct buffer call = {0}, t = {0};
+    const char *named = chat_calls_named(b);
+    add_call(b, &call, named);
+    const char *one = schema_rule(&b->c, NULL, "one", schema_get(&call));
+    schema_format(&b->c, &t, "blank %s", one);
+    if (f->open && f->body != CALL_JSON && *f->call_open && !single)
+        schema_format(&b->c, &t, " ( blank %s )*", one);
+    if (f->body == CALL_JSON) {
+        schema_format(&b->c, &t, " | blank \"[\" blank %s", one);
+        if (!single)
+            schema_format(&b->c, &t, " ( blank \",\" blank %s )*", one);
+        schema_add(&b->c, &t, " blank \"]\"");
+    }
+    const char *inner = schema_rule(&b->c, NULL, "list", schema_get(&t));
+    buffer_fini(&t);
+    t = (struct buffer){0};
+    schema_add(&b->c, &t, inner);
+    if (f->close) {
+        schema_add(&b->c, &t, " blank");
+        chat_calls_mark(b, &t, f->close);
+    }
+    const char *got = schema_rule(&b->c, NULL, "block", schema_get(&t));
+    buffer_fini(&call);
+    buffer_fini(&t);
+    return got;
+}
+
+/* In harmony a message may hold thoughts, then one calls. */
+static void add_harmony(struct chat_calls *b, struct buffer *t, const char *block, bool from_start)
+{
+    if (from_start) {
+        schema_add(&b->c, t, "(");
+        chat_calls_mark(b, t, "<|channel|>analysis<|message|>");
+        schema_add(&b->c, t, " [\\x00-\\U0010FFFF]*");
+        chat_calls_mark(b, t, "<|end|><|start|>assistant");
+        schema_add(&b->c, t, " )? ( \" \" |");
+        chat_calls_mark(b, t, "<|channel|>commentary ");
+        schema_add(&b->c, t, " ) \"to=functions.\"");
+    }
+    schema_format(&b->c, t, " %s", block);
+}
+
+/* An answer that does not begin with {"name": what follows the beginning that it shares with that. */
+static void add_other(struct chat_calls *b, struct buffer *t)
+{
+    static const char begin[] = "\"name\"";
+    schema_add(&b->c, t,
+               " | blank [^{ \\t\\r\\n] [\\x00-\\U0010FFFF]* | blank \"{\" blank ( [^\\\" "
+               "\\t\\r\\n] [\\x00-\\U0010FFFF]*");
+    for (size_t i = 1; begin[i]; i++) {
+        schema_add(&b->c, t, " | \"");
+        schema_escape(&b->c, t, begin, i);
+        schema_add(&b->c, t, "\" [^");
+        schema_escape(&b->c, t, begin + i, 1);
+        schema_add(&b->c, t, "] [\\x00-\\U0010FFFF]*");
+    }
+    schema_add(&b->c, t, " )");
+}
+
+static void add_root(struct chat_calls *b)
+{
+    const struct call_form *f = b->form;
+    bool required = b->chat->choice == HEARTH_TOOLS_REQUIRED, from_start = required || f->bare;
+    struct buffer t = {0};
+    const char *block = add_block(b);
+    if (f->body == CALL_HARMONY) {
+        add_harmony(b, &t, block, from_start);
+    } else {
+        schema_add(&b->c, &t, from_start ? "blank" : "");
+        if (from_start && f->bare)
+            schema_add(&b->c, &t, " (");
+        if (from_start)
+            chat_calls_mark(b, &t, opening(f));
+        if (from_start && f->bare)
+            schema_add(&b->c, &t, " )?");
+        schema_format(&b->c, &t, " %s", block);
+        if (!b->chat->single_call && (f->close || !f->open)) {
+            schema_add(&b->c, &t, " ( blank");
+            chat_calls_mark(b, &t, opening(f));
+            schema_format(&b->c, &t, " %s )*", block);
+        }
+        schema_add(&b->c, &t, " blank");
+        if (f->bare && !required)
+            add_other(b, &t);
+    }
+    schema_rule(&b->c, NULL, "root", schema_get(&t));
+    buffer_fini(&t);
+}
+
+static int write_grammar(const struct chat *c, const struct call_form *form,
+                         struct chat_grammar *ret)
+{
+    char err[300] = "";
+    struct chat_calls b = {.chat = c, .form = form};
+    b.c.err = err;
+    b.c.err_bytes = sizeof(err);
+    if (!schema_open(&b.c)) {
+        b.c.loosened = json_array();
+        schema_rule(&b.c, NULL, "blank", "[ \\t\\r\\n]{0,8}");
+        schema_builtin(&b.c, "value", NULL);
+        schema_builtin(&b.c, "integer", NULL);
+        add_root(&b);
+        schema_write(&b.c, &ret->text);
+        ret->loosened = json_incref(b.c.loosened);
+    }
+    int rc = b.c.rc;
+    schema_close(&b.c);
+    if (rc)
+        handle_fail(c->h, rc, "the grammar of calls: %s", err);
+    return rc;
+}
+
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+static void add_mark(struct chat_grammar *g, uint32_t kind, const char *text, uint32_t open,
+                     int32_t tokens)
+{
+    g->marks[g->n_marks++] =
+        (struct hearth_mark){.kind = kind, .text = text, .open = open, .tokens = tokens};
+}
+
+#define THOUGHT "hearththought"
+#define SAID "hearthsaid"
+
+/* What the template writes between a thought and what is said after it, into *t: found in a
+ * conversation of it. Else the end of a thought on a line of its own. */
+static void find_closing(const struct chat *c, const char *close, struct buffer *t)
+{
+    struct jinja_output o = {0};
+    const char *thought = NULL, *said = NULL, *end;
+    if (chat_form_render(
+            c,
+            "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":"
+            "\"" SAID "\",\"reasoning_content\":\"" THOUGHT "\",\"thinking\":\"" THOUGHT "\"}]",
+            false, &o)) {
+        thought = memmem(o.text, o.bytes, THOUGHT, strlen(THOUGHT));
+        end = o.text + o.bytes;
+        if (thought) {
+            thought += strlen(THOUGHT);
+            said = memmem(thought, (size_t)(end - thought), SAID, strlen(SAID));
+        }
+    }
+    if (said && memmem(thought, (size_t)(said - thought), close, strlen(close))) {
+        buffer_add(t, thought, (size_t)(said - thought));
+    } else {
+        buffer_format(t, "\n%s\n\n", close);
+    }
+    jinja_output_fini(&o);
+}
+
+/* A text as tokens that follow others: some vocabularies put a blank before a text, so it is put
+ * after a letter. Returns how many, or -errno. */
+static int64_t tokenize_inside(struct hearth *h, const struct buffer *text, uint32_t *ids,
+                               size_t max)
+{
+    enum { LETTER_MOST = 4 };
+    struct buffer t = {0};
+    uint32_t letter[LETTER_MOST], all[PARAMS_CLOSING_MAX + LETTER_MOST];
+    buffer_format(&t, "a%s", text->data);
+    int64_t n = t.failed ? -ENOMEM
+                         : hearth_tokenize(h, t.data, t.bytes, HEARTH_SPECIAL, all,
+                                           sizeof(all) / sizeof(all[0]));
+    int64_t k = hearth_tokenize(h, "a", 1, 0, letter, LETTER_MOST);
+    buffer_fini(&t);
+    if (n < 0 || k < 0)
+        return n < 0 ? n : k;
+    if (k > LETTER_MOST || n < k || memcmp(all, letter, (size_t)k * sizeof(*all)) != 0)
+        return hearth_tokenize(h, text->data, text->bytes, HEARTH_SPECIAL, ids, max);
+    if (n - k <= (int64_t)max)
+        memcpy(ids, all + k, (size_t)(n - k) * sizeof(*ids));
+    return n - k;
+}
+
+static int make_closing(const struct chat *c, const char *close, struct chat_grammar *g)
+{
+    struct buffer t = {0};
+    uint32_t ids[PARAMS_CLOSING_MAX];
+    find_closing(c, close, &t);
+    int64_t n = t.failed ? -ENOMEM : tokenize_inside(c->h, &t, ids, PARAMS_CLOSING_MAX);
+    buffer_fini(&t);
+    if (n < 0)
+        return (int)n;
+    if (n == 0 || n > (int64_t)PARAMS_CLOSING_MAX)
+        return handle_fail(
+            c->h, -ENOTSUP,
+            "thinking_tokens: a thought of this template has no end of 1 to %u tokens",
+            PARAMS_CLOSING_MAX);
+    g->closing = malloc((size_t)n * sizeof(*ids));
+    if (!g->closing)
+        return -ENOMEM;
+    memcpy(g->closing, ids, (size_t)n * sizeof(*ids));
+    g->n_closing = (uint32_t)n;
+    return 0;
+}
+
+static int add_thoughts(const struct chat *c, const struct reader_desc *desc,
+                        struct chat_grammar *g)
+{
+    bool harmony = desc->form && desc->form->body == CALL_HARMONY;
+    const char *open = harmony ? "<|channel|>analysis" : desc->thoughts->open;
+    const char *close = harmony ? "<|end|>" : desc->thoughts->close;
+    int rc = c->thinking_tokens < 0 ? 0 : make_closing(c, close, g);
+    if (rc)
+        return rc;
+    add_mark(g, HEARTH_MARK_THOUGHT, open, desc->thinks, c->thinking_tokens);
+    add_mark(g, HEARTH_MARK_THOUGHT_END, close, 0, 0);
+    return 0;
+}
+
+int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
+                      struct chat_grammar *ret)
+{
+    int needed = is_needed(c), rc = 0;
+    *ret = (struct chat_grammar){.required = c->choice == HEARTH_TOOLS_REQUIRED};
+    if (needed < 0)
+        return needed;
+    if (ret->required && !desc->form)
+        return handle_fail(c->h, -ENOTSUP,
+                           "the model's chat template has no form of calls that is known, so none "
+                           "can be asked for: leave tool_choice out");
+    bool binds = needed && desc->form;
+    if (binds)
+        rc = write_grammar(c, desc->form, ret);
+    if (!rc && desc->thoughts && (c->thinking_tokens >= 0 || binds || desc->thinks))
+        rc = add_thoughts(c, desc, ret);
+    ret->n_thought_marks = ret->n_marks;
+    if (!rc && binds && !ret->required && !desc->form->bare)
+        add_mark(ret, HEARTH_MARK_CALL, opening(desc->form), 0, 0);
+    return rc;
+}
+
+void chat_grammar_fini(struct chat_grammar *g)
+{
+    buffer_fini(&g->text);
+    json_decref(g->loosened);
+    free(g->closing);
+    *g = (struct chat_grammar){0};
+}

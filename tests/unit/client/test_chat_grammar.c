@@ -1,0 +1,390 @@
+/* The grammar of an answer that calls tools: what it takes and what it does not, for the bodies of
+ * calls; marks; schemas that cannot be bound; many tools. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/base/buffer.h"
+#include "tests/rig/client_fixture.h"
+#include "tests/rig/schema_convert.h"
+#include "tests/run_suite.h"
+
+#define TOOL(name, strict, schema)                                                                 \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"strict\":" strict                \
+    ",\"parameters\":" schema "}}"
+#define FILE_SCHEMA                                                                                \
+    "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},\"lines\":{\"type\":"     \
+    "\"integer\"},\"mode\":{\"enum\":[\"r\",\"w\"],\"type\":\"string\"}},\"required\":[\"path\"]," \
+    "\"additionalProperties\":false}"
+#define TWO(strict) "[" TOOL("open", strict, FILE_SCHEMA) "," TOOL("stop", "false", "{}") "]"
+
+/* Templates that name the marks of a form, and write tools. */
+#define SHOWS "{{ messages[0].content }}{{ tools }}"
+#define HERMES SHOWS "<tool_call></tool_call>"
+#define CODER SHOWS "<tool_call><function=x></function><parameter=y></parameter></tool_call>"
+#define GLM SHOWS "<tool_call><arg_key></arg_key><arg_value></arg_value></tool_call>"
+#define KIMI                                                                                       \
+    SHOWS "<|tool_calls_section_begin|><|tool_call_begin|>functions.<|tool_call_argument_begin|>"  \
+          "<|tool_call_end|><|tool_calls_section_end|>"
+#define GEMMA SHOWS "<|tool_call>call:<tool_call|>"
+#define LLAMA SHOWS "<|python_tag|>"
+#define THINKS HERMES "</think>{% if add_generation_prompt %}<think>\n{% endif %}"
+
+static struct hearth_chat_reader *reader;
+static struct hearth_request request;
+static int32_t thinking_tokens = -1; /* of the next chat */
+
+static int open_chat(const char *template, const char *tools, uint32_t choice, uint32_t single)
+{
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"x\"}]";
+    struct hearth_chat c;
+    hearth_chat_init(&c, sizeof(c));
+    hearth_request_init(&request, sizeof(request));
+    c.messages = messages;
+    c.messages_bytes = strlen(messages);
+    c.tools = tools;
+    c.tools_bytes = strlen(tools);
+    c.chat_template = template;
+    c.chat_template_bytes = strlen(template);
+    c.tool_choice = choice;
+    c.single_call = single;
+    c.thinking_tokens = thinking_tokens;
+    hearth_chat_close(reader);
+    reader = NULL;
+    return hearth_chat_open(h, &c, &reader);
+}
+
+static void opens(const char *template, const char *tools, uint32_t choice, uint32_t single)
+{
+    ck_assert_msg(open_chat(template, tools, choice, single) == 0, "%s", hearth_error(h));
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+}
+
+static bool takes(const char *text)
+{
+    return schema_grammar_takes(text, request.grammar, request.grammar_bytes, text);
+}
+
+static void setup(void)
+{
+    fixture_setup();
+    connect_with(1, 0);
+}
+
+static void teardown(void)
+{
+    hearth_chat_close(reader);
+    reader = NULL;
+    fixture_teardown();
+}
+
+#define HERMES_OPEN                                                                                \
+    "<tool_call>\n{\"name\": \"open\", \"arguments\": {\"path\": \"/x\"}}\n</tool_call>"
+#define KIMI_OPEN                                                                                  \
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.open:0<|tool_call_argument_begin|>"  \
+    "{\"path\": \"a\"}<|tool_call_end|>"
+#define KIMI_END "<|tool_calls_section_end|>"
+
+static const struct {
+    const char *template, *text;
+    bool required, strict, single, fits;
+} answers[] = {
+    {HERMES, HERMES_OPEN, true, false, false, true},
+    {HERMES, HERMES_OPEN "\n" HERMES_OPEN, true, false, false, true},
+    {HERMES, HERMES_OPEN "\n" HERMES_OPEN, true, false, true, false},
+    {HERMES, HERMES_OPEN, true, false, true, true},
+    {HERMES, "text", true, false, false, false},
+    {HERMES, HERMES_OPEN "text", true, false, false, false},
+    {HERMES, "<tool_call>{\"name\": \"none\", \"arguments\": {}}</tool_call>", true, false, false,
+     false},
+    {HERMES, "<tool_call>{\"name\": \"stop\", \"arguments\": {\"any\": [1, null]}}</tool_call>",
+     true, false, false, true},
+    {HERMES, "<tool_call>{\"name\": \"open\", \"arguments\": {}}</tool_call>", true, false, false,
+     false},
+    {HERMES, "<tool_call>{\"name\": \"open\", \"arguments\": {\"path\": 1}}</tool_call>", true,
+     false, false, false},
+    /* strict: from its mark on; a tool that is not takes any object */
+    {HERMES, HERMES_OPEN + 11, false, true, false, true},
+    {HERMES, "{\"name\": \"stop\", \"arguments\": {\"any\": [1, null]}}</tool_call>", false, true,
+     false, true},
+    {HERMES, "{\"name\": \"open\", \"arguments\": {\"lines\": 3}}</tool_call>", false, true, false,
+     false},
+    /* one call at most, without a schema that binds */
+    {HERMES, "{\"name\": \"open\", \"arguments\": {\"lines\": \"?\"}}</tool_call>", false, false,
+     true, true},
+    {HERMES, "{\"name\": \"open\", \"arguments\": {}}</tool_call>" HERMES_OPEN, false, false, true,
+     false},
+    {CODER,
+     "<tool_call>\n<function=open>\n<parameter=path>\na "
+     "<b>\n</p>\n</parameter>\n<parameter=lines>\n12\n</parameter>\n</function>\n</tool_call>",
+     true, false, false, true},
+    {CODER,
+     "<tool_call><function=open><parameter=path>a</parameter><parameter=mode>\nw\n</parameter></"
+     "function></tool_call>",
+     true, false, false, true},
+    {CODER,
+     "<tool_call><function=open><parameter=path>a</parameter><parameter=mode>\nrw\n</parameter></"
+     "function></tool_call>",
+     true, false, false, false},
+    {CODER,
+     "<tool_call><function=open><parameter=path>a</parameter><parameter=lines>x</parameter></"
+     "function></tool_call>",
+     true, false, false, false},
+    {CODER, "<tool_call><function=open><parameter=lines>1</parameter></function></tool_call>", true,
+     false, false, false},
+    {CODER, "<tool_call><function=stop><parameter=any>{</parameter></function></tool_call>", true,
+     false, false, true},
+    {GLM, "<tool_call>open\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", true,
+     false, false, true},
+    {GLM, "<tool_call>open<arg_key>other</arg_key><arg_value>a</arg_value></tool_call>", true,
+     false, false, false},
+    {GLM, "<tool_call>openopen<arg_key>path</arg_key><arg_value>a</arg_value></tool_call>", true,
+     false, false, false},
+    {KIMI, KIMI_OPEN KIMI_END, true, false, false, true},
+    {KIMI,
+     KIMI_OPEN
+     "<|tool_call_begin|>functions.stop:1<|tool_call_argument_begin|>{}<|tool_call_end|>" KIMI_END,
+     true, false, false, true},
+    {KIMI,
+     KIMI_OPEN
+     "<|tool_call_begin|>functions.stop:1<|tool_call_argument_begin|>{}<|tool_call_end|>" KIMI_END,
+     true, false, true, false},
+    {KIMI, KIMI_OPEN, true, false, false, false},
+    {GEMMA, "<|tool_call>call:open{path:<|\"|>a, {b}<|\"|>,lines:3,mode:<|\"|>w<|\"|>}<tool_call|>",
+     true, false, false, true},
+    {GEMMA, "<|tool_call>call:open{path:<|\"|>a<|\"|>,mode:<|\"|>x<|\"|>}<tool_call|>", true, false,
+     false, false},
+    {GEMMA, "<|tool_call>call:open{lines:3}<tool_call|>", true, false, false, false},
+    {GEMMA, "<|tool_call>call:stop{a:[1,{b:null}],c:<|\"|><|\"|>}<tool_call|>", true, false, false,
+     true},
+    /* a call that begins an answer without a mark */
+    {LLAMA, "{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}", false, true, false, true},
+    {LLAMA, "<|python_tag|>{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}", false, true,
+     false, true},
+    {LLAMA, "{\"name\": \"open\", \"parameters\": {}}", false, true, false, false},
+    {LLAMA, "Hello {\"name\": \"open\"}", false, true, false, true},
+    {LLAMA, "{\"nam\": 1}", false, true, false, true},
+    {LLAMA, "{ \"other\": \"name\"}", false, true, false, true},
+    {LLAMA, "Hello", true, false, false, false},
+};
+
+START_TEST(a_grammar_takes_calls_in_the_templates_form)
+{
+    uint32_t choice = answers[_i].required ? HEARTH_TOOLS_REQUIRED : HEARTH_TOOLS_AUTO;
+    opens(answers[_i].template, answers[_i].strict ? TWO("true") : TWO("false"), choice,
+          answers[_i].single);
+    ck_assert_msg(takes(answers[_i].text) == answers[_i].fits, "%s\n%s", answers[_i].text,
+                  request.grammar);
+    ck_assert_ptr_null(hearth_chat_loosened(reader));
+}
+END_TEST
+
+START_TEST(nothing_binds_where_nothing_asks_for_it)
+{
+    opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert(!request.grammar && !request.n_marks && !request.n_closing);
+    opens(THINKS, TWO("false"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert(!request.grammar && !request.n_marks);
+    opens(HERMES, TWO("true"), HEARTH_TOOLS_NONE, 1);
+    ck_assert(!request.grammar && !request.n_marks);
+}
+END_TEST
+
+START_TEST(a_grammar_binds_after_its_mark_and_after_thoughts)
+{
+    opens(HERMES, TWO("true"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert_uint_eq(request.n_marks, 1);
+    ck_assert_uint_eq(request.marks[0].kind, HEARTH_MARK_CALL);
+    ck_assert_str_eq(request.marks[0].text, "<tool_call>");
+    opens(HERMES, TWO("true"), HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_uint_eq(request.n_marks, 0);
+    opens(THINKS, TWO("true"), HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_uint_eq(request.n_marks, 2);
+    ck_assert(request.marks[0].kind == HEARTH_MARK_THOUGHT && request.marks[0].open == 1);
+    ck_assert_str_eq(request.marks[1].text, "</think>");
+    opens(THINKS, TWO("true"), HEARTH_TOOLS_AUTO, 0); /* a grammar of one's own stays */
+    request.grammar = "root ::= \"a\"";
+    request.grammar_bytes = strlen(request.grammar);
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+    ck_assert_uint_eq(request.n_marks, 2);
+    ck_assert_str_eq(request.grammar, "root ::= \"a\"");
+    opens(SHOWS, TWO("true"), HEARTH_TOOLS_AUTO, 1); /* no form is known */
+    ck_assert(!request.grammar && !request.n_marks);
+}
+END_TEST
+
+/* What stands between a thought and what is said after it is what the template writes there. */
+START_TEST(a_limit_of_thoughts_closes_them_as_the_template_does)
+{
+    static const struct {
+        const char *template, *closing;
+    } forms[] = {
+        {"{% for m in messages %}<think>{{ m.reasoning_content }}\n\n</think>\n{{ m.content }}{% "
+         "endfor %}",
+         "\n\n</think>\n"},
+        {"{{ messages[0].content }}<think></think>", "\n</think>\n\n"},
+        {"{{ messages[0].content }}", ""},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        char text[64] = "";
+        thinking_tokens = 7;
+        opens(forms[i].template, "[]", HEARTH_TOOLS_AUTO, 0);
+        thinking_tokens = -1;
+        ck_assert_uint_eq(request.n_marks, *forms[i].closing ? 2 : 0);
+        if (request.n_marks)
+            ck_assert_int_eq(request.marks[0].tokens, 7);
+        int64_t n =
+            hearth_detokenize(h, request.closing, request.n_closing, HEARTH_SPECIAL, text, 63);
+        ck_assert_msg(n >= 0 && !strcmp(text, forms[i].closing), "'%s'", text);
+    }
+}
+END_TEST
+
+START_TEST(what_cannot_be_is_refused_in_one_line)
+{
+    ck_assert_int_eq(open_chat(HERMES, "[]", HEARTH_TOOLS_REQUIRED, 0), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(hearth_error(h), "there are no tools"));
+    ck_assert_int_eq(open_chat(SHOWS, TWO("false"), HEARTH_TOOLS_REQUIRED, 0), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(hearth_error(h), "no form of calls"));
+    ck_assert_int_eq(open_chat(HERMES, TWO("false"), 9, 0), -EINVAL);
+    opens(HERMES, TWO("true"), HEARTH_TOOLS_REQUIRED, 0);
+    request.grammar = "root ::= \"a\"";
+    ck_assert_int_eq(hearth_chat_request(reader, &request), -EINVAL);
+}
+END_TEST
+
+/* ---- what cannot be bound -------------------------------------------------------------------- */
+
+static const char *unparsed(const char *answer)
+{
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    ck_assert_int_eq(hearth_chat_feed(reader, answer, strlen(answer), 1), 0);
+    while (hearth_chat_next(reader, &e))
+        ;
+    return hearth_chat_unparsed(reader);
+}
+
+static const struct {
+    const char *schema, *loosened;  /* of the argument "a" */
+    const char *fits, *unfit, *why; /* both are taken; the second is reported */
+} loose[] = {
+    {"{\"type\":\"integer\",\"multipleOf\":5}", "multipleOf", "15", "7", "#/a: \"multipleOf\""},
+    {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}", "not", "\"y\"", "\"x\"", "#/a: \"not\""},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^s\":{}},\"minProperties\":1}",
+     "patternProperties", "{\"s\": 1}", "{}", "#/a: \"minProperties\""},
+    {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":2}}", "propertyNames", "{\"ab\": 1}",
+     "{\"abc\": 1}", "#/a: \"propertyNames\""},
+    {"{\"type\":\"array\",\"contains\":{\"const\":1}}", "contains", "[2, 1]", "[2]",
+     "#/a: \"contains\""},
+    {"{\"$ref\":\"http://x/y\",\"type\":\"integer\",\"maximum\":3}", "$ref", "3", "4",
+     "#/a: \"maximum\""},
+    {"{\"type\":\"string\",\"maxLength\":4000}", "maxLength", "\"abc\"", NULL, NULL},
+    {"{\"type\":\"string\",\"pattern\":\"(?=a)b\"}", "pattern", "\"b\"", NULL, NULL},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\",\"not\":{\"const\":2.5}}]}", "not",
+     "1.5", "2.5", "#/a: \"oneOf\""},
+};
+
+START_TEST(what_cannot_be_bound_is_loosened_at_its_place_and_checked)
+{
+    char tools[1024], answer[256];
+    snprintf(tools, sizeof(tools),
+             "[" TOOL("f", "true",
+                      "{\"type\":\"object\",\"properties\":{\"a\":%s,\"b\":{\"type\":\"boolean\"}},"
+                      "\"required\":[\"a\",\"b\"]}") "]",
+             loose[_i].schema);
+    for (int unfit = 0; unfit < 2; unfit++) {
+        const char *value = unfit ? loose[_i].unfit : loose[_i].fits;
+        if (!value)
+            continue;
+        opens(HERMES, tools, HEARTH_TOOLS_REQUIRED, 0);
+        const char *lines = hearth_chat_loosened(reader);
+        ck_assert_msg(lines && strstr(lines, loose[_i].loosened) && !strncmp(lines, "f: ", 3),
+                      "%s: %s", loose[_i].schema, lines ? lines : "not loosened");
+        snprintf(answer, sizeof(answer),
+                 "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": %s, \"b\": 1}}</tool_call>",
+                 value);
+        ck_assert(!takes(answer)); /* the other argument is bound */
+        snprintf(
+            answer, sizeof(answer),
+            "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": %s, \"b\": true}}</tool_call>",
+            value);
+        ck_assert_msg(takes(answer), "%s\n%s", answer, request.grammar);
+        const char *why = unparsed(answer);
+        ck_assert_msg(unfit ? why && strstr(why, loose[_i].why) : !why, "%s: %s", answer,
+                      why ? why : "fits");
+    }
+}
+END_TEST
+
+START_TEST(an_answer_that_is_not_bound_is_not_checked)
+{
+    opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert_ptr_null(
+        unparsed("<tool_call>{\"name\": \"open\", \"arguments\": {\"path\": 1}}</tool_call>"));
+}
+END_TEST
+
+/* ---- many tools ------------------------------------------------------------------------------ */
+
+/* Tools of 4 KB of schema each: nested objects, choices, descriptions. */
+static void add_tool(struct buffer *t, int i)
+{
+    buffer_format(t,
+                  "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%d\",\"strict\":true,"
+                  "\"parameters\":{\"type\":\"object\",\"properties\":{",
+                  i ? "," : "", i);
+    for (int k = 0; k < 16; k++)
+        buffer_format(
+            t, "%s\"argument_%d_%d\":{\"description\":\"%0160d\",%s}", k ? "," : "", i, k, k,
+            k % 4 == 0   ? "\"type\":\"string\",\"maxLength\":1000"
+            : k % 4 == 1 ? "\"enum\":[\"first\",\"second\",\"third\",4]"
+            : k % 4 == 2 ? "\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+                           "\"x\":{\"type\":\"integer\",\"minimum\":-5},\"y\":{\"type\":\"number\","
+                           "\"multipleOf\":2}},\"required\":[\"x\"]}"
+                         : "\"anyOf\":[{\"type\":\"null\"},{\"type\":\"string\",\"pattern\":\"^[a-"
+                           "z]{2,9}$\"}]");
+    buffer_format(t, "},\"required\":[\"argument_%d_0\"]}}}", i);
+}
+
+START_TEST(sixty_four_tools_with_256_kilobytes_compile)
+{
+    static const char *const templates[] = {HERMES, CODER, KIMI, GEMMA};
+    struct buffer tools = {0};
+    buffer_text(&tools, "[");
+    for (int i = 0; i < 64; i++)
+        add_tool(&tools, i);
+    buffer_text(&tools, "]");
+    ck_assert_uint_gt(tools.bytes, 256 << 10);
+    for (size_t i = 0; i < sizeof(templates) / sizeof(templates[0]); i++) {
+        opens(templates[i], tools.data, HEARTH_TOOLS_REQUIRED, 0);
+        ck_assert(!takes("x")); /* it compiles */
+    }
+    opens(HERMES, tools.data, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<tool_call>{\"name\": \"tool_63\", \"arguments\": {\"argument_63_0\": "
+                    "\"x\"}}</tool_call>"));
+    ck_assert(!takes("<tool_call>{\"name\": \"tool_63\", \"arguments\": {\"argument_62_0\": "
+                     "\"x\"}}</tool_call>"));
+    buffer_fini(&tools);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("chat_grammar");
+    TCase *tcase = tcase_create("chat_grammar");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, a_grammar_takes_calls_in_the_templates_form, 0,
+                        (int)(sizeof(answers) / sizeof(answers[0])));
+    tcase_add_test(tcase, nothing_binds_where_nothing_asks_for_it);
+    tcase_add_test(tcase, a_grammar_binds_after_its_mark_and_after_thoughts);
+    tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
+    tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
+    tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
+                        (int)(sizeof(loose) / sizeof(loose[0])));
+    tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
+    tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
