@@ -62,8 +62,14 @@ static int read_choice(const json_t *o, struct talk *t, struct fail *f)
 static int read_tools(const json_t *o, struct talk *t, struct fail *f)
 {
     json_t *tools = NULL;
-    if (field_array(o, "tools", &tools, f) < 0 || read_choice(o, t, f) < 0)
+    bool parallel = true;
+    int64_t budget = -1;
+    if (field_array(o, "tools", &tools, f) < 0 || read_choice(o, t, f) < 0 ||
+        field_bool(o, "parallel_tool_calls", &parallel, f) < 0 ||
+        field_int(o, "thinking_budget_tokens", -1, INT32_MAX, &budget, f) < 0)
         return -1;
+    t->chat.single_call = !parallel;
+    t->chat.thinking_tokens = (int32_t)budget;
     if (json_array_size(json_object_get(o, "functions")))
         return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'functions' is not supported: send 'tools'");
     if (!json_array_size(tools))
@@ -155,10 +161,13 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
     int rc = hearth_chat_open(h, chat, &a->readers[0]);
     if (rc == -ENOTSUP)
         return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
-    if (!rc)
-        rc = hearth_chat_request(a->readers[0], &a->base);
     if (rc)
         return fail_library(f, rc, hearth_error(h));
+    if (hearth_chat_request(a->readers[0], &a->base) < 0)
+        return fail_set(
+            f, 400, FAIL_INVALID,
+            "a grammar or 'response_format' cannot stand beside 'tool_choice' that asks "
+            "for a call: leave out one");
     for (uint32_t i = 1; i < a->n; i++)
         if (hearth_chat_another(a->readers[0], &a->readers[i]) < 0)
             return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");

@@ -3,6 +3,7 @@
 #include "client/schema/schema_fits.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ enum { MOST_MARKS = 32 };
 
 /* What binds answers to a chat. */
 struct bound {
-    uint32_t readers;
+    atomic_uint readers;
     struct chat_grammar grammar;
     json_t *tools;  /* array: those whose calls follow their schemas */
     char *loosened; /* a line for each place that does not bind, or NULL */
@@ -63,7 +64,7 @@ static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
     reader->bound = calloc(1, sizeof(*reader->bound));
     if (!reader->core || !reader->bound)
         return -ENOMEM;
-    reader->bound->readers = 1;
+    atomic_init(&reader->bound->readers, 1);
     int rc = chat_grammar_make(c, &reader->desc, &reader->bound->grammar);
     if (rc)
         return rc;
@@ -122,7 +123,7 @@ int hearth_chat_another(const struct hearth_chat_reader *reader,
                                          .n_marks = reader->n_marks,
                                          .bound = reader->bound};
     memcpy(other->marks, reader->marks, sizeof(other->marks));
-    other->bound->readers++;
+    atomic_fetch_add(&other->bound->readers, 1);
     other->core = reader_open(&other->desc);
     if (!other->core) {
         hearth_chat_close(other);
@@ -137,7 +138,7 @@ void hearth_chat_close(struct hearth_chat_reader *reader)
     if (!reader)
         return;
     struct bound *bound = reader->bound;
-    if (bound && --bound->readers == 0) {
+    if (bound && atomic_fetch_sub(&bound->readers, 1) == 1) {
         chat_grammar_fini(&bound->grammar);
         json_decref(bound->tools);
         free(bound->loosened);

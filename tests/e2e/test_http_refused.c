@@ -55,7 +55,7 @@ static const struct refusal {
      "not_supported_error", "image_url"},
     {"/v1/chat/completions",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tool_choice\":\"required\"}", 400,
-     "not_supported_error", "tool_choice"},
+     "invalid_request_error", "tool_choice"},
     {"/v1/chat/completions",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}", 400,
      "invalid_request_error", "top_logprobs"},
