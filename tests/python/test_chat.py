@@ -79,6 +79,45 @@ def test_an_answer_is_read(chat):
     assert chat.chat(MESSAGES, max_tokens=4, shown_tokens=[chat.info.bos]).wait().output_tokens > 0
 
 
+def test_a_call_is_bound_and_checked(chat):
+    properties = {"line": {"type": "integer", "minimum": 1, "maximum": 9, "multipleOf": 1000003}}
+    schema = {"type": "object", "properties": properties, "required": ["line"]}
+    tools = [{"type": "function", "function": {"name": n, "parameters": schema}} for n in ("open", "shut")]
+    template = "{{ messages[0].content }}{{ tools }}{# <tool_call></tool_call> #}"
+    reader = chat.chat_reader(
+        MESSAGES, tools, template=template, tool_choice="shut", parallel_tool_calls=False
+    )
+    assert "marks" not in reader.params and "closing" not in reader.params
+    stream = chat.chat(MESSAGES, tools, template=template, max_tokens=400, **reader.params)
+    text = stream.wait().text
+    events = reader.feed(text) + reader.finish()
+    assert [e.text for e in events if e.kind == "call"] == ["shut"]
+    arguments = json.loads("".join(e.text for e in events if e.kind == "arguments"))
+    assert 1 <= arguments["line"] <= 9
+    assert len(reader.loosened) == 1 and "multipleOf" in reader.loosened[0]
+    assert 'at #/line: "multipleOf"' in reader.unparsed
+    with pytest.raises(hearth.InvalidRequest, match="names 'none'"):
+        chat.chat_reader(MESSAGES, tools, template=template, tool_choice="none")
+
+
+def test_reasoning_ends_at_its_limit(chat):
+    template = "{{ messages[0].content }}</think>{% if add_generation_prompt %}<think>{% endif %}"
+    reader = chat.chat_reader(MESSAGES, template=template, thinking_tokens=3)
+    assert [m.kind for m in reader.params["marks"]] == ["thought", "thought_end"]
+    assert reader.params["marks"][0] == hearth.Mark("thought", "<think>", True, 3)
+    stream = chat.chat(MESSAGES, template=template, max_tokens=40, **reader.params)
+    result = stream.wait()
+    closing = reader.params["closing"]
+    assert result.ids[3 : 3 + len(closing)] == closing
+    with pytest.raises(hearth.InvalidRequest, match="marks"):
+        stream.record()
+    events = reader.feed(result.text) + reader.finish()
+    assert {e.kind for e in events} <= {"reasoning", "content"}
+    for bad in ([("x", "t")], [("thought", "t", False, -7)], [("call", "a\0b")]):
+        with pytest.raises(hearth.InvalidRequest, match="marks"):
+            chat.chat(MESSAGES, marks=[hearth.Mark(*m) for m in bad])
+
+
 def test_another_template(client):
     assert client.info.chat_template == ""
     with pytest.raises(hearth.NotSupported, match="template"):

@@ -24,7 +24,7 @@ from .errors import (
     NotRunning,
     NotSupported,
 )
-from .types import Event, Info, Logprob, Params, Prompt, Replay, Result, TokenLogprobs
+from .types import Event, Info, Logprob, Mark, Params, Prompt, Replay, Result, TokenLogprobs
 
 if TYPE_CHECKING:
     from .aio import AsyncClient, AsyncSequence, AsyncStream
@@ -48,6 +48,7 @@ __all__ = [
     "InvalidRequest",
     "LibraryMissing",
     "Logprob",
+    "Mark",
     "NotAllowed",
     "NotRunning",
     "NotSupported",

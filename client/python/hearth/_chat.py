@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, List, NamedTuple, Optional
 
 from . import _native
+from .types import Mark, Params
 
 _KINDS = {1: "content", 2: "reasoning", 3: "call", 4: "arguments", 5: "call_end"}
 
@@ -30,6 +31,35 @@ class ChatReader:
         ids = ctypes.cast(marks, ctypes.POINTER(ctypes.c_uint32))
         self.marks: List[int] = [ids[i] for i in range(n.value)]  # for shown_tokens
 
+    @property
+    def params(self) -> Params:
+        """What chat() needs so that this can read its answer, and what was asked of calls and thoughts:
+        client.chat(messages, tools, **reader.params)."""
+        c = _native.Request()
+        self._library.hearth_request_init(ctypes.byref(c), ctypes.sizeof(c))
+        self._library.hearth_chat_request(self._reader, ctypes.byref(c))
+        kinds = {number: kind for kind, number in _native.MARK_KINDS.items()}
+        marks = ctypes.cast(c.marks, ctypes.POINTER(_native.Mark))
+        closing = ctypes.cast(c.closing, ctypes.POINTER(ctypes.c_uint32))
+        params: Params = {"shown_tokens": self.marks}
+        if c.grammar:
+            params["grammar"] = c.grammar.decode("utf-8")
+        if c.n_marks:
+            params["marks"] = [
+                Mark(kinds[m.kind], m.text.decode("utf-8"), bool(m.open), None if m.tokens < 0 else m.tokens)
+                for m in (marks[i] for i in range(c.n_marks))
+            ]
+        if c.n_closing:
+            params["closing"] = [closing[i] for i in range(c.n_closing)]
+        return params
+
+    @property
+    def loosened(self) -> List[str]:
+        """A line for each place of the tools' schemas that no grammar can say; arguments are checked
+        for it, and unparsed says which do not follow."""
+        lines = self._library.hearth_chat_loosened(self._reader)
+        return [] if lines is None else str(lines.decode("utf-8", "replace")).split("\n")
+
     def feed(self, text: str) -> List[ChatEvent]:
         """What more of the answer's text says."""
         return self._feed(text, 0)
@@ -40,7 +70,8 @@ class ChatReader:
 
     @property
     def unparsed(self) -> Optional[str]:
-        """Why something that began as a call is content, or a call is not complete; None: nothing is."""
+        """Why something that began as a call is content, a call is not complete, or the arguments of one
+        that is bound do not follow its schema; None: nothing is."""
         why = self._library.hearth_chat_unparsed(self._reader)
         return None if why is None else str(why.decode("utf-8"))
 

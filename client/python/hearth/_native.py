@@ -115,6 +115,10 @@ class Bias(ctypes.Structure):
     _fields_ = [("token", c_uint32), ("value", c_float)]
 
 
+TOOLS_REQUIRED = 2
+MARK_KINDS = {"call": 1, "thought": 2, "thought_end": 3}
+
+
 class Mark(ctypes.Structure):
     """struct hearth_mark"""
 

@@ -49,6 +49,21 @@ def make_chat(
     return chat
 
 
+def bind_calls(
+    chat: _native.Chat, tool_choice: str, parallel_tool_calls: bool, thinking_tokens: Optional[int]
+) -> None:
+    """What an answer has to call, and how long it may think."""
+    if tool_choice != "auto":
+        chat.tool_choice = _native.TOOLS_REQUIRED
+    if tool_choice not in ("auto", "required"):
+        chat.tool_name = encode("tool_choice", tool_choice)
+    chat.single_call = not parallel_tool_calls
+    if thinking_tokens is not None:
+        if not 0 <= thinking_tokens < 2**31:
+            raise InvalidRequest(f"thinking_tokens {thinking_tokens}: give 0 to {2**31 - 1}")
+        chat.thinking_tokens = thinking_tokens
+
+
 def grammar_from_schema(schema: Schema) -> str:
     """A grammar in llama.cpp's dialect of GBNF that answers of a JSON schema follow. InvalidRequest: what
     the schema asks for is not possible, or makes no sense."""

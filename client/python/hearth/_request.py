@@ -16,7 +16,7 @@ from . import _native
 from ._prompts import grammar_from_schema
 from ._text import address, encode, make_ids
 from .errors import InvalidRequest
-from .types import Params, Prompt, Schema
+from .types import Mark, Params, Prompt, Schema
 
 _U32 = (0, 2**32 - 1)
 _I32 = (-(2**31), 2**31 - 1)
@@ -76,6 +76,23 @@ def _bias(value: Mapping[int, float]) -> List[Tuple[int, float]]:
     return [(i, ctypes.c_float(_float("logit_bias", v)).value) for i, v in zip(ids, value.values())]
 
 
+def _marks(value: Sequence[Mark]) -> List[_native.Mark]:
+    marks = []
+    for mark in value:
+        kind, text, is_open, tokens = mark
+        if kind not in _native.MARK_KINDS:
+            raise InvalidRequest(f"marks: no kind {kind!r}: give 'call', 'thought' or 'thought_end'")
+        data = encode("marks", text)
+        if b"\0" in data:
+            raise InvalidRequest("marks: a text cannot hold a byte 0")
+        limit = -1 if tokens is None else tokens
+        if not -1 <= limit < 2**31:
+            raise InvalidRequest(f"marks: {tokens} tokens: give 0 to {2**31 - 1}, or None")
+        thought = kind == "thought"
+        marks.append(_native.Mark(_native.MARK_KINDS[kind], data, bool(is_open), limit if thought else 0))
+    return marks
+
+
 def _grammar(grammar: Optional[str], schema: Optional[Schema]) -> Optional[bytes]:
     if grammar is not None and schema is not None:
         raise InvalidRequest("grammar and json_schema: give one of them")
@@ -110,6 +127,8 @@ class Request:
         self.stops = _stops(values.pop("stop", ()))
         self.stop_tokens = make_ids("stop_tokens", values.pop("stop_tokens", ()))
         self.shown_tokens = make_ids("shown_tokens", values.pop("shown_tokens", ()))
+        self.marks = _marks(values.pop("marks", ()))
+        self.closing = make_ids("closing", values.pop("closing", ()))
         self.bias = _bias(values.pop("logit_bias", {}))
         self.grammar = _grammar(values.pop("grammar", None), values.pop("json_schema", None))
         self._keep: List[Any] = []
@@ -150,4 +169,7 @@ class Request:
         bias = (_native.Bias * len(self.bias))(*(_native.Bias(*pair) for pair in self.bias))
         c.n_stops, c.stops = len(stops), ctypes.addressof(stops)
         c.n_bias, c.bias = len(bias), ctypes.addressof(bias)
-        self._keep = [stops, bias]
+        marks = (_native.Mark * len(self.marks))(*self.marks)
+        c.n_marks, c.marks = len(marks), ctypes.addressof(marks)
+        c.n_closing, c.closing = len(self.closing), address(self.closing)
+        self._keep = [stops, bias, marks]

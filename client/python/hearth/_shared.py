@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, List, Mapping, Optiona
 
 from ._core import Core, Run
 from ._chat import ChatReader
-from ._prompts import Chunk, make_chat, make_fim
+from ._prompts import Chunk, bind_calls, make_chat, make_fim
 from ._request import Request
 from ._text import make_ids
 from .errors import Closed, Forked, InvalidRequest
@@ -219,11 +219,21 @@ class BaseClient(Generic[StreamT]):
         *,
         variables: Union[str, Mapping[str, Any], None] = None,
         template: Optional[str] = None,
+        tool_choice: str = "auto",
+        parallel_tool_calls: bool = True,
+        thinking_tokens: Optional[int] = None,
     ) -> ChatReader:
         """What reads the answer to such a conversation: reasoning and calls of tools apart from the content.
-        Give its marks as shown_tokens to chat(), and each text of the answer to feed(). NotSupported: the
-        template does not write tools."""
+        Give its params to chat(), and each text of the answer to feed(). NotSupported: the template does
+        not write tools, or in no form that is known where a call is required.
+
+        tool_choice          "auto" (a tool's own "strict": True binds its calls), "required", or the name of
+                             the tool that is called
+        parallel_tool_calls  False: at most one call
+        thinking_tokens      so many tokens of reasoning at most; None: any number
+        """
         chat = make_chat(messages, tools, variables, template, True)
+        bind_calls(chat, tool_choice, parallel_tool_calls, thinking_tokens)
         with self._open() as core:
             return core.chat_reader(chat)
 

@@ -44,6 +44,8 @@ def make_record(info: Info, request: Request, result: Result) -> str:
     """One line of JSON, as `hearth run --record` writes it."""
     if result.reason not in _ENDS:
         raise InvalidRequest(f"no record of an answer that ended with {result.reason}: it has no receipt")
+    if request.marks:
+        raise InvalidRequest("no record of an answer that is bound in parts: records hold no marks")
     c = request.c
     numbers = {name: _number(getattr(c, name)) for name in _NUMBERS}
     # The context ends the answer too: so that a daemon with a larger one ends it there.

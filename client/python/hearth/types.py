@@ -17,6 +17,16 @@ Messages = Union[str, Sequence[Mapping[str, Any]]]
 Tools = Union[str, Sequence[Mapping[str, Any]]]
 
 
+class Mark(NamedTuple):
+    """A text in an answer: where its grammar begins to bind, or where a thought begins or ends. As
+    ChatReader.params has them."""
+
+    kind: str  # "call", "thought", "thought_end"
+    text: str
+    open: bool = False  # of a thought: the answer begins inside of one
+    tokens: Optional[int] = None  # of a thought: so many at most, then `closing`
+
+
 class Params(TypedDict, total=False):
     """How to answer. None means the default, which is in brackets; client/hearth.h says more."""
 
@@ -35,6 +45,8 @@ class Params(TypedDict, total=False):
     stop: Optional[Union[str, Sequence[str]]]  # the answer ends before this text
     stop_tokens: Optional[Sequence[int]]  # or at this token
     shown_tokens: Optional[Sequence[int]]  # control tokens that are part of the text (ChatReader.marks)
+    marks: Optional[Sequence[Mark]]  # where the grammar binds, and thoughts lie (ChatReader.params)
+    closing: Optional[Sequence[int]]  # the tokens that close a thought at its limit (ChatReader.params)
     ignore_eos: Optional[bool]  # [False] True: the model cannot end the answer itself
     grammar: Optional[str]  # [none] a GBNF that the answer follows, from its rule "root" on
     json_schema: Optional[Schema]  # [none] the same, made of a JSON schema
