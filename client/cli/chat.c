@@ -117,17 +117,29 @@ static int read_template(const struct cli_options *o, struct buffer *ret)
     return ret->failed ? cli_no_memory() : CLI_OK;
 }
 
+/* Each call is asked about. */
+static int check_terminal(const struct cli_options *o)
+{
+    if (!o->tools || (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)))
+        return CLI_OK;
+    return cli_fail(CLI_USAGE, "--tools asks before each call: give it a terminal");
+}
+
 int cli_chat(const struct cli_options *o)
 {
     struct buffer source = {0}, grammar = {0};
     struct talk t = {0};
-    int code = read_template(o, &source);
+    int code = check_terminal(o);
+    if (!code)
+        code = read_template(o, &source);
     if (!code)
         code = cli_grammar_read(o, &grammar);
     if (!code)
         code = talk_open(&t, o);
     t.grammar = grammar.data;
     t.grammar_bytes = grammar.bytes ? grammar.bytes - 1 : 0;
+    if (!code && o->tools)
+        code = chat_tools_open(&t.tools, o->tools);
     if (!code && o->chat_template) {
         t.chat_template = source.data ? source.data : "";
         t.template_bytes = source.bytes;

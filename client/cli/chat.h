@@ -5,6 +5,7 @@
 #ifndef HEARTH_CLIENT_CLI_CHAT_H
 #define HEARTH_CLIENT_CLI_CHAT_H
 
+#include "client/cli/chat_tools.h"
 #include "client/cli/show.h"
 
 #include <jansson.h>
@@ -31,6 +32,7 @@ struct talk {
     size_t template_bytes;
     const char *grammar; /* [grammar_bytes] that each answer follows, or NULL */
     size_t grammar_bytes;
+    struct chat_tools tools; /* list NULL: none */
     json_t *messages;        /* array */
     struct cli_ids sequence; /* what the slot holds: the last prompt and its answer */
     struct show show;
@@ -50,8 +52,30 @@ int talk_reset(struct talk *t);
  * before anything is typed. Returns 0 or an exit code, the error printed. */
 int talk_try(struct talk *t);
 
-/* Sends a message and writes the answer to stdout. Returns 0, or an exit code with the error
- * printed and the message dropped. */
+/* Sends a message and writes the answer to stdout; makes the calls of tools in it, and goes on with
+ * what they say. Returns 0, or an exit code with the error printed and the message dropped. */
 int talk_say(struct talk *t, const char *text, size_t bytes);
+
+/* ---- an answer in parts (chat_parts.c) --------------------------------------------------- */
+
+/* Of an answer that may call tools. */
+struct chat_parts {
+    struct hearth_chat_reader *reader; /* NULL: the answer is one text */
+    struct buffer content, thoughts, arguments;
+    struct buffer fresh; /* content of the last event */
+    json_t *calls;       /* array of tool_calls, as messages have them */
+};
+
+/* Prepares *request for an answer to a chat with tools. Returns 0 or an exit code, the error
+ * printed; chat_parts_close in either case. */
+int chat_parts_open(struct chat_parts *p, struct hearth *h, const struct hearth_chat *chat,
+                    struct hearth_request *request);
+void chat_parts_close(struct chat_parts *p);
+
+/* Takes an event of the answer. Returns 0 or -ENOMEM. */
+int chat_parts_take(struct chat_parts *p, const struct hearth_event *e);
+
+/* The answer as a message; `calls`: with those that it made. NULL without memory. */
+json_t *chat_parts_message(const struct chat_parts *p, int calls);
 
 #endif

@@ -49,6 +49,7 @@ void talk_close(struct talk *t)
 {
     hearth_close(t->hearth);
     json_decref(t->messages);
+    chat_tools_close(&t->tools);
     free(t->sequence.items);
     show_close(&t->show);
 }
@@ -67,18 +68,27 @@ static int reserve_ids(struct cli_ids *ids, size_t n)
     return items != NULL;
 }
 
-/* The conversation as tokens. Returns 0 or an exit code. */
-static int render(struct talk *t, struct cli_ids *ret)
+/* The conversation, in these messages. */
+static struct hearth_chat chat_of(const struct talk *t, const char *messages)
 {
     struct hearth_chat chat;
     hearth_chat_init(&chat, sizeof(chat));
+    chat.messages = messages;
+    chat.messages_bytes = strlen(messages);
+    chat.tools = t->tools.description;
+    chat.tools_bytes = t->tools.description ? strlen(t->tools.description) : 0;
+    chat.chat_template = t->chat_template;
+    chat.chat_template_bytes = t->template_bytes;
+    return chat;
+}
+
+/* The conversation as tokens. Returns 0 or an exit code. */
+static int render(struct talk *t, struct cli_ids *ret)
+{
     char *messages = json_dumps(t->messages, JSON_COMPACT);
     if (!messages)
         return cli_no_memory();
-    chat.messages = messages;
-    chat.messages_bytes = strlen(messages);
-    chat.chat_template = t->chat_template;
-    chat.chat_template_bytes = t->template_bytes;
+    struct hearth_chat chat = chat_of(t, messages);
     size_t room = chat.messages_bytes + ROOM;
     int64_t n = -ENOMEM;
     while (reserve_ids(ret, room)) {
@@ -155,7 +165,8 @@ static int keep_sequence(struct talk *t, struct cli_ids *ids)
 
 struct answering {
     struct talk *talk;
-    struct buffer text; /* so far */
+    struct buffer text;      /* so far */
+    struct chat_parts parts; /* the same, where there are tools */
     int cancelled;
     int late; /* a delay of its end was reported */
 };
@@ -175,7 +186,24 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     free(t->sequence.items);
     t->sequence = *ids;
     *ids = (struct cli_ids){0};
-    return add_message(t, "assistant", a->text.data, a->text.bytes);
+    if (!a->parts.reader)
+        return add_message(t, "assistant", a->text.data, a->text.bytes);
+    json_t *m = chat_parts_message(&a->parts, !a->cancelled);
+    return !m || json_array_append_new(t->messages, m) ? cli_no_memory() : CLI_OK;
+}
+
+/* Writes what an event brings: of an answer in parts its content. Returns 0 or -errno. */
+static int show_answer(struct answering *a, const struct hearth_event *e)
+{
+    struct hearth_event content = *e;
+    if (!a->parts.reader)
+        return show_event(&a->talk->show, e);
+    int rc = chat_parts_take(&a->parts, e);
+    if (rc || a->talk->show.json)
+        return rc ? rc : show_event(&a->talk->show, e);
+    content.text = a->parts.fresh.data;
+    content.text_bytes = a->parts.fresh.bytes;
+    return show_event(&a->talk->show, &content);
 }
 
 /* Runs until the answer has ended. Ctrl-C ends it early, after the pass that is being computed; if
@@ -195,7 +223,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
             show_progress(show, e);
         } else if (rc == 1) {
             buffer_add(&a->text, e->text, e->text_bytes);
-            written = show_event(show, e);
+            written = show_answer(a, e);
         }
         if (written || cli_stop_requested() || (rc <= 0 && show_is_unread())) {
             (void)hearth_cancel(h, 0);
@@ -243,10 +271,91 @@ static int ask(struct talk *t, struct cli_ids *ids)
     request.n_tokens = ids->n;
     request.grammar = t->grammar;
     request.grammar_bytes = t->grammar_bytes;
-    int rc = hearth_submit(t->hearth, 0, &request);
-    int code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
+    int code = CLI_OK, rc = 0;
+    struct hearth_chat chat = chat_of(t, "[]");
+    if (t->tools.list)
+        code = chat_parts_open(&a.parts, t->hearth, &chat, &request);
+    if (!code)
+        rc = hearth_submit(t->hearth, 0, &request);
+    if (!code)
+        code = rc ? cli_fail(cli_exit_request(rc), "%s", hearth_error(t->hearth)) : stream(&a, ids);
+    chat_parts_close(&a.parts);
     buffer_fini(&a.text);
     return code;
+}
+
+/* Asks with the conversation as it stands. Returns 0 or an exit code. */
+static int answer(struct talk *t)
+{
+    struct cli_ids ids = {0};
+    int code = render(t, &ids);
+    if (!code)
+        code = check_length(t, &ids);
+    if (!code)
+        code = keep_sequence(t, &ids);
+    if (!code)
+        code = ask(t, &ids);
+    free(ids.items);
+    return code;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static int stopped; /* Ctrl-C was pressed while a call was made */
+
+static int look_stop(void)
+{
+    int now = chat_line_interrupted();
+    stopped |= now;
+    return now;
+}
+
+/* Makes the calls of the last message, each of which gets a message of what it said. Returns 0 or an
+ * exit code. */
+static int make_calls(struct talk *t, const json_t *calls)
+{
+    size_t i;
+    const json_t *call;
+    json_array_foreach(calls, i, call) {
+        const json_t *function = json_object_get(call, "function");
+        const char *name = json_string_value(json_object_get(function, "name"));
+        const char *arguments = json_string_value(json_object_get(function, "arguments"));
+        char *said = stopped
+                         ? strdup("not run: the user stopped")
+                         : chat_tools_call(&t->tools, name, arguments ? arguments : "", look_stop);
+        json_t *m = said ? json_pack("{s:s, s:O, s:s, s:s}", "role", "tool", "tool_call_id",
+                                     json_object_get(call, "id"), "name", name, "content", said)
+                         : NULL;
+        free(said);
+        if (!m || json_array_append_new(t->messages, m))
+            return cli_no_memory();
+    }
+    return CLI_OK;
+}
+
+/* Goes on as long as answers call tools. Returns 0 or an exit code. */
+static int go_on(struct talk *t)
+{
+    stopped = 0;
+    (void)chat_line_interrupted();
+    for (int round = 1;; round++) {
+        const json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
+        const json_t *calls = json_object_get(last, "tool_calls");
+        if (!json_array_size(calls))
+            return CLI_OK;
+        stopped |= round > CHAT_TOOLS_ROUNDS;
+        if (round > CHAT_TOOLS_ROUNDS)
+            (void)cli_fail(CLI_OK, "%d answers in a row called tools: say how to go on",
+                           CHAT_TOOLS_ROUNDS);
+        int code = make_calls(t, calls);
+        if (cli_stop_requested())
+            return CLI_INTERRUPTED;
+        if (code || stopped)
+            return code;
+        code = answer(t);
+        if (code)
+            return code;
+    }
 }
 
 int talk_try(struct talk *t)
@@ -263,19 +372,13 @@ int talk_try(struct talk *t)
 
 int talk_say(struct talk *t, const char *text, size_t bytes)
 {
-    struct cli_ids ids = {0};
     size_t before = json_array_size(t->messages);
     int code = add_message(t, "user", text, bytes);
     if (!code)
-        code = render(t, &ids);
-    if (!code)
-        code = check_length(t, &ids);
-    if (!code)
-        code = keep_sequence(t, &ids);
-    if (!code)
-        code = ask(t, &ids);
-    if (code && json_array_size(t->messages) > before)
+        code = answer(t);
+    if (!code && t->tools.list)
+        code = go_on(t);
+    while (code && json_array_size(t->messages) > before)
         drop_last(t);
-    free(ids.items);
     return code;
 }

@@ -54,6 +54,8 @@ enum cli_command {
     O("system", "TEXT", CLI_CMD_CHAT, OPTION_TEXT, system, NULL, 0, 0, "the system message")       \
     O("template", "NAME|FILE", CLI_CMD_CHAT, OPTION_TEXT, chat_template, NULL, 0, 0,               \
       "a family's chat template, or a file (the model's)")                                         \
+    O("tools", "FILE", CLI_CMD_CHAT, OPTION_TEXT, tools, NULL, 0, 0,                               \
+      "programs that the model may call, each after a question")                                   \
     O("max-tokens", "N", CLI_CMD_SAY, OPTION_U32, request.max_tokens, "256", 0, UINT32_MAX,        \
       "max tokens of the answer; 0: only warm up")                                                 \
     O("temperature", "T", CLI_CMD_SAY, OPTION_F32, request.temperature, "0", 0, 100,               \
@@ -145,7 +147,7 @@ struct cli_options {
     const char *file, *slot, *guess, *grammar, *grammar_file, *json_schema, *record, *model,
         *socket;
     const char *context, *kv_bytes, *draft;       /* of models and serve */
-    const char *system, *chat_template;           /* of chat */
+    const char *system, *chat_template, *tools;   /* of chat */
     const char *prefix_file, *suffix_file, *repo; /* of fim */
     struct option_texts extra;
     uint32_t line, col, order, prompt_tokens; /* 0: not given */

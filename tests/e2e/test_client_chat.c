@@ -471,6 +471,210 @@ START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
 }
 END_TEST
 
+/* ---- tools ----------------------------------------------------------------------------------- */
+
+/* A grammar makes each answer a call: the model that the tests have cannot. */
+#define CALLING                                                                                    \
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{{ tools }}"                \
+    "{# <tool_call></tool_call> #}"
+#define CALL_OF(name, arguments)                                                                   \
+    "root ::= \"<tool_call>{\\\"name\\\": \\\"" name "\\\", \\\"arguments\\\": " arguments         \
+    "}</tool_call>\""
+
+static char tools_file[128], form_file[128], made_file[128];
+
+static void write_text(const char *path, const char *text, mode_t mode)
+{
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+/* Two programs: one that writes its argument into a file, one that waits. */
+static void write_tools(mode_t mode)
+{
+    char text[1024];
+    snprintf(tools_file, sizeof(tools_file), "%s/tools.json", folder);
+    snprintf(form_file, sizeof(form_file), "%s/form.jinja", folder);
+    snprintf(made_file, sizeof(made_file), "%s/made", folder);
+    snprintf(
+        text, sizeof(text),
+        "[{\"name\":\"put\",\"description\":\"Puts\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{\"text\":{\"type\":\"string\"}}},\"argv\":[\"/bin/sh\",\"-c\","
+        "\"printf %%s \\\"$1\\\" >>%s; env | sort | tr '\\\\n' ' '\",\"--\",\"{text}\"]},"
+        "{\"name\":\"wait\",\"argv\":[\"/bin/sh\",\"-c\",\"sleep 1000 & echo $! >%s; wait\"]}]",
+        made_file, made_file);
+    write_text(tools_file, text, mode);
+    write_text(form_file, CALLING, 0600);
+}
+
+static void drop_tools(void)
+{
+    unlink(tools_file);
+    unlink(form_file);
+    unlink(made_file);
+}
+
+static void read_made(char *text, size_t room)
+{
+    FILE *f = fopen(made_file, "r");
+    size_t n = f ? fread(text, 1, room - 1, f) : 0;
+    text[n] = 0;
+    if (f)
+        fclose(f);
+}
+
+static void open_tools(struct terminal *t, const char *grammar)
+{
+    const char *const arguments[] = {"chat",         "--tools",   tools_file, "--template",
+                                     form_file,      "--grammar", grammar,    "--json",
+                                     "--max-tokens", "200",       NULL};
+    terminal_open(t, d.socket, arguments);
+    terminal_wait_prompts(t, 1);
+    terminal_type(t, "go\n");
+}
+
+/* The n-th question is on the terminal. */
+static void wait_question(struct terminal *t, int wanted)
+{
+    for (int turn = 0; turn < 1200; turn++) {
+        int n = 0;
+        t->shown[t->n_shown] = 0;
+        for (const char *at = t->shown; (at = strstr(at, "[y/N] ")); at++)
+            n++;
+        if (n >= wanted)
+            return;
+        (void)terminal_look(t);
+        t->n_seen = 0; /* the answers' JSON is not looked at */
+    }
+    ck_abort_msg("no question %d: %s", wanted, t->shown);
+}
+
+START_TEST(a_call_is_made_after_y_alone)
+{
+    static struct terminal t;
+    char made[256];
+    write_tools(0600);
+    open_tools(&t, CALL_OF("put", "{\\\"text\\\": \\\"-a '$HOME'\\\\u001b[2J\\\"}"));
+    wait_question(&t, 1);
+    ck_assert_msg(strstr(t.shown, "run /bin/sh '-c' ") &&
+                      strstr(t.shown, "'-a '$HOME'\\x1b[2J' ? [y/N] "),
+                  "%s", t.shown);
+    terminal_type(&t, "\n");
+    wait_question(&t, 2);
+    terminal_type(&t, "yeah\n");
+    wait_question(&t, 3);
+    read_made(made, sizeof(made));
+    ck_assert_str_eq(made, "");
+    terminal_type(&t, "y\n");
+    wait_question(&t, 4);
+    read_made(made, sizeof(made));
+    ck_assert_str_eq(made, "-a '$HOME'\033[2J"); /* one argument, and no shell saw it */
+    terminal_type(&t, "\003");
+    terminal_wait_prompts(&t, 2);
+    terminal_type(&t, "/save ");
+    terminal_type(&t, made_file);
+    terminal_type(&t, "\n");
+    terminal_wait_prompts(&t, 3);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_close(&t), 0);
+    json_t *saved = json_load_file(made_file, 0, NULL);
+    ck_assert_ptr_nonnull(saved);
+    const json_t *calling = json_array_get(saved, 1), *said = json_array_get(saved, 6);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(saved, 2), "content")),
+                     "not run: the user did not allow it");
+    ck_assert_str_eq(json_string_value(json_object_get(calling, "role")), "assistant");
+    ck_assert_uint_eq(json_array_size(json_object_get(calling, "tool_calls")), 1);
+    const char *environment = json_string_value(json_object_get(said, "content"));
+    ck_assert_msg(environment && strstr(environment, "LANG=C.UTF-8") &&
+                      !strstr(environment, "HEARTH"),
+                  "%s", environment);
+    json_decref(saved);
+    drop_tools();
+}
+END_TEST
+
+/* Is the process there, and not dead, waiting for its parent? */
+static int is_running(int pid)
+{
+    char path[64], state = 'Z';
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 'Z';
+    if (f)
+        fclose(f);
+    return state != 'Z';
+}
+
+START_TEST(an_interrupt_kills_what_a_call_runs)
+{
+    static struct terminal t;
+    char made[64] = "";
+    write_tools(0600);
+    open_tools(&t, CALL_OF("wait", "{}"));
+    wait_question(&t, 1);
+    terminal_type(&t, "y\n");
+    for (int turn = 0; turn < 1200 && !strchr(made, '\n'); turn++) {
+        (void)terminal_look(&t);
+        t.n_seen = 0;
+        read_made(made, sizeof(made));
+    }
+    int child = atoi(made); /* of the program, in its group */
+    ck_assert(child > 1 && is_running(child));
+    terminal_type(&t, "\003");
+    terminal_wait_prompts(&t, 2);
+    for (int turn = 0; turn < 1200 && is_running(child); turn++)
+        (void)terminal_look(&t);
+    ck_assert(!is_running(child));
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_close(&t), 0);
+    drop_tools();
+}
+END_TEST
+
+START_TEST(calls_end_after_25_answers)
+{
+    static struct terminal t;
+    write_tools(0600);
+    open_tools(&t, CALL_OF("none", "{}")); /* there is no such tool: nothing is asked */
+    terminal_wait_prompts(&t, 2);
+    ck_assert_msg(strstr(t.shown, "there is no tool none") &&
+                      strstr(t.shown, "25 answers in a row called tools"),
+                  "%s", t.shown);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_close(&t), 0);
+    drop_tools();
+}
+END_TEST
+
+START_TEST(tools_are_refused_without_a_terminal_and_from_files_of_others)
+{
+    write_tools(0600);
+    o = HARNESS_RUN(&d, "go\n", "chat", "--tools", tools_file);
+    assert_failed(64, "--tools asks before each call: give it a terminal");
+    static const struct {
+        mode_t file, folder;
+    } modes[] = {{0620, 0700}, {0602, 0700}, {0600, 0770}, {0600, 0777}};
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        static struct terminal t;
+        const char *const arguments[] = {"chat", "--tools", tools_file, NULL};
+        ck_assert_int_eq(chmod(tools_file, modes[i].file), 0);
+        ck_assert_int_eq(chmod(folder, modes[i].folder), 0);
+        terminal_open(&t, d.socket, arguments);
+        while (terminal_look(&t))
+            ;
+        int code = terminal_close(&t);
+        ck_assert_msg(code == 65, "%zu: %d: %s", i, code, t.shown);
+        ck_assert_ptr_nonnull(strstr(t.shown, "others can write"));
+    }
+    ck_assert_int_eq(chmod(folder, 0700), 0);
+    drop_tools();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("client_chat");
@@ -494,6 +698,10 @@ int main(void)
     tcase_add_test(c, a_second_ctrl_c_in_such_a_pass_ends_the_conversation);
     tcase_add_test(c, an_impossible_template_is_refused_before_the_first_prompt);
     tcase_add_test(c, stdout_holds_answers_only_and_a_conversation_is_saved);
+    tcase_add_test(c, a_call_is_made_after_y_alone);
+    tcase_add_test(c, an_interrupt_kills_what_a_call_runs);
+    tcase_add_test(c, calls_end_after_25_answers);
+    tcase_add_test(c, tools_are_refused_without_a_terminal_and_from_files_of_others);
     suite_add_tcase(s, c);
     return run_suite(s);
 }

@@ -1,0 +1,258 @@
+/* chat_tools: see chat_tools.h. The file, and the arguments of a call. */
+#include "client/cli/chat_tools.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ARGV_MOST = 256, OTHERS_WRITE = S_IWGRP | S_IWOTH };
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Owned by the user or root, and written by none else. A folder that all may write is good enough
+ * where it keeps others from removing what is not theirs. */
+static int is_trusted(const struct stat *st, int is_folder)
+{
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return 0;
+    return !(st->st_mode & OTHERS_WRITE) || (is_folder && st->st_mode & S_ISVTX);
+}
+
+static int check_folder(const char *path)
+{
+    struct stat st;
+    char *copy = strdup(path);
+    int code = copy ? CLI_OK : cli_no_memory();
+    const char *folder = copy ? dirname(copy) : "";
+    if (!code && stat(folder, &st))
+        code = cli_fail(CLI_NO_INPUT, "%s: %s", folder, strerror(errno));
+    else if (!code && !is_trusted(&st, 1))
+        code = cli_fail(CLI_BAD_INPUT,
+                        "%s: others can write into it, and so choose what --tools runs: chmod go-w "
+                        "it",
+                        folder);
+    free(copy);
+    return code;
+}
+
+/* Reads the file that was checked, not one that took its place. */
+static int read_file(const char *path, struct buffer *text)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code = CLI_OK;
+    if (fd < 0 || fstat(fd, &st))
+        code = cli_fail(CLI_NO_INPUT, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        code = cli_fail(CLI_BAD_INPUT, "%s: not a regular file", path);
+    else if (!is_trusted(&st, 0))
+        code = cli_fail(CLI_BAD_INPUT,
+                        "%s: others can write it, and so choose what --tools runs: chmod go-w it",
+                        path);
+    else if (st.st_size > CHAT_TOOLS_FILE_BYTES)
+        code = cli_fail(CLI_BAD_INPUT, "%s: more than %d bytes", path, CHAT_TOOLS_FILE_BYTES);
+    int rc = code ? 0 : cli_read_all(fd, text);
+    if (rc)
+        code = cli_fail(CLI_NO_INPUT, "%s: %s", path, strerror(-rc));
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+static int is_argv(const json_t *argv)
+{
+    size_t i, n = json_array_size(argv);
+    const json_t *word;
+    json_array_foreach(argv, i, word) {
+        if (!json_is_string(word) || strlen(json_string_value(word)) != json_string_length(word))
+            return 0;
+    }
+    return n > 0 && n < ARGV_MOST && *json_string_value(json_array_get(argv, 0)) == '/';
+}
+
+static int check_tools(const char *path, const json_t *list)
+{
+    size_t i, k;
+    const json_t *tool;
+    json_array_foreach(list, i, tool) {
+        const char *name = json_string_value(json_object_get(tool, "name"));
+        if (!name || !*name)
+            return cli_fail(CLI_BAD_INPUT, "%s: tool %zu has no name", path, i);
+        if (!is_argv(json_object_get(tool, "argv")))
+            return cli_fail(CLI_BAD_INPUT,
+                            "%s: argv of tool %s: give texts, the first an absolute path", path,
+                            name);
+        for (k = 0; k < i; k++)
+            if (json_equal(json_object_get(json_array_get(list, k), "name"),
+                           json_object_get(tool, "name")))
+                return cli_fail(CLI_BAD_INPUT, "%s: two tools are named %s", path, name);
+    }
+    return i ? CLI_OK : cli_fail(CLI_BAD_INPUT, "%s: give a JSON array of tools", path);
+}
+
+/* What the model sees: all but argv. */
+static char *describe(const json_t *list)
+{
+    json_t *all = json_array();
+    size_t i;
+    json_t *tool;
+    json_array_foreach(list, i, tool) {
+        json_t *function = json_copy(tool);
+        json_object_del(function, "argv");
+        if (!json_object_get(function, "parameters"))
+            json_object_set_new(function, "parameters",
+                                json_pack("{s:s, s:{}}", "type", "object", "properties"));
+        json_array_append_new(all,
+                              json_pack("{s:s, s:o}", "type", "function", "function", function));
+    }
+    char *text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    return text;
+}
+
+int chat_tools_open(struct chat_tools *t, const char *path)
+{
+    struct buffer text = {0};
+    json_error_t why;
+    int code = check_folder(path);
+    if (!code)
+        code = read_file(path, &text);
+    if (!code) {
+        t->list = json_loadb(text.data ? text.data : "", text.bytes, JSON_REJECT_DUPLICATES, &why);
+        if (!t->list)
+            code = cli_fail(CLI_BAD_INPUT, "%s: not JSON: line %d: %s", path, why.line, why.text);
+    }
+    if (!code)
+        code = check_tools(path, t->list);
+    if (!code) {
+        t->description = describe(t->list);
+        code = t->description ? CLI_OK : cli_no_memory();
+    }
+    buffer_fini(&text);
+    return code;
+}
+
+void chat_tools_close(struct chat_tools *t)
+{
+    json_decref(t->list);
+    free(t->description);
+}
+
+/* ---- the arguments of a call ----------------------------------------------------------------- */
+
+/* The value of "{NAME}"; NULL: the element is no such place. */
+static const json_t *find_value(const char *word, const json_t *arguments, char *name,
+                                size_t name_bytes)
+{
+    size_t n = strlen(word);
+    if (n < 3 || word[0] != '{' || word[n - 1] != '}' || n - 2 >= name_bytes)
+        return NULL;
+    memcpy(name, word + 1, n - 2);
+    name[n - 2] = 0;
+    const json_t *value = json_object_get(arguments, name);
+    return value ? value : json_null();
+}
+
+/* A text as it is, another value as JSON; NULL without memory, or with a byte 0. */
+static char *value_text(const json_t *value)
+{
+    if (!json_is_string(value))
+        return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    return strlen(json_string_value(value)) == json_string_length(value)
+               ? strdup(json_string_value(value))
+               : NULL;
+}
+
+/* One element. Returns it, or NULL with one line. */
+static char *make_word(const char *word, const json_t *arguments, int after_dashes, char *err,
+                       size_t err_bytes)
+{
+    char name[128];
+    const json_t *value = find_value(word, arguments, name, sizeof(name));
+    if (!value)
+        return strdup(word);
+    if (json_is_null(value)) {
+        snprintf(err, err_bytes, "not run: the argument %.100s is missing", name);
+        return NULL;
+    }
+    char *text = value_text(value);
+    if (!text) {
+        snprintf(err, err_bytes, "not run: the argument %.100s holds a byte 0", name);
+    } else if (*text == '-' && !after_dashes) {
+        snprintf(
+            err, err_bytes,
+            "not run: the argument %.100s begins with -, and would be an option of the program",
+            name);
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+static const json_t *find_tool(const struct chat_tools *t, const char *name)
+{
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(t->list, i, tool) {
+        if (strcmp(json_string_value(json_object_get(tool, "name")), name) == 0)
+            return tool;
+    }
+    return NULL;
+}
+
+char **chat_tools_argv(const struct chat_tools *t, const char *name, const char *arguments,
+                       char *err, size_t err_bytes)
+{
+    const json_t *tool = find_tool(t, name), *words = json_object_get(tool, "argv");
+    json_t *values = json_loads(arguments, JSON_ALLOW_NUL, NULL);
+    char **argv = calloc(json_array_size(words) + 1, sizeof(*argv));
+    int after_dashes = 0, ok = argv && tool && json_is_object(values);
+    if (!tool)
+        snprintf(err, err_bytes, "not run: there is no tool %.100s", name);
+    else if (!json_is_object(values))
+        snprintf(err, err_bytes, "not run: the arguments are not a JSON object");
+    for (size_t i = 0; ok && i < json_array_size(words); i++) {
+        const char *word = json_string_value(json_array_get(words, i));
+        argv[i] = i ? make_word(word, values, after_dashes, err, err_bytes) : strdup(word);
+        after_dashes |= strcmp(word, "--") == 0;
+        ok = argv[i] != NULL;
+    }
+    json_decref(values);
+    if (ok)
+        return argv;
+    chat_tools_free(argv);
+    return NULL;
+}
+
+void chat_tools_free(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+void chat_tools_escape(struct buffer *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        /* U+0080 to U+009F control a terminal, U+2028 to U+202E and U+2066 to U+2069 turn a line. */
+        int c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        int turns = p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xa8 && p[2] <= 0xae) ||
+                                     (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
+        if (c1 || turns) {
+            buffer_format(out, "\\u%04x",
+                          c1 ? p[1] : ((p[1] & 0x3fu) << 6 | (p[2] & 0x3fu)) + 0x2000u);
+            p += turns ? 2 : 1;
+        } else if (*p < 0x20 || *p == 0x7f) {
+            buffer_format(out, "\\x%02x", *p);
+        } else {
+            buffer_add(out, p, 1);
+        }
+    }
+}
