@@ -115,7 +115,11 @@ const struct call_form call_forms[] = {
     {.name = "tool_calls", .body = CALL_JSON, .open = "<tool_calls>", .close = "</tool_calls>"},
     {.name = "granite", .body = CALL_JSON, .open = "<|tool_call|>"},
     {.name = "gigachat", .body = CALL_JSON, .open = "<|function_call|>"},
-    {.name = "command-r", .body = CALL_JSON, .open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .ids = true},
+    {.name = "command-r",
+     .body = CALL_JSON,
+     .open = "<|START_ACTION|>",
+     .close = "<|END_ACTION|>",
+     .ids = true},
     {.name = "llama3", .body = CALL_JSON, .open = "<|python_tag|>", .bare = true},
 };
 const size_t n_call_forms = sizeof(call_forms) / sizeof(call_forms[0]);
