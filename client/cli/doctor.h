@@ -20,7 +20,7 @@ struct doctor_facts {
     int uring_error;     /* errno of io_uring_setup */
     int uring_disabled;  /* sysctl kernel.io_uring_disabled: 0, 1, 2 */
     int pidfd_error;     /* errno of pidfd_open */
-    char huge_pages[16]; /* of transparent_hugepage/enabled, the word in brackets */
+    char huge_pages[16]; /* the word in brackets in transparent_hugepage/enabled */
     enum doctor_isa isa; /* best that hearth has kernels for */
     uint32_t cores;      /* that this process may use */
     char governor[24];   /* of the first processor's clock */

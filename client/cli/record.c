@@ -153,7 +153,7 @@ static int read_item(struct json_reader *r, enum kind kind, void *items, uint32_
     return json_read_mark(r, ']');
 }
 
-/* *ret_items and *ret_n always say what there is to be freed. */
+/* *ret_items and *ret_n always say what to free, also after an error. */
 static int read_list(struct json_reader *r, enum kind kind, void **ret_items, uint32_t *ret_n)
 {
     size_t bytes = kind == MEMBER_IDS     ? sizeof(uint32_t)

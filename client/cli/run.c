@@ -151,8 +151,8 @@ static int read_tokens(struct run *r, const char *what, const char *text, size_t
     return CLI_OK;
 }
 
-/* Turns what is still text into tokens, in *q: the guess, and a prompt that is to be recorded. Both
- * are the caller's to free. */
+/* Turns what is still text in *q into tokens: the guess, and the prompt if it will be recorded.
+ * Both are the caller's to free. */
 static int tokenize_request(struct run *r, struct hearth_request *q, uint32_t **ret_guess,
                             uint32_t **ret_prompt)
 {

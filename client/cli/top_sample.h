@@ -78,8 +78,8 @@ struct top_sample {
     uint32_t n_slots;
 };
 
-/* Reads a status. Returns 0, -EBADMSG (malformed) or -ENOMEM; call fini in any case. Control
- * characters in words become '?'. */
+/* Reads a status. Returns 0, -EBADMSG (malformed) or -ENOMEM; call top_sample_fini in either case.
+ * Control characters in words become '?'. */
 int top_sample_read(const char *json, size_t bytes, uint64_t at_ns, struct top_sample *ret);
 void top_sample_fini(struct top_sample *sample);
 

@@ -39,7 +39,7 @@ static json_t *read_quoted(struct cursor *r)
     return s;
 }
 
-/* Members up to the closing brace, the opening one being read. */
+/* Reads members up to and with the closing brace, after the opening one. */
 static json_t *read_object(struct cursor *r, int depth)
 {
     json_t *o = json_object();
@@ -109,7 +109,7 @@ bool reader_step_gemma(struct reader *p)
 {
     const char *close = p->desc.form->call_close;
     size_t end = reader_find(p, close);
-    p->mark_end = p->at + end; /* what is no call is content as a whole: no part is read again */
+    p->mark_end = p->at + end; /* if it is not a call, all is content: no part is read again */
     if (end == reader_left(p)) {
         if (p->ended)
             reader_break(p, "the answer ends inside a call");

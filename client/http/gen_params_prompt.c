@@ -118,7 +118,7 @@ static bool is_several(const json_t *v)
     return all_texts;
 }
 
-/* n: how many it has; 0: not counted, but more than the context holds. */
+/* n: tokens of the prompt; 0: not counted, but more than the context holds. */
 static int too_long(struct fail *f, uint32_t n, uint32_t context)
 {
     fail_set(f, 400, FAIL_CONTEXT,

@@ -204,8 +204,8 @@ static void on_answer(struct watch *w, uint32_t events)
     joined(p, h, rc, err);
 }
 
-/* Connects one more handle, unless that is going on. A daemon that is being started by its socket
- * answers when it has loaded its model. */
+/* Connects one more handle, unless one is connecting. A socket-activated daemon answers when it has
+ * loaded its model. */
 static void join(struct pool *p)
 {
     struct hearth_options o;

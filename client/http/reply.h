@@ -12,7 +12,7 @@ extern const struct reply reply_ollama_chat;     /* /api/chat */
 extern const struct reply reply_ollama_generate; /* /api/generate */
 extern const struct reply reply_responses;       /* /v1/responses */
 
-/* A stream of a chat that has nothing to say for so long says so. */
+/* A chat's stream that has sent nothing for this long sends a keep-alive. */
 #define REPLY_SILENCE_NS 5000000000ull
 
 /* In the form of OpenAI, an object of this kind: a chunk with one choice (taken over), the end of a

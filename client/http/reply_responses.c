@@ -348,7 +348,7 @@ static void responses_whole(struct exchange *x)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* The words that Codex knows: of a prompt that is too long, and of a server to be tried again. */
+/* The error codes that Codex acts on: the prompt is too long; the server is busy, try again. */
 static const char *error_code(const struct fail *f)
 {
     if (f->n_context)

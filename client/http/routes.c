@@ -34,7 +34,7 @@ struct route {
     /* For a POST: reads x->root with the vocabulary of h, and may put the answer. It may run in a
      * worker, so it must not touch the server's state. Returns 0, or -1 with *f. */
     int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
-    const struct reply *reply; /* of an answer of the model; NULL: none is given */
+    const struct reply *reply; /* writes the model's answer; NULL: the route gives none */
 };
 
 /* ---- the gateway ----------------------------------------------------------------------------- */
@@ -89,8 +89,8 @@ static void props(struct exchange *x)
         return;
     }
     json_t *params = reply_settings(x, &defaults);
-    const char *text = routes_chat_template(x);            /* of a file: perhaps no UTF-8 */
-    json_object_set_new(params, "seed", json_integer(-1)); /* by chance, unless one is given */
+    const char *text = routes_chat_template(x);            /* a file's may not be UTF-8 */
+    json_object_set_new(params, "seed", json_integer(-1)); /* random, unless one is given */
     gen_params_fini(&defaults);
     exchange_answer(x, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:o, s:s, s:{s:b, s:b}, s:b}",
                                  "default_generation_settings", "n_ctx", (json_int_t)m->context,

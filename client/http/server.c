@@ -120,8 +120,7 @@ static void on_connect(struct watch *w, uint32_t events)
 
 /* While connections wait to be accepted, ends the one that has gone longest without a whole
  * request, after a second: else half-open and idle ones would keep the others out for --timeout.
- * Returns the milliseconds until one is to be ended; -1: no connection waits, or all have
- * requests. */
+ * Returns the milliseconds until the next is due; -1: no connection waits, or all have requests. */
 static int make_room(struct server *s)
 {
     struct conn *oldest = NULL;

@@ -56,7 +56,7 @@ void translate_begin(struct translation *t, const json_t *body, struct fail *f)
     t->variables = open_member(t, "chat_template_kwargs", json_object());
     for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
         translate_copy(t, body, shared[i], shared[i]);
-    /* Clients send thoughts back: a template that can keep them keeps the prefix warm so. */
+    /* Clients send thoughts back: a template that keeps them leaves the prefix as it was. */
     t->failed |= json_object_set_new(t->variables, "preserve_thinking", json_true()) != 0;
     t->failed |= json_object_set_new(t->variables, "clear_thinking", json_false()) != 0;
 }

@@ -21,7 +21,7 @@ static const struct print_style plain_json = {
     .item = {.kind = VALUE_STRING, .text = ", ", .bytes = 2},
     .key = {.kind = VALUE_STRING, .text = ": ", .bytes = 2}};
 
-/* A list or a dict becomes JSON, unlike what {{ }} prints: the published vectors have it so. */
+/* A list or a dict becomes JSON, unlike in {{ }}: the published test vectors expect it. */
 FILTER(string)
 {
     struct buf b = {.heap = e->heap};

@@ -60,7 +60,7 @@ static struct node *parse_dict(struct parser *p)
     return n;
 }
 
-/* Strings that follow each other are one. */
+/* Adjacent strings are joined to one. */
 static struct node *parse_string(struct parser *p)
 {
     struct node *n = parser_node(p, NODE_CONST);

@@ -1,8 +1,8 @@
-/* daemons: the sockets of the daemons that a user may connect to, by the models that they serve.
+/* daemons: the sockets of the daemons that a user may connect to, by the model that each serves.
  *
  * Daemons listen in $XDG_RUNTIME_DIR/hearth and in /run/hearth. A daemon for the model NAME has the
- * socket DAEMON.sock there, DAEMON being the name as daemons_instance writes it; hearth.sock is the
- * default one's. Any thread. Never prints. */
+ * socket DAEMON.sock there, where DAEMON is NAME as daemons_instance writes it; the default daemon
+ * has hearth.sock. Any thread. Never prints. */
 #ifndef HEARTH_CLIENT_LIB_DAEMONS_H
 #define HEARTH_CLIENT_LIB_DAEMONS_H
 

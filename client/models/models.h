@@ -41,9 +41,9 @@ struct models {
 int models_find(struct models *ret);
 void models_fini(struct models *models);
 
-/* The model that `name` means: the one of that name, in any case; `name:latest`; else the only one
- * whose name, with or without its folder, begins so. Returns 0; -EEXIST where it may mean several, -ENOENT where it is none:
- * both with one line that has names that may have been meant. */
+/* The model that `name` means: the one of that name, ignoring case; `name:latest`; else the only
+ * one whose name, with or without its folder, begins with it. Returns 0; -EEXIST if it may mean
+ * several, -ENOENT if none, both with one line that lists names that may have been meant. */
 int models_choose(const struct models *models, const char *name, const struct model_file **ret,
                   char *err, size_t err_bytes);
 

@@ -105,7 +105,7 @@ static void name_folder(const char *below, size_t bytes, char *ret, size_t ret_b
     }
 }
 
-/* `root_bytes`: of the path, up to what is below the root. */
+/* `root_bytes`: length of the part of the path that is the root. */
 static int add_gguf(struct models *models, const char *source, const FTSENT *entry,
                     size_t root_bytes)
 {

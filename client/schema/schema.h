@@ -167,8 +167,9 @@ extern const char *const schema_array_keys[], *const schema_number_keys[];
 
 /* ---- schema_merge.c -------------------------------------------------------------------------- */
 
-/* A schema whose $ref, allOf, anyOf and oneOf stand beside others: the plain schemas, each without
- * any of these, of which a value must match one. A new array, kept by c; NULL after a failure. */
+/* Expands a schema whose $ref, allOf, anyOf and oneOf stand beside other keywords into plain
+ * schemas without these: a value matches if it matches one of them. A new array, kept by c; NULL
+ * after a failure. */
 json_t *schema_ways(struct schema *c, json_t *schema);
 
 /* ---- schema_constant.c ----------------------------------------------------------------------- */
@@ -187,8 +188,8 @@ void schema_object(struct schema *c, struct buffer *t, const json_t *schema, con
 /* Adds the text of an integer within the schema's bounds. */
 void schema_integer(struct schema *c, struct buffer *t, const json_t *schema);
 
-/* Adds what matches a pattern, between quotes; name: of the rule that it is for. [least, most]:
- * limits of the length. */
+/* Adds what matches a pattern, between quotes. name: the rule's; rules made for parts are NAME-1,
+ * ... [least, most]: limits of the length. */
 void schema_pattern(struct schema *c, struct buffer *t, const char *pattern, const char *name,
                     uint32_t least, uint32_t most);
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Is the value of the type that "type" names? NULL: of any. */
+/* Does the value have the type that "type" names? NULL: any type. */
 static int has_type(const json_t *value, const json_t *type)
 {
     size_t i;

@@ -95,8 +95,8 @@ static int push_fallback(const struct merge *m, const struct merge_link *link,
     return rc;
 }
 
-/* Merges what is in the chain, and appends its tokens. bytes: of the text before its spaces were
- * written otherwise. */
+/* Merges what is in the chain, and appends its tokens. bytes: length of the text before its spaces
+ * were replaced. */
 static int put_chain(struct merge *m, size_t bytes, struct token_list *out, size_t *ret_byte)
 {
     int rc = 0;

@@ -68,7 +68,7 @@ static bool is_ascii_letter(uint32_t letter)
     return lower >= 'a' && lower <= 'z';
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d, in any case if `fold`: then U+017F (long s) is an s, too. */
+/* 's|'t|'re|'ve|'m|'ll|'d, ignoring case if `fold`: then U+017F (long s) is an s, too. */
 static size_t contraction(const uint32_t *c, size_t at, size_t end, bool fold)
 {
     if (end - at < 2 || letter_code(c[at]) != '\'')
@@ -409,7 +409,7 @@ MATCHER(digit, at + letter_in(c[at], NUMBER))
 MATCHER(digits, run(c, at, end, NUMBER))
 MATCHER(three_digits, run(c, at, end - at < 3 ? end : at + 3, NUMBER))
 
-/* The piece is digits alone or has none: a stage before cut it so. */
+/* A stage before this one has made each piece digits alone, or without any. */
 size_t words_match_digit_groups(const uint32_t *c, size_t begin, size_t at, size_t end)
 {
     (void)begin;

@@ -479,11 +479,12 @@ class Core:
         return not self._handle
 
     def __del__(self) -> None:
-        # A half-made one has no library. In a forked child this closes descriptors only.
+        # Without a handle __init__ failed, or this was closed. In a forked child only descriptors
+        # are closed.
         if getattr(self, "_handle", None) and not self.lock.locked():
             self._close_handle()
 
 
 def is_crowded(error: Error, waited: float, timeout: Optional[float]) -> bool:
-    """Did the daemon's door just not take one more, so that a connection is to be tried again?"""
+    """True where the daemon just had no room for one more connection: trying again may help."""
     return error.code == -errno.EAGAIN and (timeout is None or waited < timeout)

@@ -21,7 +21,7 @@ M.defaults = {
     idle_ms = 1000,        -- new pieces go into the prompt when nothing was typed for so long
   },
   filetypes = { ['*'] = true }, -- by filetype: true or false; '*' is for all others
-  ignore = nil,            -- function(buffer): true for a buffer that is to be left alone
+  ignore = nil,            -- function(buffer): true for a buffer to leave alone
   highlight = 'HearthGhost',
   request = {},            -- temperature, top_k, top_p, min_p, repeat_penalty, seed, proposer, ...
   stop = {},               -- texts that end a completion
