@@ -136,7 +136,7 @@ static int open_path(const char *path, bool needed, FILE **ret, char *err, size_
 void config_machine_path(const char *program, char *path, size_t path_bytes)
 {
     size_t n = strlen(program);
-    for (int cut = 0; cut < 2; cut++) { /* /opt/x/bin/hearthd: off with the name, and with bin */
+    for (int cut = 0; cut < 2; cut++) { /* /opt/x/bin/hearthd: drop the name, then bin */
         while (n > 0 && program[n - 1] != '/')
             n--;
         n -= n > 0;

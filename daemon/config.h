@@ -77,7 +77,7 @@ struct config {
 };
 
 /* Reads the command line and the file. Returns 0; or -EINVAL (usage), -ENOENT (no such file),
- * -ENOMEM, with one line in err. --help, --version skip the file. Call config_fini in any case. */
+ * -ENOMEM, with one line in err. --help, --version skip the file. Call config_fini either way. */
 int config_load(struct config *config, int argc, char **argv, char *err, size_t err_bytes);
 void config_fini(struct config *config);
 

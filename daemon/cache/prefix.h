@@ -99,7 +99,7 @@ struct prefix {
 };
 
 /* For the pages of `pool`, which it goes on to use. `seed` names what a page's contents depend on
- * besides its tokens. Returns 0 or -ENOMEM; fini in any case. */
+ * besides its tokens. Returns 0 or -ENOMEM; call prefix_fini in either case. */
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes);
 void prefix_fini(struct prefix *prefix);
 

@@ -125,8 +125,8 @@ struct slots {
     struct kv kv;
 };
 
-/* For `n` slots of a context; their KV is the caller's to open. Returns 0 or -ENOMEM; fini in any
- * case. */
+/* For `n` slots of a context; their KV is the caller's to open. Returns 0 or -ENOMEM; call
+ * slots_fini in either case. */
 int slots_init(struct slots *slots, uint32_t n, uint32_t context);
 void slots_fini(struct slots *slots);
 

@@ -42,7 +42,7 @@ struct control {
     bool accept_failing;    /* the failure was logged */
     uint64_t idle_stop_ns;  /* 0: never stop by itself */
     uint64_t idle_since_ns; /* when the last client left; 0: a client is connected */
-    bool accept_ending;     /* accepting is being ended, to stop unless a client comes meanwhile */
+    bool accept_ending;     /* accepting ends, to stop unless a client connects meanwhile */
     bool stopping;
     bool stopped;
     int error;

@@ -15,8 +15,8 @@ void answer_publish(struct batch *batch, struct attached *clients);
 void answer_ends(struct slots *slots, struct attached *clients, const struct loaded_model *loaded,
                  uint64_t now_ns);
 
-/* Tells a client that a request never became one: why, or with no error that a newer one was there
- * before. Returns 0, or -EAGAIN when there is no room: the cell stays unread. */
+/* Tells a client that its request did not begin: why not, or, with no error, that a newer one
+ * superseded it. Returns 0, or -EAGAIN when there is no room: the cell stays unread. */
 int answer_refuse(struct attached *clients, const struct loaded_model *loaded,
                   struct client *client, const struct submit_cell *cell, int error,
                   const char *text);

@@ -60,7 +60,7 @@ struct batch {
     uint32_t most_rows, most_samples; /* of a canonical one */
 };
 
-/* Passes of at most `limits` for `n_slots`. Returns 0 or -ENOMEM; fini in any case. */
+/* Passes of at most `limits` for `n_slots`. Returns 0 or -ENOMEM; call batch_fini either way. */
 int batch_init(struct batch *batch, uint32_t n_slots, const struct backend_limits *limits);
 void batch_fini(struct batch *batch);
 

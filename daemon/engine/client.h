@@ -105,7 +105,7 @@ struct client {
     int wake_way;
 };
 
-/* A client that sleeps and is to be woken, and by which bell (enum bell_way). */
+/* A sleeping client that must be woken, and by which bell (enum bell_way). */
 struct client_due {
     struct client *client;
     int way;

@@ -210,7 +210,7 @@ static int follow(struct constrain *constrain, struct slots *slots, struct slot 
         rc = begin_run(constrain, slot);
     if (rc == -EPERM)
         request_end(slots, slot, DONE_ERROR, -EINVAL,
-                    "the answer so far does not follow this grammar: ask anew");
+                    "the answer so far does not follow this grammar: start a new request");
     else if (rc < 0)
         request_end(slots, slot, DONE_ERROR, rc, grammar_too_wide);
     else

@@ -52,7 +52,8 @@ uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32
 /* Would a step help this slot, which is SLOT_MASKING? Not while its grammar is compiled. */
 bool constrain_goes_on(const struct slot *slot);
 
-/* Windows of slots [n] are drafted: makes the masks of their rows, cuts where there is none. */
+/* After drafting: makes a mask for each row of the windows of slots [n], and cuts a window before
+ * the first draft without one. */
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n);
 
 #endif

@@ -17,8 +17,8 @@ _Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave r
 
 enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass that drafts */
 
-/* How many drafts the slot may have: not beyond the end of its answer, nor of its reader's room,
- * nor so many that the windows of all do not fit the samples of one pass. */
+/* The most drafts that the slot may have. They end with its answer, fit its event ring, and leave
+ * every decoding slot its share of the samples of one pass. */
 static uint32_t draft_limit(const struct batch *batch, const struct slot *slot, uint32_t room)
 {
     const struct request *request = slot->request;
@@ -171,7 +171,8 @@ static bool draft_evict(struct slots *slots, struct drafter *drafter)
     return victim != NULL;
 }
 
-/* Pages for the drafter's rows. No request gives up any for them: there are no drafts then. */
+/* Pages for the drafter's rows. No request gives up pages for drafts: without free ones there are
+ * no drafts. */
 static bool draft_reserve(struct slots *slots, struct drafter *drafter, struct slot *slot,
                           uint32_t n_positions)
 {

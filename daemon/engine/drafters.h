@@ -49,7 +49,7 @@ static inline bool drafter_is_own(const struct drafter *drafter)
     return drafter->kind != DRAFTER_MODEL;
 }
 
-/* From what the daemon has loaded. Returns 0 or -ENOMEM; fini in any case. */
+/* From what the daemon has loaded. Returns 0 or -ENOMEM; call drafters_fini in either case. */
 int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, uint32_t n_slots);
 void drafters_fini(struct drafters *drafters);
 
@@ -63,8 +63,8 @@ struct drafter *drafters_find(struct drafters *drafters, const struct slot *slot
 /* A request begins on the slot, the first `common` tokens as before. Its proposer was set. */
 void drafters_begin(struct drafters *drafters, struct slot *slot, uint32_t common);
 
-/* Has the slot all the drafts it is to have? Otherwise it goes into a canonical pass only beside
- * one that has. */
+/* Does the slot have as many drafts as it was granted? Otherwise it goes into a canonical pass only
+ * beside one that has. */
 static inline bool drafters_due(const struct slot *slot)
 {
     return slot->spec.drafted >= slot->goal;
@@ -81,7 +81,7 @@ void drafters_measured(struct drafter *drafter, uint32_t n_slots, uint32_t n_row
 void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t window,
                        uint32_t accepted);
 
-/* The slot's tokens are to be forgotten: the draft model's KV of them goes. */
+/* Drops the draft model's KV of the slot, whose tokens are forgotten. */
 void drafters_forget(struct drafters *drafters, struct slot *slot);
 
 #endif

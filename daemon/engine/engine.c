@@ -159,7 +159,7 @@ static int engine_loop_look(struct loop *loop)
     return n < 0 ? n : 0; /* what they announce is seen by the next step */
 }
 
-/* Turns steps until it is told to stop. Spins for the linger after the last work, then sleeps. */
+/* Runs steps until told to stop. After the last work it spins for the linger, then sleeps. */
 static int engine_turn(struct engine *engine)
 {
     uint64_t worked_ns = steady_look(&engine->clock);

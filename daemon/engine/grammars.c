@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond those in use and idle ones: what is being compiled although its request has ended. */
+/* Beside those in use and idle: one that is still being compiled after its request has ended. */
 enum { ABANDONED = 1 };
 
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users)

@@ -41,8 +41,8 @@ struct grammars {
     uid_t turn;                       /* whose grammar was compiled last */
 };
 
-/* For `n_users` requests at once. Returns 0 or -ENOMEM; fini in any case, after the compiler's
- * thread. */
+/* For `n_users` requests at once. Returns 0 or -ENOMEM. Call grammars_fini in either case, after
+ * the compiler's thread has ended. */
 int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users);
 void grammars_fini(struct grammars *grammars);
 

@@ -255,7 +255,7 @@ static int ingest_copied(uint32_t *scratch, uint32_t n_pages, uint32_t n_vocab,
 }
 
 /* One live request. Returns 0 when the cell is dealt with (begun or refused), -EAGAIN when it must
- * stay unread, another -errno when the client is to be closed. */
+ * stay unread, another -errno when the client must be closed. */
 static int ingest_request(struct attached *clients, struct slots *slots, struct drafters *drafters,
                           struct constrain *constrain, const struct loaded_model *loaded,
                           struct incoming *in)

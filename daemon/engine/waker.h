@@ -28,7 +28,7 @@ uint64_t waker_wake(struct client *client, int way, uint64_t (*cpu_ns)(void));
 /* Never waits. Returns false when the client could not be handed over: the caller wakes it. */
 bool waker_hand(struct client *client, int way);
 
-/* The client is not woken here any more: waits for the end of a wake that is being made. */
+/* Stops waking the client here: waits until a wake that is under way has ended. */
 void waker_forget(struct client *client);
 
 #endif

@@ -112,7 +112,7 @@ struct ast_tree {
     size_t err_bytes;
 };
 
-/* Returns 0; -EINVAL with one line; -ENOMEM. grammar_tree_free in any case. */
+/* Returns 0; -EINVAL with one line; -ENOMEM. Call grammar_tree_free in either case. */
 int grammar_parse(const char *text, size_t bytes, struct ast_tree *ret, char *err,
                   size_t err_bytes);
 void grammar_tree_free(struct ast_tree *t);
@@ -176,8 +176,8 @@ struct program {
     uint32_t n_classes;
 };
 
-/* `longest`: bytes of the longest token. Returns as grammar_parse; grammar_program_free in any
- * case. */
+/* `longest`: bytes of the longest token. Returns as grammar_parse does. Call grammar_program_free
+ * in either case. */
 int grammar_compile(struct ast_tree *t, uint32_t longest, struct program *ret);
 void grammar_program_free(struct program *p);
 
@@ -367,7 +367,8 @@ void grammar_forget_masks(struct grammar *g);
 int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node);
 /* The state after the top op of `node`, one of the nodes of `state`, has returned. */
 int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, int64_t *cost);
-/* A state that allows the same tokens: of at most GRAMMAR_SHORT bytes (which 0), or all (1). */
+/* A state that allows the same tokens: those of at most GRAMMAR_SHORT bytes (which = 0), or all
+ * (1). */
 int64_t grammar_state_same(struct grammar *g, uint32_t state, int which);
 
 int grammar_masks_open(struct grammar *g);

@@ -258,7 +258,8 @@ int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, in
     return rc < 0 ? rc : end_step(g, stacks_of(&g->states, state), cost);
 }
 
-/* The equivalent of a node: of all nodes below it first, the lowest first. */
+/* Returns the node of the equivalent stack (`same`), or -ENOMEM. It depends on those of all nodes
+ * below, so these are found first, from the lowest up, without recursion. */
 static int64_t same_node(struct grammar *g, uint32_t node, int which)
 {
     struct states *s = &g->states;

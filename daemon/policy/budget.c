@@ -61,7 +61,7 @@ static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
     return fits < f->model_context ? (uint32_t)fits : f->model_context;
 }
 
-/* States that `bytes`, which hold `one` context and its states, are to have. */
+/* How many states to allocate of `bytes`, which hold at least `one` context and its states. */
 static uint64_t choose_states(const struct budget_facts *f, uint64_t bytes, uint64_t one)
 {
     if (f->state == 0)

@@ -1,4 +1,5 @@
-/* Rates and a generator of its own: no answer depends on it unless a fault says so. */
+/* Rates, and a random generator of their own, so that no answer depends on it except through a
+ * fault. */
 #include "daemon/policy/fault.h"
 
 #ifdef HEARTH_FAULTS

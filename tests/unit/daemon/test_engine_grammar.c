@@ -275,7 +275,7 @@ START_TEST(an_answer_goes_on_after_a_resume)
         const struct rig_answer *none = rig_ask(&rig, &client, 0, &request);
         ck_assert(none->reason == DONE_ERROR && none->done.error == -EINVAL);
         ck_assert_str_eq(none->done.text,
-                         "the answer so far does not follow this grammar: ask anew");
+                         "the answer so far does not follow this grammar: start a new request");
     }
     close_all();
 }
