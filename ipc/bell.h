@@ -26,8 +26,7 @@
 
 #include "ipc/ring.h"
 
-#define BELL_LOOK_NS                                                                               \
-    250000000u /* longest single sleep of a client before it looks at the socket \ */
+#define BELL_LOOK_NS 250000000u /* longest single sleep of a client before it looks at the socket */
 
 /* ---- client rings for the daemon ------------------------------------------------------------- */
 

@@ -134,7 +134,7 @@ static float *part_of(const struct walk *w, uint32_t r, uint32_t part)
                      : 2 * keys + (size_t)w->head * g->v_dim + w->column);
 }
 
-/* Copies the state, if that of so many tokens is to be kept. */
+/* Copies the state if the pass keeps the one after this many tokens. */
 static void keep(const struct walk *w, uint32_t position, const float *state)
 {
     for (uint32_t i = 0; i < w->s->n_keep; i++)

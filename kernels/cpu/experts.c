@@ -267,7 +267,7 @@ static struct cpu_input rows_from(const struct cpu_input *x, uint32_t p)
     return from;
 }
 
-/* Adds the shared expert's columns, out being the row's 0. */
+/* Adds the shared expert's columns. out: row 0 of the output, at column c->begin. */
 static void add_shared(const struct experts_job *job, const struct columns *c, float *out)
 {
     const struct backend *b = job->b;

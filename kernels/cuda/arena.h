@@ -43,7 +43,7 @@ static inline void *cuda_take(struct cuda_arena *arena, size_t bytes)
     return arena->base + at;
 }
 
-/* Memory for all that was counted; counting begins anew. Returns a cudaError_t. */
+/* Allocates what was counted, and sets the count to 0. Returns a cudaError_t. */
 static inline int cuda_arena_open(struct cuda_arena *arena)
 {
     const size_t bytes = arena->used;

@@ -1,7 +1,9 @@
-/* cuBLAS, for matmuls of many rows of a draft model in F16 or BF16, whose matrices lie row by row then (layout.h).
+/* cuBLAS, for matmuls of many rows of a draft model in F16 or BF16; its matrices then lie row by
+ * row (layout.h).
  *
- * The library is opened when such a model is, and never linked: it has half a gigabyte, and other models need none of it. It
- * stays with the process. Where it is missing, own kernels compute every matmul, and the note says so.
+ * The library is opened with such a model, never linked: it takes half a gigabyte that other models
+ * do not need. It stays open. Where it is missing, our own kernels compute every matmul, and the
+ * note says so.
  *
  * HEARTH_CUBLAS: the library's name in place of the usual ones; 0: none. */
 #include <dlfcn.h>

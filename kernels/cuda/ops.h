@@ -26,8 +26,9 @@ LAYOUT_INLINE uint32_t embed_parts(const struct embed_job job)
     return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x + bias, weight) + residual, less what is NULL,
- * x being a part's output. With check, a row where it is not finite is bad in `layer`. */
+/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x + bias, weight) + residual,
+ * without what is NULL; x is the output of attention or the FFN. With check, a row where it is not
+ * finite is bad in `layer`. */
 struct norm_added {
     const float *bias;     /* [n], or NULL */
     const float *weight;   /* [n], or NULL */

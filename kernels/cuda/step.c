@@ -31,7 +31,7 @@ static enum wish wish(void)
     return strcmp(text, "0") == 0 ? WISH_NONE : WISH_MUST;
 }
 
-/* A row's norm in shared memory, in the forms that some matrix reads: step_device.h. */
+/* Sizes the shared memory for a row's norm, in the forms that the matrices read (step_device.h). */
 static void size_own(const struct backend *b, uint32_t forms, struct step_job *job)
 {
     const uint32_t stride = b->buffers.of[BUFFER_NORM].stride, tile = CUDA_TILE * stride,

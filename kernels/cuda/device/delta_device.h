@@ -25,7 +25,7 @@ static __device__ __forceinline__ float *record_of(const struct cuda_states &x, 
     return (float *)(x.records + (uint64_t)id * x.record_bytes) + i * x.record;
 }
 
-/* The row of step t, which is no record's. */
+/* The row of the pass that step t is (steps before s.records are records, not rows). */
 static __device__ __forceinline__ uint32_t row_of(const struct cuda_pass &pass,
                                                   const struct cuda_state &s, uint32_t t)
 {
@@ -168,7 +168,7 @@ static __device__ __forceinline__ void put_state(const delta_walk &w, int32_t id
         to[i] = state[i];
 }
 
-/* After t steps, by the first warp: what is to be kept of them. */
+/* Stores the state after t steps where the pass keeps one. First warp only. */
 static __device__ __forceinline__ void keep_state(const delta_walk &w, uint32_t t,
                                                   const float *state)
 {
