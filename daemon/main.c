@@ -47,7 +47,7 @@ struct daemon {
     char path[HELLO_PATH_BYTES]; /* config.socket where no option gave it */
 };
 
-/* Maps a failure to an exit code: DESIGN section 8, sysexits(3). */
+/* Maps a failure to an exit code: README.md, "Exit codes"; sysexits(3). */
 static int exit_code(int error)
 {
     switch (error) {

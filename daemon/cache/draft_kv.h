@@ -23,7 +23,7 @@ struct draft_kv {
 /* Pages for positions [0, n_positions). False: the pool is empty; what was taken so far is kept. */
 bool draft_kv_reserve(struct draft_kv *kv, struct pages *pool, uint32_t n_positions);
 
-/* Only tokens [0, n_positions) are as they were. */
+/* Only tokens [0, n_positions) are unchanged: KV after them is dropped. */
 void draft_kv_keep(struct draft_kv *kv, uint32_t n_positions);
 
 /* Lets go of all pages. */

@@ -75,9 +75,9 @@ struct prefix_page {
     uint32_t readers;        /* slots whose window it is in */
     uint32_t point;          /* the state of its restart point, or PAGE_NONE */
     uint32_t beginners;      /* slots that begin from it */
-    /* while held, read, and begun from by no slot */
+    /* in lists while no slot holds it, reads its window page, begins from its point */
     struct prefix_link link, window_link, point_link;
-    bool passed; /* of two lists, which one has its window page */
+    bool passed; /* its window page is in `passed`, else in `resting` */
     uid_t uid;
     bool cached; /* false: the rest means nothing */
 };

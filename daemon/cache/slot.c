@@ -100,7 +100,7 @@ static void slot_unread(struct slot *slot, struct prefix *prefix, uint32_t i, bo
         pages_return(prefix->windows, slot->windows[i]);
 }
 
-/* Goes on: window pages before `begin` are not read any more. */
+/* Lets go of the window pages before `begin`, which are not read any more. */
 static void slot_pass(struct slot *slot, struct prefix *prefix, uint32_t begin)
 {
     for (uint32_t i = slot->window_from; i < begin && has_window(slot, prefix, i); i++)
@@ -109,7 +109,7 @@ static void slot_pass(struct slot *slot, struct prefix *prefix, uint32_t begin)
         slot->window_from = begin;
 }
 
-/* Has the slot window page `i`, or does the cache have it still? */
+/* Does the slot have window page `i`, or the cache still? */
 static bool finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i)
 {
     return has_window(slot, prefix, i) ||
@@ -141,7 +141,7 @@ static void slot_read(struct slot *slot, struct prefix *prefix, uint32_t at)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* Does not begin from a restart point any more. */
+/* Lets go of the restart point that the slot began from. */
 static void slot_begun(struct slot *slot, struct prefix *prefix)
 {
     if (slot->begins == PAGE_NONE)
@@ -356,8 +356,8 @@ static uint32_t slot_parent(const struct slot *slot, uint32_t i)
     return i > 0 ? slot->pages[i - 1] : PAGE_NONE;
 }
 
-/* Has the slot a row to compute after page `i`? The last accepted token's row gives the sample, so
- * it is computed in any case. */
+/* Does the slot have a row to compute after page `i`? That of the last accepted token is always
+ * computed, since it gives the sample. */
 static bool slot_goes_beyond(const struct slot *slot, uint32_t i)
 {
     return (uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted;
@@ -481,8 +481,9 @@ uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to,
     return n;
 }
 
-/* Of the restart points of the slot's text, more than it may have, the page of the one that saves
- * the least: few rows since the one before it, and far from the end, where few texts go back to. */
+/* If the slot's text has more restart points than it may have, finds the page of the one that saves
+ * the least: few rows after the one before it, and far from the end, where few texts go back to.
+ * Otherwise PAGE_NONE. */
 static uint32_t find_least_point(const struct slot *slot, const struct prefix *prefix)
 {
     uint32_t n = 0, before = 0, least = PAGE_NONE;

@@ -85,7 +85,7 @@ struct slot {
     uint32_t same;    /* tokens [0, same) equal the client's arena as of its last cell */
     struct spec spec;
     struct proposer proposer;
-    uint32_t goal; /* drafts that a model is to make before they are verified; 0: none */
+    uint32_t goal; /* drafts that a model makes before they are verified; 0: none */
     struct draft_kv draft_kv;
 
     uint32_t *pages; /* [n_pages_max] ids, page i holds positions 32i .. 32i + 31 */
@@ -101,12 +101,12 @@ struct slot {
     uint32_t meets;    /* where one that follows it will begin, in the next pass; 0: nowhere */
 
     enum slot_state state;   /* changed by slots_set */
-    uint64_t serial;         /* of its last request, in order of arrival over all slots */
+    uint64_t serial;         /* its last request's number in order of arrival, over all slots */
     bool batch;              /* the class of that request */
     struct request *request; /* the engine's, one per slot, reused */
 };
 
-/* The KV pages and states that slots share out. */
+/* The KV pages and states that all slots take theirs from. */
 struct kv {
     struct pages pool, windows, states;
     struct prefix prefix; /* over all of them */

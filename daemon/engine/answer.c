@@ -72,7 +72,7 @@ void answer_progress(struct slot *slot, enum down_state state)
     atomic_store_explicit(&down->state, (uint32_t)state, memory_order_relaxed);
 }
 
-/* Of the parameter block without the guess, which changes no answer. */
+/* Hashes the parameter block without the guess, which changes no answer. */
 static void answer_hash_params(const struct request *request, uint8_t ret[16])
 {
     const struct params *params = &request->params;
@@ -92,9 +92,10 @@ static void answer_hash_params(const struct request *request, uint8_t ret[16])
     hash128_final(&hash, ret);
 }
 
-/* Parameters (but for the guess), then lengths, then the prompt: what the answer is a function of,
- * besides the model. Not the deterministic flag: where canonical is all there is it changes nothing,
- * and what came from a fast pass that differs says so in `numerics`, where people can read it. */
+/* Hashes the parameters (but for the guess), lengths and prompt: what the answer is a function of,
+ * besides the model. Not the deterministic flag: where canonical is all there is it changes
+ * nothing, and what came from a fast pass that differs says so in `numerics`, where people can read
+ * it. */
 static void answer_hash_request(const struct slot *slot, uint8_t ret[16])
 {
     const struct request *request = slot->request;

@@ -14,8 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a wake takes beyond the usual is paid for by as much time 256 times over. A user may owe a
- * second of that, as an interrupt, too, can make a wake long; with more its wakes are made elsewhere. */
+/* A user pays for what its wakes take beyond the usual: each ns takes 256 ns to pay off. It may owe
+ * a second, since an interrupt can make a wake long, too; a user that owes more is woken by the
+ * waker. */
 enum { WAKE_SHARE = 256 };
 static const uint64_t WAKE_CREDIT_NS = 1000000000;
 
@@ -177,7 +178,7 @@ static void detach(struct attached *clients, struct slots *slots, struct drafter
     for (uint32_t i = 0; i < clients->n; i++)
         if (clients->all[i] == client)
             clients->all[i] = clients->all[--clients->n];
-    /* Before the client is seen to be gone: its slots and pages are free. */
+    /* Counts its slots and pages as free before others can see that the client is gone. */
     gauges_slots(slots, &loaded->info, clients->ctl);
     attached_post(clients, MAIL_DETACHED, client, 0);
 }

@@ -19,7 +19,7 @@ uint32_t attached_reap(struct attached *clients, struct slots *slots,
 uint32_t attached_mail(struct attached *clients, struct slots *slots, struct drafters *drafters,
                        const struct loaded_model *loaded, uint64_t now_ns);
 
-/* Ends every answer; no step is turned after this one. */
+/* Ends every answer; no step runs after this one. */
 void attached_stop(struct attached *clients, struct slots *slots, const struct loaded_model *loaded,
                    uint64_t now_ns);
 
@@ -27,7 +27,7 @@ void attached_stop(struct attached *clients, struct slots *slots, const struct l
  * passes follow each other. */
 void attached_wake(struct attached *clients, bool passes_follow, uint64_t now_ns);
 
-/* The client had something to say: its bell counts (again). */
+/* The client's bell announced work: it is polled (again). */
 void attached_listen(struct attached *clients, struct client *client);
 
 #endif

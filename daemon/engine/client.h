@@ -20,7 +20,7 @@
 
 enum {
     CLIENT_SLOTS_MAX = 64,
-    IDLE_RINGS_MAX = 1000 /* bells in a row for nothing; then that client's bell is not polled */
+    IDLE_RINGS_MAX = 1000 /* rings in a row without work; then that client's bell is not polled */
 };
 
 enum client_state {
@@ -70,7 +70,7 @@ struct client {
     bool waiting;
     uint64_t unread_ns;        /* > 0: its turn ended early; when its socket is read on */
     struct client *next;       /* in the control thread's list */
-    uint64_t number;           /* of all that connected since the start */
+    uint64_t number;           /* its place among all that connected since the start */
     uint64_t told;             /* slots that have their row in the status that is being written */
     _Atomic uint64_t wakes_ns; /* that its wakes took beyond the usual: the engine charges them */
 

@@ -64,7 +64,8 @@ static void draft_text(struct slot *slot, const struct cost *cost, uint32_t runn
     }
 }
 
-/* Where the draft model has more to catch up with than a drafting pass takes along, does that pay? */
+/* Does drafting pay although the draft model first has to catch up with `lag` rows, more than a
+ * drafting pass takes along? */
 static bool draft_lag_pays(const struct cost *cost, const struct slot *slot,
                            const struct drafter *drafter, uint32_t lag)
 {
@@ -73,8 +74,8 @@ static bool draft_lag_pays(const struct cost *cost, const struct slot *slot,
                            slot->request->limit - slot->spec.accepted);
 }
 
-/* Drafts that there are records for: the model's own passes leave them after those of what was
- * accepted since the last canonical pass. */
+/* How many drafts have room for their records: the model's own passes write them after the records
+ * of what was accepted since the last canonical pass. */
 static uint32_t draft_records(const struct prefix *prefix, const struct slot *slot,
                               const struct drafter *drafter)
 {
@@ -85,8 +86,8 @@ static uint32_t draft_records(const struct prefix *prefix, const struct slot *sl
     return SPEC_RECORDS_MAX - spec_apply(&slot->spec, slot->spec.canonical);
 }
 
-/* The slot begins a window of the drafter's as soon as windows are shared out; or the draft model
- * catches up first. */
+/* Lists the slot among those that begin a window when windows are shared out, or first among those
+ * that the draft model catches up with. */
 static void draft_join(struct drafter *drafter, struct slot *slot, uint32_t most,
                        const struct cost *cost, const struct prefix *prefix)
 {
@@ -272,7 +273,7 @@ static void take_draft(const struct batch *batch, const struct batch_slot *b,
     const struct row_result *last = &batch->results[b->row + b->take - 1];
     bool sampled = batch->rows[b->row + b->take - 1].wants & ROW_SAMPLE;
     if (last->status < 0 || (sampled && last->sample.token >= loaded->model->n_vocab)) {
-        slot->request->no_drafts = true; /* a value that is not finite: nothing will come of it */
+        slot->request->no_drafts = true; /* a value is not finite: this request gets no more */
         slot->goal = slot->spec.drafted;
         return;
     }

@@ -1,4 +1,4 @@
-/* The engine thread: its step, its sleep, its turns of both. */
+/* The engine thread: its step, its sleep, and the loop around both. */
 #include "daemon/engine/engine.h"
 
 #include "daemon/engine/attached.h"
@@ -52,8 +52,7 @@ static bool engine_client_active(const struct client *client)
     return false;
 }
 
-/* A bell that rings on and on for nothing is not listened to any more: that client is served by
- * scan. */
+/* Stops polling a bell that keeps ringing without work: that client is served by scan. */
 static void engine_idle_ring(struct loop *loop, struct client *client)
 {
     if (ingest_ready(client) || engine_client_active(client) || !client->bell_polled ||
@@ -91,8 +90,8 @@ void engine_tidy(struct engine *engine)
                          PAGES_FULL);
 }
 
-/* Is there work that a bell should have announced? That of a client that is served by scan rings
- * unheard: nothing was lost. */
+/* Is there work that a bell should have announced? Work of a client that is served by scan does not
+ * count: its bell is not polled. */
 static bool engine_missed(const struct attached *clients)
 {
     if (mailbox_ready(clients->inbox))

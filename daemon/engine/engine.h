@@ -1,6 +1,6 @@
 /*
- * engine: the thread that owns slots, pages and mapped segments. It turns pass_step (pass.h), and
- * sleeps when there is nothing to do.
+ * engine: the thread that owns slots, pages and mapped segments. It runs pass_step (pass.h) in a
+ * loop, and sleeps when there is nothing to do.
  *
  * engine_run is the thread; engine_step is one turn of it, bounded, with the clock injected, so
  * that tests step it by hand. The control thread talks to it only through the two mailboxes.
@@ -19,8 +19,8 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
                 size_t err_bytes);
 void engine_close(struct engine *engine);
 
-/* Runs until MAIL_STOP. Returns 0, or -errno when the loop cannot be had or the backend broke; in
- * any case MAIL_STOPPED was posted. */
+/* Runs until MAIL_STOP. Returns 0, or -errno when the loop cannot be opened or the backend broke;
+ * MAIL_STOPPED was posted either way. */
 int engine_run(struct engine *engine);
 
 /* One turn. Returns the work done: 0 when there was nothing to do. */

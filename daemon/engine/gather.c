@@ -31,8 +31,8 @@ bool gather_admit(struct slots *slots, struct attached *clients, struct slot *sl
     return false;
 }
 
-/* Pages that another slot has computed meanwhile. What this request computed once and lost is not
- * gained. */
+/* Adopts pages that another slot has computed meanwhile. What this request itself computed and lost
+ * does not count as cached. */
 static void gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
 {
     struct request *request = slot->request;
@@ -210,7 +210,7 @@ static void gather_share(struct batch *batch, uint32_t n, const struct cost *cos
     }
 }
 
-/* One try. Returns whether slots were given rows; those that found no pages wait. */
+/* Plans once. Returns whether slots were given rows; those that found no pages wait. */
 static bool gather_try(struct batch *batch, struct slots *slots, struct attached *clients,
                        const struct cost *cost, struct cost_step *step)
 {
@@ -266,7 +266,7 @@ void gather_charge(const struct batch *batch, uint64_t short_ns)
     }
 }
 
-/* States for the restart points that the pass comes by; all its slots have theirs. */
+/* Takes states for the restart points that the pass reaches. Its slots have their own already. */
 static void gather_keep(struct batch *batch, struct slots *slots)
 {
     struct prefix *prefix = &slots->kv.prefix;

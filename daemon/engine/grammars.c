@@ -37,7 +37,7 @@ void grammars_fini(struct grammars *grammars)
     *grammars = (struct grammars){0};
 }
 
-/* May the next request have its result, too? The job is looked at only when it is done. */
+/* May the result be kept for the next request? The job is read only once it is done. */
 static bool is_lasting(const struct grammars_entry *entry)
 {
     return overflow_uid_shares(entry->uid) &&

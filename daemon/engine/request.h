@@ -44,7 +44,7 @@ struct request {
     struct grammar_run run;         /* where the answer stands in the grammar, once it binds */
     bool constrained;               /* it has a grammar, or a limit of thoughts */
     bool compiled;                  /* the grammar was seen compiled */
-    uint32_t mark_token;            /* that completed the mark after which the run begins, ... */
+    uint32_t mark_token;            /* completed the mark after which the run begins ... */
     uint32_t rest;                  /* ... and how many of its bytes the run has yet to follow */
     uint32_t followed;              /* [length at most] tokens that marks and run have followed */
     uint32_t whole;     /* the most rows that it has needed for its next token (plan_slot) */
@@ -52,7 +52,7 @@ struct request {
     uint32_t one_token; /* that one */
     const uint64_t *masks[WINDOW_MAX + 1]; /* of this step, after each draft; NULL: any token */
 
-    /* The account (DESIGN section 8 defines the names). */
+    /* The account: EVENT_DONE reports it (ipc/layout.h). */
     uint32_t cached, prefix_break, prefix_lost, passes;
     uint32_t reached; /* the furthest that KV came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
@@ -72,7 +72,7 @@ struct request {
 struct request *request_open(uint32_t params_bytes);
 void request_close(struct request *request);
 
-/* The block is not needed any more: of `used` bytes, what a large one took is given back. */
+/* Gives the memory of a large parameter block, of `used` bytes, back to the system. */
 void request_spare(struct request *request, uint32_t used);
 
 /* Did its client void it: cancel it, or write a newer one over it? */

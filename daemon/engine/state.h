@@ -1,7 +1,6 @@
 /*
- * state: the engine, in parts. A stage is given the parts that it works on; what turns a step
- * (pass.c, engine.c) sees all of them.
- */
+ * state: the engine, in parts. A stage is given the parts that it works on; what runs a step
+ * (pass.c, engine.c) sees all of them. */
 #ifndef HEARTH_DAEMON_ENGINE_STATE_H
 #define HEARTH_DAEMON_ENGINE_STATE_H
 

@@ -126,8 +126,8 @@ static void verify_slot(const struct batch *batch, struct batch_slot *b, struct 
     }
 }
 
-/* What the pass kept on its way, as far as no row before it was poisoned: restart points of pages
- * that are shared now. */
+/* Turns the states that the pass kept into restart points of pages that are shared now, as far as
+ * no row before was poisoned. */
 static void verify_keep(const struct batch *batch, uint32_t i, struct prefix *prefix)
 {
     const struct batch_slot *b = &batch->slots[i];

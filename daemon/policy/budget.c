@@ -14,7 +14,7 @@ static uint64_t left(const struct budget_facts *f)
     return f->available > f->loaded ? (f->available - f->loaded) / 4 * 3 : 0;
 }
 
-/* Has a context so many pages that window pages pay? */
+/* Does a context have so many pages that window pages save memory? */
 static bool has_windows(const struct budget_facts *f, uint64_t pages)
 {
     return f->window > 0 && f->pass < pages;

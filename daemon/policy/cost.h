@@ -13,14 +13,13 @@
 #include <stdint.h>
 
 struct cost {
-    uint64_t limit_ns; /* what prefills may take of a pass when they are alone */
-    struct window_cost
-        decode;           /* of canonical passes that only decode, and of the rows of windows */
-    struct curve pass;    /* passes by their rows */
-    uint64_t step_ns;     /* smoothed time between passes that sample */
-    uint64_t drafting_ns; /* time of fast passes since the last step that was measured */
-    uint64_t answered_ns; /* when an answer was last being read; 0: never */
-    int64_t credit_ns;    /* token bucket of long prompts beside answers (plan_credit) */
+    uint64_t limit_ns;         /* what prefills may take of a pass when they are alone */
+    struct window_cost decode; /* canonical passes that only decode, and rows of windows */
+    struct curve pass;         /* passes by their rows */
+    uint64_t step_ns;          /* smoothed time between passes that sample */
+    uint64_t drafting_ns;      /* time of fast passes since the last step that was measured */
+    uint64_t answered_ns;      /* when an answer was last being read; 0: never */
+    int64_t credit_ns;         /* token bucket of long prompts beside answers (plan_credit) */
 };
 
 /* What a step computes, beside the rows of long prompts. */

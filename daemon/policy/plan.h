@@ -55,7 +55,7 @@ struct plan_cost {
     bool lately;          /* an answer was read a moment ago: the next keystroke is near */
 };
 
-/* Has the slot a prompt that plan_budget did not find short, of which the next rows may wait? */
+/* Is the slot's prompt a long one (plan_budget), whose next rows may wait? */
 bool plan_is_long(const struct plan_slot *slot);
 
 /* How many rows the next pass may have: fills rows, at most `most`, brief and prefill, and says of

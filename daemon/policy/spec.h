@@ -48,8 +48,7 @@
  *   fast pass       ..T0 T1    KV up to P-1, and at P from a fast pass
  *   fast pass       ..T0 T1 T2 KV up to P-1, and at P, P+1 from fast passes
  *
- * Source: DESIGN section 5; LLM-42 (arXiv 2601.17768), which this differs from by the bonus token
- * T4. */
+ * Source: LLM-42 (arXiv 2601.17768), from which this differs by the bonus token T4. */
 #ifndef HEARTH_DAEMON_POLICY_SPEC_H
 #define HEARTH_DAEMON_POLICY_SPEC_H
 
