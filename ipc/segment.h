@@ -88,8 +88,8 @@ static inline int segment_broken(const struct segment *s)
  * -EFAULT when a page failed: close the client. */
 int segment_copy_in(const struct segment *s, void *to, const void *from, size_t bytes);
 
-/* Has the client made every page of down, as segment_map() does? Answers would make, and be charged
- * with, those that it has not. */
+/* Did the client touch every page of down, as segment_map() does? Otherwise publishing would
+ * allocate the rest, at the daemon's expense. */
 int segment_is_touched(const struct segment *s);
 
 /* ---- client ---------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ int show_event(struct show *s, const struct hearth_event *e);
 /* Ends the text. */
 void show_end(struct show *s);
 
-/* Has the reader of stdout gone? */
+/* Is the reader of stdout gone? */
 int show_is_unread(void);
 
 #endif

@@ -53,8 +53,8 @@ struct reader {
     bool trims; /* white space before the next content is not part of it */
     const char *reason;
 
-    /* Of what is read as a call and may turn out to be content: where it begins, and where content
-     * would go on. */
+    /* While something is read as a call that may turn out to be content: where it begins, and where
+     * reading would go on if it is. */
     bool is_marked;
     size_t mark, mark_end;
 

@@ -9,21 +9,22 @@ int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
 int routes_read_infill(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f); /* /v1/completions */
 
-/* Of /api/generate: `prompt`, or what stands between it and `suffix`. */
+/* /api/generate: `prompt`, or a fill-in-the-middle between it and `suffix`. */
 int routes_read_prompt(struct exchange *x, struct hearth *h, struct fail *f);
 
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f);
 
-/* Of these, how many tokens the prompt has; they put the answer. */
+/* Answer with the number of tokens of such a request's prompt. */
 int routes_read_messages_count(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_responses_count(struct exchange *x, struct hearth *h, struct fail *f);
 
 int routes_read_template(struct exchange *x, struct hearth *h,
                          struct fail *f); /* puts the answer */
 
-/* Of these: everything but the prompt goes into x->params, which takes the request's object. */
+/* The part that these share: reads everything but the prompt into x->params, which takes the
+ * request's object. */
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f);
 
