@@ -124,7 +124,7 @@ static float *block_of(const struct walk *w, int32_t state)
     return delta_memory(w->b, state) + w->layer->scan + w->block;
 }
 
-/* Of row r: its q, k or v of the head. */
+/* The head's q, k or v (part 0, 1, 2) of row r. */
 static float *part_of(const struct walk *w, uint32_t r, uint32_t part)
 {
     const struct delta_geometry *g = &w->layer->delta;

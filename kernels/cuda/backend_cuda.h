@@ -115,7 +115,7 @@ struct cuda_steps {
     bool off;                      /* not now: for the self-test */
 };
 
-/* Of the layer with the most. */
+/* The largest sizes that any layer has. */
 struct cuda_most {
     uint32_t n_head_kv;
     uint32_t share;           /* heads of a KV head */

@@ -115,7 +115,7 @@ enum {
     CUDA_COUNTS
 };
 
-/* Of words, where the others begin. */
+/* Where the other arrays begin in the words. */
 enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
 
 #define CUDA_ROW_OK UINT32_MAX

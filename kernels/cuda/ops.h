@@ -261,8 +261,9 @@ enum {
     CUDA_BAD_ADJUSTED = 2, /* mask, bias and penalties made it a NaN or +inf */
 };
 
-/* Of CUDA_SAMPLE_PART logits of a row. Sums of weights, where they are needed: of all, by how far a logit lies below the
- * largest, and times that (NUMERICS.md, E), in two halves. */
+/* What CUDA_SAMPLE_PART logits of a row give. Sums of weights, where they are needed: of all; in
+ * bins, by how far a logit lies below the largest; and of weight times that distance (NUMERICS.md,
+ * E), in two halves. */
 enum { CUDA_SAMPLE_BINS = 16 };
 struct cuda_sample_part {
     struct cuda_best best; /* of what the sample begins with */

@@ -191,8 +191,9 @@ static void plan_local_items(struct backend *b)
 
 /* ---- a pass ----------------------------------------------------------------------------------- */
 
-/* Of `rows` rows, and not the others of their last tile: a float matmul reads those with them, a quantized one the
- * scale beside that of an odd last row (matmul_device.h); what they give goes nowhere. */
+/* Forgets `rows` rows and not the rest of their last tile, which matmuls may read: a float one all
+ * of it, a quantized one the scale beside that of an odd last row (matmul_device.h). Results of
+ * these rows are not used. */
 static void forget_input(const struct cuda_input *x, uint32_t rows)
 {
     const size_t blocks = x->stride / CUDA_BLOCK, tiles = (rows + CUDA_TILE - 1) / CUDA_TILE;

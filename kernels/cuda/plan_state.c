@@ -12,7 +12,8 @@ _Static_assert((int)CUDA_STATE_KEEPS == (int)BACKEND_STATE_KEEPS &&
 
 enum { STATE_WORDS = sizeof(struct cuda_state) / sizeof(uint32_t) };
 
-/* Of each sequence its state; of each row which one, and once more the rows, by sequence. */
+/* A struct cuda_state for each sequence, and two words a row: its sequence, and the rows in the
+ * order of sequences. */
 size_t cuda_most_state_words(const struct backend *b)
 {
     return b->model->n_recurrent > 0 ? (size_t)b->limits.rows * (STATE_WORDS + 2) : 0;

@@ -61,7 +61,8 @@ static void sleep_until_soon(uint64_t began, uint64_t usual)
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 }
 
-/* Of a pass whose end was seen: the least, and more where passes go on to take more. */
+/* The usual time after a pass whose end was seen took `took`: drops to it at once, and rises
+ * slowly. */
 static uint64_t learnt(uint64_t usual, uint64_t took)
 {
     return usual == 0 || took < usual ? took : usual + (took - usual) / SPARE;

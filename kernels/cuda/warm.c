@@ -178,8 +178,8 @@ static int run_and_compare(struct self_test *t, uint32_t n, uint32_t sequences)
     return rc;
 }
 
-/* One pass of n rows, of which the first sequence has `first`, the others `whole`. Returns 0, an error of the device, or
- * -EDOM: its bits are others. */
+/* Compares one pass of n rows, `first` in the first sequence and `whole` in each other one. Returns
+ * 0, an error of the device, or -EDOM: the bits differ. */
 static int compare(struct self_test *t, uint32_t n, uint32_t first, uint32_t whole)
 {
     assert(whole > 0); /* a context has one position at least (contract.c) */

@@ -86,7 +86,7 @@ static int read_float(struct model_loader *l, const char *name, float *ret)
     return 0;
 }
 
-/* The same of a number that may be 0, as it is where the key is missing. */
+/* Reads a number that may be 0, which is also the default. */
 static int read_optional(struct model_loader *l, const char *name, uint32_t max, uint32_t *ret)
 {
     *ret = 0;

@@ -210,7 +210,7 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
     return tensor < (is_tied(m) ? 1 : 2);
 }
 
-/* Of a shape without experts, where they were asked for: eight, half as wide, two of them used. */
+/* Where experts were asked for and the shape has none: eight, half as wide, two of them used. */
 static uint32_t n_expert(const struct model_shape *s)
 {
     return s->n_expert ? s->n_expert : 8;

@@ -32,7 +32,7 @@ extern const uint32_t n_shapes;
 
 const struct model_shape *shape_find(const char *name); /* or NULL */
 
-/* Of a shape whose real model has none: the sizes of its attention. */
+/* Sizes of recurrent layers; where the real model has none, derived from its attention. */
 struct shape_delta shape_delta(const struct model_shape *shape);
 
 /* Writes "a, b, c" of all names. */

@@ -69,7 +69,7 @@ static __device__ __forceinline__ float probability_of(const struct route_job &j
                        : __fdiv_rn(device_exp(__fadd_rn(score, -s.max)), s.sum);
 }
 
-/* Of one row, by one warp. exps: n_used floats; biased: n_expert. */
+/* Chooses and weighs the experts of one row, by one warp. exps: n_used floats; biased: n_expert. */
 static __device__ __forceinline__ void route_row(const struct route_job &job, uint32_t r,
                                                  float *exps, float *biased)
 {
@@ -159,7 +159,8 @@ static __device__ __forceinline__ void cut_runs(const struct route_job &job,
         *x.n_runs = run;
 }
 
-/* Of all rows, by one block. The order of an expert's pairs is that in which threads come. */
+/* Orders the pairs of all rows by expert, by one block. Within an expert they stand in the order in
+ * which threads arrive. */
 static __device__ void order_pairs(const struct route_job &job, struct route_shared &shared)
 {
     const struct cuda_experts &x = job.experts;

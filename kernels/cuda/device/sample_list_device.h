@@ -219,9 +219,9 @@ static __device__ uint32_t border_bin(sample_word *target, struct sample_shared 
     return at;
 }
 
-/* Of n items ordered by (rank, index), the last of the shortest prefix whose weights sum to at
- * least target, 1 .. their sum: divides the range of ranks that contains it by 16 until it is a
- * single rank. */
+/* Finds the border: with n items ordered by (rank, index), the last one of the shortest prefix
+ * whose weights sum to at least target, 1 .. their sum. Divides the range of ranks that contains it
+ * by 16 until it is a single rank. */
 template <typename RANK, typename WEIGHT>
 static __device__ struct sample_border select_border(uint32_t n, const RANK &rank,
                                                      const WEIGHT &weight, sample_word target,
