@@ -32,6 +32,9 @@ URING    = -luring
 JANSSON  = -ljansson
 JANSSON_STATIC = -l:libjansson.a
 MHD      = -lmicrohttpd
+# CARRIED=1: programs of a release look for libraries in these folders first; else in the system's.
+carried  = $(if $(CARRIED),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(1))
+comma    = ,
 
 # make V=1 shows whole commands.
 Q        = $(if $(V),,@)
@@ -167,7 +170,7 @@ $(BUILD)/bin/hearth: $(call obj,$(CLI) $(MODELS) $(wildcard kernels/gguf/*.c) ke
 $(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP)) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(MHD) $(JANSSON)
+	$(Q)$(CC) $(ALLLDFLAGS) $(call carried,'$$ORIGIN/../lib/hearth') $^ -o $@ $(MHD) $(JANSSON)
 
 $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS) ipc/options.c)
 	@mkdir -p $(@D)
@@ -177,7 +180,7 @@ $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call ob
 $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $^ -o $@ $(JANSSON)
+	$(Q)$(CC) $(ALLLDFLAGS) -shared -Wl,-soname,libhearth.so.$(SOVERSION) -Wl,-z,defs $(call carried,'$$ORIGIN/hearth:$$ORIGIN') $^ -o $@ $(JANSSON)
 	ln -sf libhearth.so.$(SOVERSION) $(BUILD)/lib/libhearth.so
 
 FUNCTIONS = awk -v want=names -f client/man/functions.awk client/hearth.h
@@ -585,7 +588,6 @@ uninstall: ## removes exactly what install put
 DEB      = build/deb
 DEB_TREE = $(DEB)/hearth-$(VERSION)
 DEB_PROFILES = $(if $(HAVE_NVCC),pkg.hearth.cuda) $(if $(wildcard client/python),pkg.hearth.python)
-comma    = ,
 .PHONY: deb
 deb: deps-deb ## Debian packages, in build/deb
 	@rm -rf $(DEB_TREE) $(DEB)/*.deb $(DEB)/*.changes $(DEB)/*.buildinfo
@@ -597,6 +599,25 @@ deb: deps-deb ## Debian packages, in build/deb
 	    dpkg-buildpackage -b -us -uc -P$(subst $() ,$(comma),$(strip $(DEB_PROFILES))) >../build.log 2>&1 || \
 	    { tail -n 40 ../build.log; exit 1; }
 	@ls $(DEB)/*.deb
+
+# ---- a release ------------------------------------------------------------------------------------
+
+# In build/release: a tarball with install.sh, Debian packages, a wheel; the same bytes from any folder at any time. Folders
+# of the table are placeholders, which install.sh fills in.
+RELEASE  = build/release
+PLACES   = PREFIX=@PREFIX@ LIBDIR=@PREFIX@/lib SYSCONFDIR=@SYSCONFDIR@ UNITDIR=@UNITDIR@ ZSHDIR=@ZSHDIR@
+.PHONY: release release-files
+release: deps-build ## a tarball, Debian packages and a wheel, in build/release
+	@rm -rf $(RELEASE)/*.tar.gz $(RELEASE)/*.whl $(RELEASE)/*.deb && mkdir -p $(RELEASE)
+	$(submake) BUILD=$(RELEASE)/objects CUDA=0 CARRIED=1 CFLAGS='-O2 -ffile-prefix-map=$(CURDIR)=.' URING=-l:liburing.a \
+	         $(PLACES) release-files
+	+@$(MAKE) --no-print-directory CUDA=0 deb >/dev/null
+	@cp $(DEB)/*.deb $(RELEASE)/
+	@cd $(RELEASE) && sha256sum *.tar.gz *.whl *.deb
+release-files: export TABLE = $(INSTALLED)
+release-files: all
+	@VERSION='$(VERSION)' BUILD='$(BUILD)' sh systemd/release/pack.sh $(RELEASE)
+	@cd client/python && python3 make_wheel.py $(CURDIR)/$(BUILD)/carried $(CURDIR)/$(RELEASE)
 
 .PHONY: clean
 clean: ## removes build/

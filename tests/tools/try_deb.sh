@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 root=${1:?usage: try_deb.sh ROOT, a Debian 12 made with debootstrap}
-debs=(build/deb/{hearth,libhearth0,libhearth-dev,hearth-nvim,python3-hearth}_*_*.deb)
+debs=(build/deb/{hearth,hearth-model,libhearth0,libhearth-dev,hearth-nvim,python3-hearth}_*_*.deb)
 fail() { echo "$*"; exit 1; }
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 mounted=()
@@ -28,7 +28,7 @@ cp "${debs[@]}" "$root/tmp/debs/"
 snapshot() { (cd "$root" && find etc usr run var -xdev ! -path 'var/lib/dpkg/*' ! -path 'var/cache/*' ! -path 'var/log/*' \
     ! -path 'var/lib/apt/*' | sort); }
 in_root apt-get update -qq
-packages=(hearth libhearth0 libhearth-dev hearth-nvim python3-hearth)
+packages=(hearth hearth-model libhearth0 libhearth-dev hearth-nvim python3-hearth)
 in_root apt-get purge -y -qq "${packages[@]}" >/dev/null 2>&1 || true # of a trial that failed
 # What they depend on stays afterwards, so it comes first.
 in_root apt-get install -y -qq --no-install-recommends libjansson4 libmicrohttpd12 liburing2 neovim python3 systemd gcc libc6-dev \

@@ -343,16 +343,18 @@ def _candidates() -> List[str]:
     named = os.environ.get("HEARTH_LIBRARY")
     if named:
         return [named]
-    checkout = Path(__file__).resolve().parents[3] / "build" / "lib" / SONAME
-    return [SONAME, str(checkout)]
+    here = Path(__file__).resolve()
+    carried = here.parent / SONAME  # by a wheel, whose library is of its own version
+    checkout = here.parents[3] / "build" / "lib" / SONAME
+    return [str(carried)] if carried.exists() else [SONAME, str(checkout)]
 
 
 _library: Optional[Library] = None
 
 
 def load() -> Library:
-    """The library, loaded once: $HEARTH_LIBRARY, else the system's, else that of the checkout around
-    this file. Raises LibraryMissing."""
+    """The library, loaded once: $HEARTH_LIBRARY, else the one beside this file, else the system's, else
+    that of the checkout around it. Raises LibraryMissing."""
     global _library
     if _library is None:
         why = ""
