@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char help_text[] = "/reset      begin anew, with the system message alone\n"
+static const char help_text[] = "/reset      start over, with the system message alone\n"
                                 "/save FILE  write the conversation into FILE, as JSON\n"
                                 "/help       this\n"
                                 "Ctrl-C ends an answer, Ctrl-D the conversation.\n";

@@ -257,7 +257,7 @@ static int check_length(struct talk *t, const struct cli_ids *ids)
     if (!t->sequence.n || hearth_info(t->hearth, &info) || ids->n <= info.context)
         return CLI_OK;
     return cli_fail(CLI_BAD_INPUT,
-                    "the conversation has %u tokens now, the context holds %u: /reset begins anew, "
+                    "the conversation has %u tokens now, the context holds %u: /reset starts over, "
                     "or start hearthd with a larger --context",
                     ids->n, info.context);
 }

@@ -13,7 +13,7 @@ int cli_find_hearthd(char ret[PATH_MAX])
 {
     if (describe_find_hearthd(ret) == 0)
         return 0;
-    return cli_fail(CLI_SYSTEM, "hearthd is neither beside hearth nor in $PATH: install it");
+    return cli_fail(CLI_SYSTEM, "hearthd is neither in hearth's folder nor in $PATH: install it");
 }
 
 const char *cli_bytes(uint64_t bytes, char *text, size_t text_bytes)

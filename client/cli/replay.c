@@ -125,9 +125,8 @@ static void compare(const struct record *c, const struct hearth_result *now, str
     size_t bytes = strlen(v->text);
     if (record_is_fast(c) && v->code != CLI_BAD_INPUT)
         snprintf(v->text + bytes, sizeof(v->text) - bytes, "%s",
-                 v->code == CLI_OK
-                     ? "; it was not deterministic: another time it may differ"
-                     : "; it was not deterministic: nothing says that it must be the same");
+                 v->code == CLI_OK ? "; it was not deterministic: another time it may differ"
+                                   : "; it was not deterministic: a difference proves nothing");
 }
 
 /* ---- asking again ---------------------------------------------------------------------------- */

@@ -291,8 +291,8 @@ int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
         return needed;
     if (ret->required && !desc->form)
         return handle_fail(c->h, -ENOTSUP,
-                           "the model's chat template has no form of calls that is known, so none "
-                           "can be asked for: leave tool_choice out");
+                           "the model's chat template writes calls in no known form, so none "
+                           "can be required: leave tool_choice out");
     bool binds = needed && desc->form;
     if (binds)
         rc = write_grammar(c, desc->form, ret);

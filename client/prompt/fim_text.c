@@ -182,7 +182,7 @@ static int add_block(struct fim_text *t, const struct vocab *v, const char *text
         return rc;
     }
     if (t->spent && t->spent + bytes > t->budget) {
-        snprintf(err, err_bytes, "more of the text is to be tokenized: call again");
+        snprintf(err, err_bytes, "the text is not tokenized completely yet: call again");
         return -EAGAIN;
     }
     t->spent += bytes;

@@ -433,9 +433,9 @@ static int refuse_unused(struct model_loader *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++)
         if (!l->used[i] && !is_of_draft(l, gguf_tensor_at(l->gguf, i)->name))
-            return FAIL(l, -ENOTSUP, "tensor %.*s: hearth's %s of %u layers has no such tensor",
-                        GGUF_SHOW(gguf_tensor_at(l->gguf, i)->name), l->arch->name,
-                        l->model->n_layer);
+            return FAIL(
+                l, -ENOTSUP, "tensor %.*s is not part of %s with %u layers, as hearth knows it",
+                GGUF_SHOW(gguf_tensor_at(l->gguf, i)->name), l->arch->name, l->model->n_layer);
     return 0;
 }
 

@@ -423,7 +423,8 @@ static int choose_scaling(struct model_loader *l, enum scaling_kind *kind, float
                     ":CONTEXT where the file does not say what context the model was trained for",
                     l->rope_scaling);
     if (*kind == SCALING_LONGROPE && !none)
-        return FAIL(l, -ENOTSUP, "rope-scaling %s: the model has LongRoPE, which only none undoes",
+        return FAIL(l, -ENOTSUP,
+                    "rope-scaling %s: the model has LongRoPE: give none, or leave it out",
                     l->rope_scaling);
     const double context = (double)l->original_context * (double)*factor;
     if (!(context >= 1 && context <= MODEL_MAX_CONTEXT))

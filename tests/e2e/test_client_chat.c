@@ -238,7 +238,7 @@ START_TEST(a_conversation_that_became_too_long_can_begin_anew)
         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x "
         "x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x x\r");
     terminal_wait_prompts(&t, 3);
-    ck_assert_ptr_nonnull(strstr(t.shown, "the context holds 96: /reset begins anew"));
+    ck_assert_ptr_nonnull(strstr(t.shown, "the context holds 96: /reset starts over"));
     terminal_type(&t, "/reset\r");
     terminal_wait_prompts(&t, 4);
     terminal_type(&t, "Once upon a time\r");

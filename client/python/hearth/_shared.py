@@ -122,7 +122,7 @@ class BaseSequence(Generic[StreamT]):
     def _check(self) -> None:
         if self._growing:
             raise InvalidRequest(
-                "an answer that is to be kept is still on its way: read it, or close it, first"
+                "an answer that you keep has not ended yet: read it to its end, or close it, first"
             )
 
 

@@ -235,7 +235,7 @@ class AsyncClient(BaseClient[AsyncStream]):
         self._core = None
 
     async def connect(self) -> Self:
-        """Waits for a daemon that is just being started, as long as `timeout` says."""
+        """Waits for a daemon that is starting, at most `timeout` seconds."""
         if self._core is None:
             socket, *others = self._options
             if self._model is not None:

@@ -134,7 +134,7 @@ def compare(recorded: Recorded, now: Result) -> Replay:
     replay = _compare(recorded, now)
     if not _is_fast(recorded.numerics):
         return replay
-    may = "another time it may differ" if replay.equal else "nothing says that it must be the same"
+    may = "another time it may differ" if replay.equal else "a difference proves nothing"
     return replay._replace(text=f"{replay.text}; it was not deterministic: {may}")
 
 

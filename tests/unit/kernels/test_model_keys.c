@@ -457,7 +457,7 @@ START_TEST(an_option_that_is_no_scaling_is_refused)
     struct opened o;
     write_longrope(&w, 64, true);
     ck_assert_int_eq(open_scaled(&w, "yarn:4", &o), -ENOTSUP);
-    ck_assert_msg(strstr(err, "only none undoes") != NULL, "%s", err);
+    ck_assert_msg(strstr(err, "give none, or leave it out") != NULL, "%s", err);
     gguf_close(o.gguf);
     free(o.file);
 }
