@@ -23,14 +23,15 @@ struct description {
     int exit_code;     /* of hearthd */
 };
 
-/* What a model is described for; NULL: as hearthd chooses. */
+/* The options of hearthd that a description assumes; NULL: hearthd's defaults. */
 struct description_wish {
     const char *context;  /* a number, or "auto" */
     const char *kv_bytes; /* a number, or "auto" */
     const char *draft;    /* path */
 };
 
-/* Is the model fit for agents: it fits, with a context and a template for that? */
+/* Does the model suit agents: does it fit, with a long enough context and a template that writes
+ * tools? */
 bool description_for_agents(const struct description *d);
 
 /* A program in $PATH; hearthd: beside this one, else there. Returns 0, or -ENOENT. */

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Appends the bytes of ids[n] to *out; those that are not text (vocab_is_text) give theirs only where `control`. Returns n,
- * or the place of the first id that the vocabulary lacks. */
+/* Appends the bytes of ids[n] to *out; tokens that are not text (vocab_is_text) add bytes only with
+ * `control`. Returns n, or the index of the first id that the vocabulary lacks. */
 size_t detokenize(const struct vocab *v, const uint32_t *ids, size_t n, bool control,
                   struct buffer *out);
 

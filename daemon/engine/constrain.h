@@ -27,8 +27,9 @@ struct constrain {
 };
 
 /* Asks for the grammar of the slot's decoded request, if it has one. Returns 0, or -ENOMEM with one
- * line: the request is not to begin. constrain_step begins its run when it is compiled, follows a
- * part of the answer that came along, or says what is wrong with it. */
+ * line: the request must not begin. Once the grammar is compiled, constrain_step begins its run and
+ * follows the part of the answer that a resumed request brought, or ends the request with the
+ * grammar's error. */
 int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, size_t line_bytes);
 void constrain_end(struct slot *slot);
 

@@ -326,7 +326,7 @@ static struct route_job route_job_of(const struct backend *b, const struct layer
     };
 }
 
-/* f(gate) * up of pairs, or what their sum adds. */
+/* The job of OP_EXPERT_GATE (f(gate) * up of each pair) or of OP_EXPERT_SUM. */
 static struct expert_job expert_job_of(const struct backend *b, const struct layer_op *op)
 {
     const bool gated = op->kind == OP_EXPERT_GATE;

@@ -275,7 +275,7 @@ static __device__ __forceinline__ float recorded(const struct delta_job &job, ui
     return job.decay[(uint64_t)r * job.head_stride + i - (x.decay - x.input)];
 }
 
-/* Whether the value is one, and not between two parts. */
+/* Is value i of a record in use, rather than padding between two parts? */
 static __device__ __forceinline__ bool is_recorded(const struct cuda_states &x, uint32_t i)
 {
     const uint64_t at = x.input + i, k = x.n_head_k * x.k_dim, d = x.n_head_v * x.v_dim;
@@ -283,7 +283,8 @@ static __device__ __forceinline__ bool is_recorded(const struct cuda_states &x, 
            (at >= x.decay && at < x.end);
 }
 
-/* The inputs of channel c before step t go to a memory. Where they come from the same one, all are read first. */
+/* Stores the inputs of channel c before step t in a memory. If they come from the same one, all are
+ * read first. */
 static __device__ __forceinline__ void put_inputs(const struct delta_job &job,
                                                   const struct cuda_state &s, int32_t id,
                                                   uint32_t t, uint32_t c)
