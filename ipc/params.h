@@ -57,10 +57,10 @@ enum params_mark_kind {
     PARAMS_MARK_THOUGHT_END = 3, /* it ends */
 };
 
-/* A text in the answer, where control tokens count with theirs. Without a mark of a call the grammar
- * binds the first token that is not of a thought. */
+/* A text to find in the answer, in which control tokens count with their texts. Without a mark of a
+ * call the grammar binds from the first token outside of thoughts on. */
 struct params_mark {
-    uint16_t kind; /* enum params_mark_kind; at most one of a thought, which needs one of its end */
+    uint16_t kind;  /* enum params_mark_kind; of a thought at most one, with a mark of its end */
     uint16_t bytes; /* of `text`, which zeroes follow */
     uint32_t
         tokens;    /* of a thought: so many at most, then `closing`; PARAMS_NO_LIMIT: any number */

@@ -171,7 +171,7 @@ struct answering {
     int late; /* a delay of its end was reported */
 };
 
-/* The answer has ended: it is part of the conversation, and its ids of the slot's sequence. */
+/* Adds an answer that has ended to the conversation, and its ids to the slot's sequence. */
 static int finish(struct answering *a, const struct hearth_result *r, struct cli_ids *ids)
 {
     struct talk *t = a->talk;
@@ -192,7 +192,8 @@ static int finish(struct answering *a, const struct hearth_result *r, struct cli
     return !m || json_array_append_new(t->messages, m) ? cli_no_memory() : CLI_OK;
 }
 
-/* Writes what an event brings: of an answer in parts its content. Returns 0 or -errno. */
+/* Writes an event's text; of an answer that is read in parts, only its content. Returns 0 or
+ * -errno. */
 static int show_answer(struct answering *a, const struct hearth_event *e)
 {
     struct hearth_event content = *e;
@@ -310,7 +311,7 @@ static int look_stop(void)
     return now;
 }
 
-/* Makes the calls of the last message, each of which gets a message of what it said. Returns 0 or an
+/* Makes the calls of the last message, and adds a message with the result of each. Returns 0 or an
  * exit code. */
 static int make_calls(struct talk *t, const json_t *calls)
 {

@@ -15,8 +15,8 @@ enum { ARGV_MOST = 256, OTHERS_WRITE = S_IWGRP | S_IWOTH };
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Owned by the user or root, and written by none else. A folder that all may write is good enough
- * where it keeps others from removing what is not theirs. */
+/* Owned by the user or root, and not writable by others. A folder that all may write to is good
+ * enough if it is sticky: then others cannot replace what is in it. */
 static int is_trusted(const struct stat *st, int is_folder)
 {
     if (st->st_uid != geteuid() && st->st_uid != 0)
@@ -241,7 +241,8 @@ void chat_tools_free(char **argv)
 void chat_tools_escape(struct buffer *out, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        /* U+0080 to U+009F control a terminal, U+2028 to U+202E and U+2066 to U+2069 turn a line. */
+        /* U+0080 to U+009F control a terminal; U+2028 to U+202E and U+2066 to U+2069 break or
+         * reorder a line. */
         int c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
         int turns = p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xa8 && p[2] <= 0xae) ||
                                      (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));

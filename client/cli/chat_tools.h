@@ -30,7 +30,7 @@ int chat_tools_open(struct chat_tools *t, const char *path);
 void chat_tools_close(struct chat_tools *t);
 
 /* Asks, and makes the call. Returns what the model is told: the program's output, or why there is
- * none; NULL without memory. `interrupted`: has Ctrl-C been pressed since it was called last? */
+ * none; NULL without memory. `interrupted`: was Ctrl-C pressed since it was last called? */
 char *chat_tools_call(const struct chat_tools *t, const char *name, const char *arguments,
                       int (*interrupted)(void));
 

@@ -36,9 +36,9 @@ struct doctor_facts {
     int in_group; /* the machine's daemon has a group: 1 we are in it, 0 not, -1: no such group,
                            or we are root */
     char socket_folder[128]; /* where a daemon of ours would listen */
-    int folder_error; /* errno of using it: EACCES: it is not ours, EPERM: others may write there;
-                                0: well, or it is not there yet and can be made */
-    int daemon_error; /* -errno of connecting; 0: it answers */
+    int folder_error;        /* why it cannot be used, an errno: EACCES: it is not ours, EPERM:
+                                others may write to it; 0: it can, or it can be made */
+    int daemon_error;        /* -errno of connecting; 0: it answers */
     char daemon_problem[DOCTOR_TEXT]; /* in words */
     char model[64], daemon_version[32], socket[128];
     uint64_t resident_kib, huge_kib; /* of the daemon; 0: another user's */

@@ -423,8 +423,7 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
                        .n_ids = result->n_ids,
                        .reason = json_reason(result->reason),
                        .receipt = result->receipt};
-    /* The context also ends an answer: a daemon with a larger one is to end it at the same
-     * place. */
+    /* The context also ends an answer; a daemon with a larger one must end it at the same place. */
     if (c.request.max_tokens > info.context - request->n_tokens)
         c.request.max_tokens = info.context - request->n_tokens;
     record_write(&c, &text);

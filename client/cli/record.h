@@ -69,8 +69,8 @@ int record_has_numerics(const struct record *c, const char *numerics);
  * form. */
 const char *record_hashes(const char *receipt);
 
-/* Is `path` likely to be written at the end of an answer? Returns 0 or an exit code, the error
- * printed. */
+/* Checks beforehand whether `path` can be written when the answer has ended. Returns 0 or an exit
+ * code, the error printed. */
 int record_check_path(const char *path);
 
 /* Writes the record of a request, its prompt given as tokens, that ended with *result. A regular

@@ -14,8 +14,7 @@ static size_t scan(struct reader *p, enum json_scan_result *ret)
     return n;
 }
 
-/* Collects one JSON value in p->word. Returns 1: it is complete; 0: more is needed; -1: it is none.
- */
+/* Collects one JSON value in p->word. Returns 1: complete; 0: more is needed; -1: not JSON. */
 static int collect(struct reader *p)
 {
     enum json_scan_result result;
@@ -70,7 +69,8 @@ bool reader_step_arguments(struct reader *p)
     return result != JSON_GOES_ON;
 }
 
-/* Arguments that came before the name, or as the text of an object. Returns whether they are one. */
+/* Takes arguments that came before the name, or as the text of an object. Returns whether they are
+ * an object or absent. */
 static bool given_object(struct reader *p)
 {
     json_t *value = p->given.bytes ? decoded(&p->given) : json_object();

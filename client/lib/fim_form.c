@@ -17,10 +17,10 @@ static const struct family {
     {"[PREFIX]", NULL, VOCAB_PRE_NONE, FIM_SPM_WITHOUT_MID},
     /* Seed-Coder's technical report */
     {"<[fim-prefix]>", NULL, VOCAB_PRE_NONE, FIM_SPM},
-    /* Code Llama's paper and reference code: half of its samples are so */
+    /* Code Llama's paper and reference code: half of its samples are suffix first */
     {"\xe2\x96\x81<PRE>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
     {"<PRE>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
-    /* SantaCoder, StarCoder 1 and 2, Granite code: half of their samples are so */
+    /* SantaCoder, StarCoder 1 and 2, Granite code: half of their samples are suffix first */
     {"<fim-prefix>", NULL, VOCAB_PRE_NONE, FIM_SPM_MID_BEFORE},
     {"<fim_prefix>", NULL, VOCAB_PRE_STARCODER, FIM_SPM_MID_BEFORE},
     /* Mellum has StarCoder's names, cut as GPT-2 does */

@@ -4,7 +4,7 @@
  *   content --mark of a thought--> thought --its end, or its limit--> content --mark of a call--> bound
  *
  * Marks are matched over the text of accepted tokens, control tokens with theirs; one that spans
- * tokens is found, what stands inside of a thought is no call. Without a mark of a call the first
+ * tokens is found, inside of a thought nothing is a call. Without a mark of a call the first
  * token outside of a thought is bound. A thought that reaches its limit is closed by the request's
  * closing tokens, which are the only ones that may follow. Pure state of one request: a function of
  * its parameters and its accepted tokens.
