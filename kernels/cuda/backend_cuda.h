@@ -36,14 +36,16 @@
  * one after the other. There is memory for the partial results of this many rows that are cut. */
 enum { CUDA_SPLIT_ROWS = 16 };
 
-/* A grid's second dimension, which rows are, ends there. That is so many times twice the rows of one kernel. */
+/* The limit of a grid's second dimension, which is rows; and how often the rows of one kernel can
+ * be doubled within it. */
 enum { CUDA_MOST_ROWS = 65535, CUDA_ROW_DOUBLINGS = 12 };
 
-/* Graphs serve passes of up to 2^bucket rows. Blocks of attention for each processor in one. */
+/* Graph `bucket` serves passes of up to 2^bucket rows; a graph has CUDA_ATTEND_BLOCKS blocks of
+ * attention for each SM. */
 enum { CUDA_GRAPH_BUCKETS = 7, CUDA_GRAPH_ROWS = 64, CUDA_ATTEND_BLOCKS = 2 };
 
-/* Own kernels read a pass's activations, from the second-level cache, with the weights of each 32 outputs: from here on,
- * more bytes of these than of those. */
+/* cuBLAS takes passes of more rows: our kernels read the activations from L2 once for each 32
+ * outputs, from here on more bytes than those outputs' weights. */
 enum { CUDA_BLAS_ROWS = 32 };
 
 struct thread_pool;
@@ -56,8 +58,8 @@ struct cuda_grid {
     uint32_t states; /* sequences whose state moves */
 };
 
-/* The tensors of a layer, by enum model_layer_tensor; those of none, by enum model_global. Device pointers; NULL: the model
- * has no such tensor. */
+/* The tensors of a layer, by enum model_layer_tensor, or those outside of layers, by enum
+ * model_global. Device pointers; NULL: the model has no such tensor. */
 struct cuda_layer {
     struct cuda_matrix matrix[MODEL_N_LAYER_TENSORS];
     const float *vector[MODEL_N_LAYER_TENSORS];
@@ -97,8 +99,8 @@ struct cuda_upload {
     uint32_t n_words, most_words; /* taken; that may be */
 };
 
-/* What the rows of a sequence share, at words of the upload. Samples: what they read is `known` once one is planned; not
- * `here`: the host samples. */
+/* What the rows of a sequence share: numbers of words in the upload. known: what its samples read
+ * is planned; here: the device takes them, else the host. */
 struct cuda_place {
     uint32_t pages[CUDA_PAGE_CLASSES], first_row;
     uint32_t state; /* which of the pass's */
@@ -213,13 +215,15 @@ bool cuda_graph_open(struct backend *b);
 void cuda_graph_close(struct backend *b);
 bool cuda_graph_run(struct backend *b);
 
-/* step.c. place: its memory; open: 0, or -ENOMEM, -EIO with the line; run: as of a graph. */
+/* step.c. place: sets its pointers. open: returns 0, or -ENOMEM, -EIO with the line. run: as
+ * cuda_graph_run. */
 void cuda_step_place(struct backend *b);
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes);
 bool cuda_step_run(struct backend *b);
 
-/* native.c: sets native, fast and the id; needs the device's name. Has: whether there are passes of the kind, which are
- * not those of the other one. Tensors: what b->tensors is for a pass. */
+/* native.c. choose_numerics: sets native, fast and the id; needs the device's name. has: does the
+ * instance have passes of this kind that are not those of the other kind? tensors: is a pass of
+ * this kind on tensor cores (b->tensors)? */
 void cuda_choose_numerics(struct backend *b);
 bool cuda_has(const struct backend *b, enum pass_kind kind);
 bool cuda_tensors(const struct backend *b, enum pass_kind kind);
@@ -240,13 +244,14 @@ void cuda_blas_close(struct backend *b);
 bool cuda_run_once(struct backend *b);
 int cuda_self_test(struct backend *b, char *err, size_t err_bytes);
 
-/* backend_cuda.c: a pass, checked, as backend_ops has it. And: the line of an instance that broke while it was opened,
- * with -ENOMEM or -EIO. */
+/* backend_cuda.c. start, finish: as in backend_ops, with the pass checked. open_failed: writes the
+ * line of an instance that broke while it was opened; returns -ENOMEM or -EIO. */
 int cuda_start(struct backend *b, const struct pass *pass);
 int cuda_finish(struct backend *b);
 int cuda_open_failed(const struct backend *b, char *err, size_t err_bytes);
 
-/* wait.c: the pass begins. And: until it has ended, and with `copies` those after it. False: the instance broke. */
+/* wait.c. wait_begin: call it when the pass begins. wait: waits until it has ended, and with
+ * `copies` until the copies after it have. Returns false if the instance broke. */
 void cuda_wait_begin(struct backend *b);
 bool cuda_wait(struct backend *b, bool copies);
 

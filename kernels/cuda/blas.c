@@ -55,8 +55,9 @@ struct cuda_blas {
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* HEARTH_CUBLAS's; or the toolkit's that this was built with, or of the toolkit before it: the functions are the same.
- * With a problem where it is missing. */
+/* Opens what HEARTH_CUBLAS names; else the library of the toolkit that this was built with, or of
+ * the toolkit before it, whose functions are the same. Returns NULL with a problem if there is
+ * none. */
 static void *open_library(char *problem, size_t bytes)
 {
     const char *asked = getenv("HEARTH_CUBLAS");
@@ -142,7 +143,8 @@ void cuda_blas_place(struct backend *b)
 
 /* ---- a matmul ------------------------------------------------------------------------------- */
 
-/* True when all is well. The codes are not CUDA's: what CUDA says of it, if it does. */
+/* True when all is well. Otherwise the instance breaks, with CUDA's own error if there is one:
+ * cuBLAS's codes are not CUDA's. */
 static bool blas_ok(struct backend *b, cublasStatus_t status, const char *what)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -151,8 +153,8 @@ static bool blas_ok(struct backend *b, cublasStatus_t status, const char *what)
     return cuda_ok(b, (int)(code == cudaSuccess ? cudaErrorUnknown : code), what);
 }
 
-/* y [rows][stride] of all outputs of the matrix, those of its padding too. By columns, a matrix by rows is its
- * transpose. */
+/* Computes y [rows][stride] for all outputs of the matrix, padding included. cuBLAS is
+ * column-major, where a row-major matrix is its transpose. */
 static void multiply(struct backend *b, const struct cuda_matrix *m, const struct cuda_input *x,
                      uint32_t rows, float *y, uint32_t stride, const char *what)
 {

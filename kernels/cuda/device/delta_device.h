@@ -104,10 +104,11 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
 
 /* ---- the delta rule -------------------------------------------------------------------------- */
 
-/* Steps that are brought at once, while those before them are computed. */
+/* Steps that are loaded at once, while those before them are computed. */
 enum { DELTA_STEPS = 4 };
 
-/* What they read. k is of one step more: the chain of its key over the state is made with the step before. v: of a record d. */
+/* What these steps read. k has one step more, since the chain of a key over the state is made with
+ * the step before. v: for a record, its d. */
 struct delta_steps {
     float k[DELTA_STEPS + 1][CUDA_MAX_HEAD], q[DELTA_STEPS][CUDA_MAX_HEAD];
     float v[DELTA_STEPS][CUDA_STATE_COLUMNS], beta[DELTA_STEPS], decay[DELTA_STEPS];
@@ -179,7 +180,8 @@ static __device__ __forceinline__ void keep_state(const delta_walk &w, uint32_t 
         put_state(w, w.s.own, state);
 }
 
-/* Step t, `i` of those brought; the lane's column. p: the chain of its key over the state; returns that of the next step's. */
+/* Computes step t, number i of those loaded, for the lane's column. p: the chain of its key over
+ * the state; returns that of the next step's key. */
 static __device__ __forceinline__ float delta_step(const delta_walk &w, uint32_t t,
                                                    const struct delta_steps &steps, uint32_t i,
                                                    float p, float *state)
