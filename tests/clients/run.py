@@ -208,6 +208,7 @@ class Client:
     environment: dict = dataclasses.field(default_factory=dict)
     home: dict = dataclasses.field(default_factory=dict)  # files there
     folders: tuple = ("one",)  # a session in each
+    go_on: typing.Callable = None  # the command that goes on with the last of these
     told: str = ""  # by a tool: in what the client sends
     context: int = 131072  # of the daemon
     fails: bool = False  # it is to end with an error
@@ -287,15 +288,28 @@ second
 ```
 """
 
+
+
+def claude(*words):
+    return [
+        *("bash", "-c", settings("Claude Code", "sh") + 'exec "$@"', "-"),
+        *(bundled("agents", "claude_agent_sdk", "_bundled", "claude"), "-p", *words),
+        *("--allowedTools", "Read,Write,Edit,Bash", "--output-format", "stream-json", "--verbose"),
+    ]
+
+
+def codex(*words):
+    return [
+        *(bundled("agents", "codex_cli_bin", "bin", "codex"), *words, "--json", "--skip-git-repo-check"),
+        "--dangerously-bypass-approvals-and-sandbox",
+    ]
+
+
 CLAUDE = Client(
     name="claude",
     packages="agents",
-    command=lambda: [
-        *("bash", "-c", settings("Claude Code", "sh") + 'exec "$@"', "-"),
-        *(bundled("agents", "claude_agent_sdk", "_bundled", "claude"), "-p", "Change the file"),
-        *("--allowedTools", "Read,Write,Edit,Bash"),
-        *("--output-format", "stream-json", "--verbose"),
-    ],
+    command=lambda: claude("Change the file"),
+    go_on=lambda: claude("Is it done?", "--continue"),
     answers=claude_answers,
     files=AGENT_FILES,
     after=AGENT_AFTER,
@@ -307,10 +321,8 @@ CLAUDE = Client(
 CODEX = Client(
     name="codex",
     packages="agents",
-    command=lambda: [
-        *(bundled("agents", "codex_cli_bin", "bin", "codex"), "exec", "--json", "--skip-git-repo-check"),
-        *("--dangerously-bypass-approvals-and-sandbox", "Change the file"),
-    ],
+    command=lambda: [*codex("exec"), "Change the file"],
+    go_on=lambda: [*codex("exec", "resume", "--last"), "Is it done?"],
     answers=codex_answers,
     files=AGENT_FILES,
     after=AGENT_AFTER,
@@ -332,6 +344,7 @@ def overflowing(client, says):
         told="",
         after={},
         folders=("one",),
+        go_on=None,
     )
 
 
@@ -388,10 +401,14 @@ def check_session(client, work, output, exchanges):
 def run_client(client, folder):
     """What its sessions sent."""
     lines = []
+    sessions = [(client, name) for name in client.folders]
+    if client.go_on:
+        sessions.append((dataclasses.replace(client, command=client.go_on, files={}), client.folders[-1]))
     with Served(folder, {"answers": client.answers()}, client.context) as served:
-        for n, name in enumerate(client.folders):
+        for n, (client, name) in enumerate(sessions):
             work = folder / "work" / name
-            shutil.rmtree(work, ignore_errors=True)
+            if client.files:
+                shutil.rmtree(work, ignore_errors=True)
             before = served.computed()
             output, exchanges = run_session(client, served, folder / f"session-{n}", work)
             check_session(client, work, output, exchanges)
