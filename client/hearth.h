@@ -215,8 +215,8 @@ struct hearth_chat {
     uint32_t tool_choice;    /* enum hearth_tool_choice; default HEARTH_TOOLS_AUTO */
     const char *tool_name;   /* HEARTH_TOOLS_REQUIRED: the one tool that is called; NULL: any */
     uint32_t single_call;    /* default 0. 1: an answer calls at most one tool */
-    int32_t thinking_tokens; /* default -1: any number. Else so many tokens at most that an answer
-                                thinks: then its thought is closed as the template closes it */
+    int32_t thinking_tokens; /* default -1: any number. Else the most tokens that a thought of the
+                                answer has: then it is closed as the template closes it */
 };
 
 enum hearth_tool_choice {
@@ -330,7 +330,7 @@ struct hearth_mark {
     uint32_t kind;    /* enum hearth_mark_kind */
     const char *text; /* 1 to 52 bytes and a 0; the text of a control token means it, too */
     uint32_t open;    /* of a thought. 1: the answer begins inside of one */
-    int32_t tokens;   /* of a thought: so many at most, then n_closing; -1: any number. Else 0 */
+    int32_t tokens;   /* of a thought: its most tokens, then `closing`; -1: any number. Else 0 */
 };
 
 struct hearth_request {

@@ -60,11 +60,10 @@ enum params_mark_kind {
 /* A text to find in the answer, in which control tokens count with their texts. Without a mark of a
  * call the grammar binds from the first token outside of thoughts on. */
 struct params_mark {
-    uint16_t kind;  /* enum params_mark_kind; of a thought at most one, with a mark of its end */
-    uint16_t bytes; /* of `text`, which zeroes follow */
-    uint32_t
-        tokens;    /* of a thought: so many at most, then `closing`; PARAMS_NO_LIMIT: any number */
-    uint32_t open; /* of a thought: 1: the answer begins inside of one */
+    uint16_t kind;   /* enum params_mark_kind; of a thought at most one, with a mark of its end */
+    uint16_t bytes;  /* of `text`, which zeroes follow */
+    uint32_t tokens; /* of a thought: its most tokens, then `closing`; PARAMS_NO_LIMIT: any */
+    uint32_t open;   /* of a thought: 1: the answer begins inside of one */
     char text[PARAMS_MARK_BYTES];
 };
 #define PARAMS_NO_LIMIT UINT32_MAX

@@ -110,8 +110,8 @@ struct pass_state {
     uint32_t apply;  /* records folded into the state before the rows */
     uint32_t replay; /* records after these that rows see, and that stay records; 0 if commit > 0 */
     uint32_t commit; /* rows folded in as they run, the first ones; the others leave records */
-    /* States of so many tokens that are copied, without records, to these ids as the pass comes by
-     * them: base <= position <= base', an id that is neither `from` nor `own`. */
+    /* States to keep: the state after `position` tokens is copied, without records, to `id` when
+     * the pass gets there. base <= position <= base'; the id is neither `from` nor `own`. */
     uint32_t n_keep;
     struct {
         uint32_t position;

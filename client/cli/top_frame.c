@@ -286,8 +286,8 @@ static enum style style_of(const char *state)
     return PLAIN;
 }
 
-/* A prompt may leave so many tokens of the text before it: an answer's end is written in other
- * tokens, or its last page is computed again. */
+/* A prompt may lose this many tokens of the text before it without a warning: the end of an answer
+ * may be tokenized otherwise, or its last page computed again. */
 enum { NOT_BROKEN = 32 };
 
 static void slot_line(struct frame *f, const struct top_slot *slot)

@@ -6,7 +6,7 @@
 
 enum {
     NAME_MOST = 256,
-    NAME_LOOK = NAME_MOST + 64, /* a name's end is looked for in so many bytes */
+    NAME_LOOK = NAME_MOST + 64, /* the end of a name is searched for in this many bytes */
     START_MOST = 256,           /* white space in a beginning that may be a call's */
     DROP_BYTES = 4096
 };

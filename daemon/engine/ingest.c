@@ -17,7 +17,7 @@
 enum {
     INGEST_CELLS = 16,       /* most cells of one user in one step: bounded work ... */
     INGEST_TOKENS = 1 << 16, /* ... and no further cell once this many tokens were looked at */
-    INGEST_SHARE = 8,        /* beside answers cells take one part in so many of a pass's time */
+    INGEST_SHARE = 8,        /* beside answers cells take at most 1 / this of a pass's time */
     LINE_BYTES = 256
 };
 

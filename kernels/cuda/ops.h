@@ -96,8 +96,8 @@ struct expert_job {
     uint32_t gathered;    /* x is of the rows */
 };
 
-/* How many tiles of rows a run has at most, in a pass of so many rows: many where experts have more than one on average.
- * And how many runs there may be. */
+/* The most tiles of rows that a run has in a pass of `rows` rows: many where experts have more than
+ * one on average. And the most runs that there are. */
 LAYOUT_INLINE uint32_t expert_tiles(const struct cuda_experts x, uint32_t rows)
 {
     return (uint64_t)rows * x.n_used > (uint64_t)CUDA_TILE * x.n_expert ? CUDA_EXPERT_TILES : 1;

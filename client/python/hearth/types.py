@@ -24,7 +24,7 @@ class Mark(NamedTuple):
     kind: str  # "call", "thought", "thought_end"
     text: str
     open: bool = False  # of a thought: the answer begins inside of one
-    tokens: Optional[int] = None  # of a thought: so many at most, then `closing`
+    tokens: Optional[int] = None  # tokens that a thought may have; then `closing`
 
 
 class Params(TypedDict, total=False):
