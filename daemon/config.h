@@ -32,7 +32,7 @@
     TEXT(socket, "socket", "PATH", "listen here instead of at the default path")                   \
     TEXT(config, "config", "FILE", "read this configuration file only")                            \
     CHOICE(device, "device", "auto", "auto|cpu|cuda", "where the model runs")                      \
-    CHOICE(numerics, "numerics", "portable", "portable|native", "native: a GPU's own arithmetic")  \
+    CHOICE(numerics, "numerics", "auto", "auto|portable|native", "native: a GPU's own arithmetic") \
     CHOICE(kv_type, "kv-type", "f16", "f16|q8_0", "q8_0: 0.56x the memory, results differ")        \
     TEXT(weights_cache, "weights-cache", "DIR", "keep repacked weights here for the next start")   \
     CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \

@@ -254,8 +254,21 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     return rc;
 }
 
-static int open_on_device(struct loaded_model *loaded, char *err, size_t err_bytes)
+/* auto: where canonical passes would be chains of float sums, which tensor cores cannot make; quantized models are as fast in
+ * portable numerics. */
+static bool choose_native(const struct loaded_model *loaded, const struct config *config)
 {
+    enum { AUTO, PORTABLE, NATIVE };
+    if (config->numerics != AUTO)
+        return config->numerics == NATIVE;
+    return loaded->ops != &backend_cpu && !model_portable(loaded->model) &&
+           !model_kv_f32(loaded->model);
+}
+
+static int open_on_device(struct loaded_model *loaded, const struct config *config, char *err,
+                          size_t err_bytes)
+{
+    loaded->limits.native = choose_native(loaded, config);
     int rc = open_instance(loaded, err, err_bytes);
     return rc < 0 ? rc : open_draft_instance(loaded, err, err_bytes);
 }
@@ -286,7 +299,6 @@ int loaded_model_plan(struct loaded_model *loaded, const struct config *config, 
     limits->isa = isas[config->isa];
     limits->shadow = config->shadow == 1;
     limits->kv_q8_0 = config->kv_type == 1;
-    limits->native = config->numerics == 1;
     return choose_budget(loaded, config, err, err_bytes);
 }
 
@@ -296,7 +308,7 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
     int rc = loaded_model_plan(loaded, config, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = open_on_device(loaded, err, err_bytes);
+    rc = open_on_device(loaded, config, err, err_bytes);
     /* With --device auto: the model does not fit the GPU or cannot run there, or the plugin has no
      * code for it. Use the CPU. */
     if ((rc == -ENOMEM || rc == -ENOTSUP || rc == -EIO) && loaded->device.ops != &backend_cpu &&
@@ -308,7 +320,7 @@ static int open_backend(struct loaded_model *loaded, const struct config *config
         loaded->ops = loaded->device.ops;
         rc = choose_budget(loaded, config, err, err_bytes);
         if (rc == 0)
-            rc = open_on_device(loaded, err, err_bytes);
+            rc = open_on_device(loaded, config, err, err_bytes);
     }
     return rc;
 }

@@ -53,7 +53,11 @@ said 'on cuda \(sm_90' "$(check --device auto)"
 said 'on cpu ' "$(HEARTH_CUDASIM_DEVICES=0 check --device auto)"
 said 'on cpu ' "$(HEARTH_CUDASIM_MEMORY=4194304 check --device auto)"
 said 'on cpu ' "$(check --device auto --isa ref)"
-said 'numerics cpu-float-1-kvq8' "$(check --device cuda --kv-type q8_0)"
+# Numerics: native for float models on a GPU, else portable.
+said 'numerics native-1-sm90$' "$(check --device cuda)"
+said 'numerics cpu-float-1$' "$(check --device cpu)"
+said 'numerics cpu-float-1-kvq8$' "$(check --device cuda --kv-type q8_0 --numerics portable)"
+said 'numerics portable-1$' "$("$bin/hearthd" --check --model "$work/q4_0.gguf" --device cuda 2>&1)"
 
 # A start logs the device, the reason, and what it serves on.
 logged() { # WHY SERVES ENVIRONMENT...

@@ -41,7 +41,9 @@ static void answer(const char *model, const char *device, const char *kv, const 
 {
     struct harness d = {0};
 
-    harness_start(&d, model, (const char *const[]){"--device", device, "--kv-type", kv, NULL});
+    harness_start(
+        &d, model,
+        (const char *const[]){"--device", device, "--numerics", "portable", "--kv-type", kv, NULL});
     struct harness_output o =
         HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", n, "--json");
     ids_of(&o, ret_ids, bytes);
@@ -204,7 +206,8 @@ static long sampled(const char *arch, const char *device, const char *proposer,
     long rollbacks = 0;
 
     harness_start(&d, harness_tiny_model_of(arch, QUANT_BF16),
-                  (const char *const[]){"--device", device, "--context", "256", NULL});
+                  (const char *const[]){"--device", device, "--numerics", "portable", "--context",
+                                        "256", NULL});
     for (int i = 0; i < SEEDS; i++) {
         struct harness_output o = HARNESS_RUN(
             &d, NULL, "run", "--tokens", prompt, "--max-tokens", "60", "--json", "--logit-bias",
@@ -271,7 +274,8 @@ START_TEST(unverified_answers_say_so_and_leave_verified_ones_alone)
 
     ck_assert_int_eq(sampled(NULL, "cpu", "none", want), 0);
     harness_start(&d, harness_tiny_model_of(NULL, QUANT_BF16),
-                  (const char *const[]){"--device", "cuda", "--context", "256", NULL});
+                  (const char *const[]){"--device", "cuda", "--numerics", "portable", "--context",
+                                        "256", NULL});
     run_mixed(&d, last);
     for (int i = 0; i < MIXED; i++) {
         const bool fast = i % 2 == 1;
@@ -301,7 +305,9 @@ START_TEST(unverified_answers_take_every_request_option)
     const char *model = harness_tiny_model_of(NULL, QUANT_F16);
 
     (void)snprintf(record, sizeof(record), "/tmp/hearth-fast-%d.json", (int)getpid());
-    harness_start(&d, model, (const char *const[]){"--device", "cuda", "--context", "128", NULL});
+    harness_start(&d, model,
+                  (const char *const[]){"--device", "cuda", "--numerics", "portable", "--context",
+                                        "128", NULL});
     struct harness_output o =
         HARNESS_RUN(&d, NULL, "run", "--tokens", "1,70,80,90,33,14", "--max-tokens", "20", "--json",
                     "--logprobs", "2", "--repeat-penalty", "1.3", "--grammar", "root ::= [a-z ]*",
@@ -400,8 +406,8 @@ static void crowd(const char *device, char ids[CROWD][2000])
     int fd[CROWD];
 
     harness_start(&d, harness_tiny_model(),
-                  (const char *const[]){"--device", device, "--context", "128", "--slots", "5",
-                                        "--kv-bytes", "90K", NULL});
+                  (const char *const[]){"--device", device, "--numerics", "portable", "--context",
+                                        "128", "--slots", "5", "--kv-bytes", "90K", NULL});
     for (int i = 0; i < CROWD; i++) {
         char prompt[64];
         (void)snprintf(prompt, sizeof(prompt), "1,%d,3,%d,5,6,7,%d", i + 2, 9 * i + 4, 20 - i);

@@ -181,6 +181,8 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
 
     arguments[n++] = on_device(c) ? "--device" : "--isa";
     arguments[n++] = isa;
+    arguments[n++] = "--numerics";
+    arguments[n++] = "portable";
     arguments[n++] = "--threads";
     arguments[n++] = c->threads;
     arguments[n++] = "--kv-type";

@@ -9,7 +9,7 @@ trap '[ -z "$daemon" ] || kill $daemon 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 143' TERM
 
 ids() { # DEVICE
-    "$bin/hearthd" --device "$1" --model "$model" --socket "$work/socket" --slots 2 --context 1024 >"$work/log" 2>&1 &
+    "$bin/hearthd" --device "$1" --numerics portable --model "$model" --socket "$work/socket" --slots 2 --context 1024 >"$work/log" 2>&1 &
     daemon=$!
     for _ in $(seq 600); do
         [ ! -S "$work/socket" ] || break
