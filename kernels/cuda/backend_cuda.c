@@ -178,7 +178,7 @@ static int count_memory(struct backend *b, char *err, size_t err_bytes)
     if (code != cudaSuccess)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
     place_all(b);
-    const size_t weights = b->weight_memory.used, scratch = b->scratch_memory.used,
+    const size_t weights = b->weight_memory.used, scratch = b->scratch_memory.used + b->stack_bytes,
                  kv = b->kv_memory.used + b->state_memory.used;
     if (weights + scratch + kv <= free_bytes)
         return 0;
@@ -286,17 +286,19 @@ static void cuda_close(struct backend *b)
 static int open_device(struct backend *b, char *err, size_t err_bytes)
 {
     struct cudaDeviceProp properties = {0};
-    int version = 0;
+    struct cuda_code code = {0};
     if (cuda_ok(b, (int)cudaSetDevice(0), "the choice of a device") &&
         cuda_ok(b, (int)cudaGetDeviceProperties(&properties, 0), "the device's properties"))
         snprintf(b->name, sizeof(b->name), "sm_%d%d", properties.major, properties.minor);
     if (!cuda_ok(b, (int)cudaStreamCreateWithFlags(&b->queue.stream, cudaStreamNonBlocking),
                  "opening a stream") ||
-        !cuda_ok(b, cuda_launch_init(&version), "loading the kernels"))
+        !cuda_ok(b, cuda_launch_init(&code), "loading the kernels"))
         return cuda_open_failed(b, err, err_bytes);
     b->queue.processors = (uint32_t)properties.multiProcessorCount;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
-    b->queue.dependent = properties.major >= 9 && version >= 90;
+    b->queue.dependent = properties.major >= 9 && code.version >= 90;
+    b->stack_bytes =
+        (size_t)code.stack * (size_t)properties.maxThreadsPerMultiProcessor * b->queue.processors;
     b->major = properties.major;
     cuda_choose_numerics(b);
     cuda_blas_open(b);
@@ -389,7 +391,7 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .threads = b->limits.threads,
         .fast = b->fast ? BACKEND_FAST_NATIVE : BACKEND_FAST_NONE,
         .weight_bytes = b->weight_memory.used,
-        .scratch_bytes = b->scratch_memory.used,
+        .scratch_bytes = b->scratch_memory.used + b->stack_bytes,
         .page_bytes = b->geometry.page_bytes[PAGES_FULL],
         .window_page_bytes = b->geometry.page_bytes[PAGES_WINDOW],
         .kv_bytes = kv_bytes(&b->geometry, &b->limits),

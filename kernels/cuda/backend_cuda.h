@@ -136,6 +136,7 @@ struct backend {
     uint8_t *kv[CUDA_PAGE_CLASSES]; /* [pages][geometry.page_bytes], device memory, or NULL */
     struct state_geometry state_geometry;
     uint8_t *states, *records; /* device memory, or NULL: kernels/state.h */
+    size_t stack_bytes;        /* that the device sets aside for its kernels' stacks */
     struct cuda_arena weight_memory, scratch_memory, kv_memory, state_memory;
     struct cuda_queue queue;
     /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */

@@ -21,11 +21,14 @@ struct cuda_queue {
     int dependent;
 };
 
-/* Once per device and process: shared memory beyond 48 KiB. *ret_version: the compute capability that the code was made
- * for, 90 for sm_90. */
-int cuda_launch_init(int *ret_version);
-int attend_init(void); /* its part of attend.cu */
-int delta_init(void);  /* of delta.cu */
+/* What the kernels are as they were loaded: the compute capability that the code was made for, 90 for sm_90; bytes of the
+ * largest stack of a thread, for which the device sets memory aside as if every thread that it can run had it. */
+struct cuda_code {
+    uint32_t version, stack;
+};
+
+/* Once per device and process: loads every kernel; shared memory beyond 48 KiB. */
+int cuda_launch_init(struct cuda_code *ret_code);
 
 /* Reads n units of 16 bytes once; sum [1] is written when they add up to a number that they never do. */
 int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t n, uint32_t *sum,

@@ -4,25 +4,21 @@
 
 #include "kernels/cuda/launch.h"
 
-/* As cuda_launch_matmul, in tiles of 8 * TILES rows; as cuda_launch_init. BY_ROWS: how matrices lie. */
+/* As cuda_launch_matmul, in tiles of 8 * TILES rows. BY_ROWS: how matrices lie. */
 template <int TILES, bool BY_ROWS>
 int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
-template <int TILES, bool BY_ROWS> int matmul_init(int *ret_version);
 
 /* As cuda_launch_expert, of runs of up to 8 * TILES rows. */
 template <int TILES>
 int expert_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
-template <int TILES> int expert_init(void);
 
 /* Quantized types alone: 256 outputs a block. */
 template <int TILES>
 int matmul_large_launch(const struct cuda_queue *queue, const struct matmul_job *job,
                         uint32_t rows);
-template <int TILES> int matmul_large_init(void);
 
 /* Native numerics, parts of F16 alone or BF16 alone: 128 outputs and 128 rows a block, and how many that makes. */
 int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 uint64_t matmul_half_blocks(const struct matmul_job *job, uint32_t rows);
-int matmul_half_init(void);
 
 #endif

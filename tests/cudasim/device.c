@@ -420,6 +420,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *ret, const void *fu
     if (function == NULL)
         return sim_failed(cudaErrorInvalidDeviceFunction);
     *ret = (struct cudaFuncAttributes){
+        .localSizeBytes = sim_settings()->stack_bytes,
         .maxThreadsPerBlock = SIM_THREADS_PER_BLOCK,
         .ptxVersion = (int)sim_settings()->arch,
         .binaryVersion = (int)sim_settings()->arch,

@@ -224,7 +224,10 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, struct sim_
             kernel->cooperative = attribute->val.cooperative != 0;
         else if (attribute->id == cudaLaunchAttributeProgrammaticStreamSerialization)
             kernel->dependent = attribute->val.programmaticStreamSerializationAllowed != 0;
-        else if (attribute->id != cudaLaunchAttributeIgnore)
+        else if (attribute->id == cudaLaunchAttributePreferredSharedMemoryCarveout) {
+            if (attribute->val.sharedMemCarveout > 100)
+                return cudaErrorInvalidValue;
+        } else if (attribute->id != cudaLaunchAttributeIgnore)
             return cudaErrorNotSupported;
     }
     if (kernel->dependent && sim_settings()->arch < 90)

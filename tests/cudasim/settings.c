@@ -39,6 +39,7 @@ static void read_environment(void)
     settings.arch = (unsigned)number("HEARTH_CUDASIM_ARCH", 90);
     settings.memory_bytes = (size_t)number("HEARTH_CUDASIM_MEMORY", (uint64_t)1 << 30);
     settings.devices = (unsigned)number("HEARTH_CUDASIM_DEVICES", 1);
+    settings.stack_bytes = (size_t)number("HEARTH_CUDASIM_STACK", 0);
     settings.blocking = number("CUDA_LAUNCH_BLOCKING", 0) != 0;
     settings.races = number("HEARTH_CUDASIM_RACES", 1) != 0;
     random_state = settings.seed;

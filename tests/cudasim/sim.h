@@ -41,6 +41,7 @@ struct sim_settings {
     unsigned processors; /* HEARTH_CUDASIM_SMS */
     unsigned arch;       /* HEARTH_CUDASIM_ARCH=90 */
     size_t memory_bytes; /* HEARTH_CUDASIM_MEMORY */
+    size_t stack_bytes;  /* HEARTH_CUDASIM_STACK: what each kernel's stack is said to be */
     unsigned devices;    /* HEARTH_CUDASIM_DEVICES=0: none */
     bool blocking;       /* CUDA_LAUNCH_BLOCKING: no worker thread */
     bool races;          /* HEARTH_CUDASIM_RACES=0: do not look for them */

@@ -77,6 +77,7 @@ DEVICE=auto logged 'device cuda: a GPU with 1024 MiB free' "$cuda"
 DEVICE=auto logged 'device cpu: no NVIDIA driver is loaded: .*' "$cpu" HEARTH_CUDASIM_DEVICES=0
 DEVICE=auto logged 'device cpu: .*hearth-cuda.so does not exist: .*' "$cpu" HEARTH_PLUGINS="$work"
 DEVICE=auto logged 'device cpu: the GPU has [0-9]+ MiB free, [0-9]+ are needed .*' "$cpu" HEARTH_CUDASIM_MEMORY=4194304
+DEVICE=auto logged 'device cpu: the GPU has 1024 MiB free, [0-9]+ are needed .*, the rest [0-9]{4,}.*' "$cpu" HEARTH_CUDASIM_STACK=200000
 DEVICE=auto logged 'device cpu: .* has no code that this GPU \(sm_90\) and its driver can run.*' "$cpu" \
     HEARTH_CUDASIM_FAIL=launch@1=209
 DEVICE=cuda logged '' "$cuda"

@@ -12,7 +12,7 @@
 #include "kernels/cuda/device/attend_items_device.h"
 #include "kernels/cuda/attend_launch.h"
 #include "kernels/cuda/device/attend_tile_device.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/device/launch_device.h"
 
 enum {
@@ -71,20 +71,16 @@ static_assert(sizeof(attend_tile<LARGE_GROUPS>) <= MOST_BYTES &&
                   sizeof(attend_shared) <= offsetof(attend_tile<SMALL_GROUPS>, q),
               "the shared memory of a block");
 
-int attend_init(void)
+int attend_init(struct cuda_code *code)
 {
-    cudaError_t code = cudaSuccess;
+    int rc = 0;
     for (int type = 0; type < KV_TYPES; type++) {
-        for (int i = 0; i < SMALL_SIZES && code == cudaSuccess; i++)
-            code = cudaFuncSetAttribute(small_kernels[i][type],
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)sizeof(attend_tile<SMALL_GROUPS>));
-        for (int i = 0; i < LARGE_SIZES && code == cudaSuccess; i++)
-            code = cudaFuncSetAttribute(large_kernels[i][type],
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)sizeof(attend_tile<LARGE_GROUPS>));
+        for (int i = 0; i < SMALL_SIZES && !rc; i++)
+            rc = prepare(small_kernels[i][type], sizeof(attend_tile<SMALL_GROUPS>), code);
+        for (int i = 0; i < LARGE_SIZES && !rc; i++)
+            rc = prepare(large_kernels[i][type], sizeof(attend_tile<LARGE_GROUPS>), code);
     }
-    return code == cudaSuccess ? attend_native_init() : (int)code;
+    return rc;
 }
 
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,

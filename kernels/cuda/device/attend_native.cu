@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/device/attend_items_device.h"
 #include "kernels/cuda/attend_launch.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/device/attend_native_device.h"
 #include "kernels/cuda/device/launch_device.h"
 
@@ -57,23 +58,20 @@ template <int MTILES> static size_t tile_bytes(uint32_t k_dim)
            attend_native<MTILES>::QUERIES * pitch * sizeof(unsigned short);
 }
 
-int attend_native_init(void)
+int attend_native_init(struct cuda_code *code)
 {
-    cudaError_t code = cudaSuccess;
+    int rc = 0;
     for (int size = 0; size < SIZES; size++)
-        for (int type = 0; type < KV_TYPES && code == cudaSuccess; type++) {
+        for (int type = 0; type < KV_TYPES && !rc; type++) {
             const uint32_t head_dim = size ? CUDA_MAX_HEAD : CUDA_MAX_HEAD / 2;
-            const size_t large =
-                size ? tile_bytes<WIDE_TILES>(head_dim) : tile_bytes<NARROW_TILES>(head_dim);
-            code = cudaFuncSetAttribute(small_kernels[size][type],
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        (int)tile_bytes<1>(head_dim));
-            if (code == cudaSuccess)
-                code =
-                    cudaFuncSetAttribute(large_kernels[size][type],
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)large);
+            rc = prepare(small_kernels[size][type], tile_bytes<1>(head_dim), code);
+            rc = rc ? rc
+                    : prepare(large_kernels[size][type],
+                              size ? tile_bytes<WIDE_TILES>(head_dim)
+                                   : tile_bytes<NARROW_TILES>(head_dim),
+                              code);
         }
-    return (int)code;
+    return rc;
 }
 
 int attend_native_launch(const struct cuda_queue *queue, const struct attend_job *job,

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/device/delta_device.h"
 #include "kernels/cuda/device/launch_device.h"
+#include "kernels/cuda/init_launch.h"
 
 static __global__ void __launch_bounds__(CUDA_THREADS)
     convolve_kernel(const struct convolve_job job)
@@ -37,10 +38,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         head_gate_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
 
-int delta_init(void)
+int delta_init(struct cuda_code *code)
 {
-    return (int)cudaFuncSetAttribute(delta_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)sizeof(struct delta_shared));
+    constexpr size_t ROW = CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float);
+    int rc = prepare(convolve_kernel, ROW, code);
+    rc = rc ? rc : prepare(delta_kernel, sizeof(struct delta_shared), code);
+    rc = rc ? rc : prepare(settle_kernel, 0, code);
+    return rc ? rc : prepare(head_gate_kernel, CUDA_BLOCK / CUDA_WARPS * ROW, code);
 }
 
 static uint32_t parts_of(uint64_t n, uint32_t each)

@@ -1,6 +1,7 @@
 /* experts.cu: the kernels of routers and of the sum over experts, and their launches. */
 #include "kernels/cuda/device/experts_device.h"
 #include "kernels/cuda/device/launch_device.h"
+#include "kernels/cuda/init_launch.h"
 
 static __global__ void __launch_bounds__(CUDA_THREADS) route_kernel(const struct route_job job)
 {
@@ -15,6 +16,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
         expert_sum_item(job, blockIdx.y, blockIdx.x);
+}
+
+int experts_init(struct cuda_code *code)
+{
+    const int rc = prepare(route_kernel, sizeof(struct route_shared), code);
+    return rc ? rc : prepare(expert_sum_kernel, 0, code);
 }
 
 int cuda_launch_route(const struct cuda_queue *queue, const struct route_job *job, uint32_t rows)

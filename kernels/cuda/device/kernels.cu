@@ -1,9 +1,15 @@
 /* kernels.cu: one kernel for every job except attention (attend.cu) and matmuls (matmul.cu), and
  * their launches: one block per item. */
 #include "kernels/cuda/device/attend_device.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/sample_device.h"
+
+/* Of shared memory. */
+enum {
+    NORM_BYTES = 129 * sizeof(float),
+    HEADS_BYTES = CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float),
+};
 
 static __global__ void __launch_bounds__(CUDA_THREADS) embed_kernel(const struct embed_job job)
 {
@@ -72,6 +78,19 @@ static __global__ void __launch_bounds__(CUDA_THREADS) end_kernel(const struct e
     end_item(job.pass, job.results);
 }
 
+int kernels_init(struct cuda_code *code)
+{
+    constexpr size_t SAMPLE = sizeof(struct sample_shared);
+    int rc = prepare(embed_kernel, 0, code);
+    rc = rc ? rc : prepare(norm_kernel, NORM_BYTES, code);
+    rc = rc ? rc : prepare(qkv_finish_kernel, HEADS_BYTES, code);
+    rc = rc ? rc : prepare(combine_kernel, sizeof(struct combine_shared), code);
+    rc = rc ? rc : prepare(sample_part_kernel, SAMPLE, code);
+    rc = rc ? rc : prepare(sample_sum_kernel, SAMPLE, code);
+    rc = rc ? rc : prepare(sample_best_kernel, SAMPLE, code);
+    return rc ? rc : prepare(end_kernel, 0, code);
+}
+
 static uint32_t parts_of(uint32_t n)
 {
     return (n + CUDA_THREADS - 1) / CUDA_THREADS;
@@ -84,7 +103,7 @@ int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *jo
 
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
-    return launch(queue, norm_kernel, dim3(rows), 129 * sizeof(float), *job);
+    return launch(queue, norm_kernel, dim3(rows), NORM_BYTES, *job);
 }
 
 int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,
@@ -92,7 +111,7 @@ int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_fini
 {
     const uint32_t heads = job->n_head + 2 * job->kv.n_head_kv;
     return launch(queue, qkv_finish_kernel, dim3((heads + CUDA_WARPS - 1) / CUDA_WARPS, rows),
-                  CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
+                  HEADS_BYTES, *job);
 }
 
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,

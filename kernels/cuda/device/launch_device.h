@@ -6,17 +6,42 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/launch.h"
 
+/* Loads a kernel, which takes so much dynamic shared memory, and notes what it is. */
+template <typename JOB>
+static int prepare(void (*kernel)(JOB), size_t shared_bytes, struct cuda_code *code)
+{
+    cudaFuncAttributes attributes;
+    const cudaError_t failed = cudaFuncGetAttributes(&attributes, kernel);
+    if (failed != cudaSuccess)
+        return (int)failed;
+    const uint32_t stack = (uint32_t)attributes.localSizeBytes;
+    code->version = (uint32_t)attributes.ptxVersion;
+    code->stack = stack > code->stack ? stack : code->stack;
+    return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)shared_bytes);
+}
+
+/* One division of an SM's memory for all kernels, as much of it as can be shared: an SM waits until it is idle before it
+ * changes that. */
+static inline cudaLaunchAttribute shared_memory_first(void)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attribute.val.sharedMemCarveout = 100;
+    return attribute;
+}
+
 template <typename JOB>
 static int launch(const struct cuda_queue *queue, void (*kernel)(JOB), dim3 grid,
                   size_t shared_bytes, const JOB &job)
 {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {shared_memory_first()};
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
     /* Grid, block, shared memory, stream, attributes. */
     const cudaLaunchConfig_t config = {grid,         dim3(CUDA_THREADS),
                                        shared_bytes, queue->stream,
-                                       &attribute,   queue->dependent ? 1u : 0u};
+                                       attributes,   queue->dependent ? 2u : 1u};
     return (int)cudaLaunchKernelEx(&config, kernel, job);
 }
 

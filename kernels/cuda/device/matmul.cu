@@ -1,24 +1,6 @@
 /* matmul.cu: chooses the matmul kernel by the number of rows. */
 #include "kernels/cuda/matmul_launch.h"
 
-int cuda_launch_init(int *ret_version)
-{
-    int (*const init[])(int *) = {matmul_init<1, false>, matmul_init<2, false>,
-                                  matmul_init<4, false>, matmul_init<CUDA_MAX_TILES, false>,
-                                  matmul_init<1, true>,  matmul_init<2, true>,
-                                  matmul_init<4, true>,  matmul_init<CUDA_MAX_TILES, true>};
-    int code = attend_init();
-    code = code ? code : delta_init();
-    for (int i = 0; i < 8 && !code; i++)
-        code = init[i](ret_version);
-    code = code ? code : expert_init<1>();
-    code = code ? code : expert_init<CUDA_EXPERT_TILES>();
-    code = code ? code : matmul_large_init<4>();
-    code = code ? code : matmul_large_init<8>();
-    code = code ? code : matmul_half_init();
-    return code;
-}
-
 static bool all_quantized(const struct matmul_job *job)
 {
     for (int i = 0; i < 3; i++) {

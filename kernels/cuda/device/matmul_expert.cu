@@ -3,6 +3,7 @@
  * blocks are of consecutive runs: those of one expert have the same weights. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_device.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/matmul_launch.h"
 
 template <int TILES>
@@ -13,23 +14,24 @@ static __global__ void __launch_bounds__(CUDA_THREADS) expert_kernel(const struc
     expert_item<TILES>(job, blockIdx.x, blockIdx.y, (float *)shared);
 }
 
+template <int TILES> static constexpr size_t shared_bytes()
+{
+    return CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float);
+}
+
 template <int TILES>
 int expert_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows)
 {
-    constexpr size_t BYTES = CUDA_WARPS * SEGMENT_FLOATS(TILES) * sizeof(float);
-    static_assert(BYTES <= 48 << 10, "without asking for more");
     return launch(queue, expert_kernel<TILES>,
                   dim3(expert_runs(job->experts, rows, CUDA_TILE * TILES), job->matmul.groups),
-                  BYTES, *job);
+                  shared_bytes<TILES>(), *job);
 }
 
-/* Loads the kernel's code onto the device at open. */
-template <int TILES> int expert_init(void)
+template <int TILES> int expert_init(struct cuda_code *code)
 {
-    cudaFuncAttributes attributes;
-    return (int)cudaFuncGetAttributes(&attributes, expert_kernel<TILES>);
+    return prepare(expert_kernel<TILES>, shared_bytes<TILES>(), code);
 }
 
 template int expert_launch<ROW_TILES>(const struct cuda_queue *, const struct expert_job *,
                                       uint32_t);
-template int expert_init<ROW_TILES>(void);
+template int expert_init<ROW_TILES>(struct cuda_code *);

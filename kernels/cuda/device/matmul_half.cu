@@ -2,6 +2,7 @@
  * have the same weights and different rows. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_half_large_device.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/matmul_launch.h"
 
 template <bool BF16>
@@ -15,15 +16,10 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
 
 static_assert(sizeof(half_large_shared) <= 99 << 10, "that every GPU has for a block");
 
-int matmul_half_init(void)
+int matmul_half_init(struct cuda_code *code)
 {
-    void (*const kernels[])(struct matmul_job) = {matmul_half_kernel<false>,
-                                                  matmul_half_kernel<true>};
-    cudaError_t code = cudaSuccess;
-    for (int i = 0; i < 2 && code == cudaSuccess; i++)
-        code = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    (int)sizeof(half_large_shared));
-    return (int)code;
+    const int rc = prepare(matmul_half_kernel<false>, sizeof(half_large_shared), code);
+    return rc ? rc : prepare(matmul_half_kernel<true>, sizeof(half_large_shared), code);
 }
 
 static dim3 grid_of(const struct matmul_job *job, uint32_t rows)

@@ -5,6 +5,7 @@
  */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_device.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/matmul_launch.h"
 
 template <int TILES, bool BY_ROWS>
@@ -30,21 +31,14 @@ int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, 
                   dim3(job->groups, (rows + per_item - 1) / per_item), shared_bytes<TILES>(), *job);
 }
 
-template <int TILES, bool BY_ROWS> int matmul_init(int *ret_version)
+template <int TILES> int matmul_init(struct cuda_code *code)
 {
-    cudaFuncAttributes attributes;
-    const cudaError_t code = cudaFuncGetAttributes(&attributes, matmul_kernel<TILES, BY_ROWS>);
-    if (code != cudaSuccess)
-        return (int)code;
-    *ret_version = attributes.ptxVersion;
-    return (int)cudaFuncSetAttribute(matmul_kernel<TILES, BY_ROWS>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     shared_bytes<TILES>());
+    const int rc = prepare(matmul_kernel<TILES, false>, shared_bytes<TILES>(), code);
+    return rc ? rc : prepare(matmul_kernel<TILES, true>, shared_bytes<TILES>(), code);
 }
 
 template int matmul_launch<ROW_TILES, false>(const struct cuda_queue *, const struct matmul_job *,
                                              uint32_t);
-template int matmul_init<ROW_TILES, false>(int *);
 template int matmul_launch<ROW_TILES, true>(const struct cuda_queue *, const struct matmul_job *,
                                             uint32_t);
-template int matmul_init<ROW_TILES, true>(int *);
+template int matmul_init<ROW_TILES>(struct cuda_code *);

@@ -5,6 +5,7 @@
  */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_large_device.h"
+#include "kernels/cuda/init_launch.h"
 #include "kernels/cuda/matmul_launch.h"
 
 /* Consecutive blocks have the same weights and different rows, so that weights are read from memory
@@ -23,21 +24,17 @@ template <int TILES>
 int matmul_large_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     const uint32_t per_item = CUDA_TILE * TILES;
-    static_assert(sizeof(matmul_large_shared<TILES>) <= 48 << 10, "without asking for more");
     return launch(
         queue, matmul_large_kernel<TILES>,
         dim3((rows + per_item - 1) / per_item, (job->groups + CUDA_WARPS - 1) / CUDA_WARPS),
         sizeof(matmul_large_shared<TILES>), *job);
 }
 
-/* Loads the kernel's code onto the device at open: small models might not launch it until much
- * later. */
-template <int TILES> int matmul_large_init(void)
+template <int TILES> int matmul_large_init(struct cuda_code *code)
 {
-    cudaFuncAttributes attributes;
-    return (int)cudaFuncGetAttributes(&attributes, matmul_large_kernel<TILES>);
+    return prepare(matmul_large_kernel<TILES>, sizeof(matmul_large_shared<TILES>), code);
 }
 
 template int matmul_large_launch<ROW_TILES>(const struct cuda_queue *, const struct matmul_job *,
                                             uint32_t);
-template int matmul_large_init<ROW_TILES>(void);
+template int matmul_large_init<ROW_TILES>(struct cuda_code *);

@@ -3,6 +3,7 @@
  * those of one row. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_device.h"
+#include "kernels/cuda/init_launch.h"
 
 static __global__ void __launch_bounds__(CUDA_THREADS) sums_kernel(const struct sums_job job)
 {
@@ -16,6 +17,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sums_kernel(const struct 
         put_gated(matmul, group, row, y[0], y[matmul.groups * CUDA_GROUP]);
     else
         put_output(matmul, matmul.part[0], group, row, y[0]);
+}
+
+int matmul_sums_init(struct cuda_code *code)
+{
+    return prepare(sums_kernel, 0, code);
 }
 
 int cuda_launch_sums(const struct cuda_queue *queue, const struct sums_job *job, uint32_t rows)

@@ -3,7 +3,8 @@
  * object for each ROW_TILES, 1 and 2 (VARIANTS_step_kernel.cu in the Makefile), because each takes
  * long to compile.
  */
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/init_launch.h"
+#include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/step_device.h"
 #include "kernels/cuda/step_launch.h"
 
@@ -37,17 +38,18 @@ template <int TILES> static constexpr size_t step_most_bytes()
                                  STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_MATMUL_BYTES(TILES)));
 }
 
+template <int TILES> int step_init(struct cuda_code *code)
+{
+    static_assert(step_most_bytes<TILES>() <= 99 << 10, "that every GPU has for a block");
+    return prepare(step_kernel<TILES>, step_most_bytes<TILES>(), code);
+}
+
 template <int TILES>
 int step_open(const struct cuda_queue *queue, const struct step_job *job, uint32_t *ret_blocks)
 {
-    static_assert(step_most_bytes<TILES>() <= 99 << 10, "that every GPU has for a block");
     int n = 0;
-    cudaError_t code =
-        cudaFuncSetAttribute(step_kernel<TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             (int)step_most_bytes<TILES>());
-    if (code == cudaSuccess)
-        code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, step_kernel<TILES>, CUDA_THREADS,
-                                                             step_bytes<TILES>(*job));
+    const cudaError_t code = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &n, step_kernel<TILES>, CUDA_THREADS, step_bytes<TILES>(*job));
     *ret_blocks = (uint32_t)(n < STEP_BLOCKS ? n : STEP_BLOCKS) * queue->processors;
     return (int)code;
 }
@@ -56,13 +58,14 @@ int step_open(const struct cuda_queue *queue, const struct step_job *job, uint32
 template <int TILES>
 int step_launch(const struct cuda_queue *queue, const struct step_job *job, uint32_t blocks)
 {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
+    cudaLaunchAttribute attributes[2] = {shared_memory_first()};
+    attributes[1].id = cudaLaunchAttributeCooperative;
+    attributes[1].val.cooperative = 1;
     const cudaLaunchConfig_t config = {dim3(blocks),  dim3(CUDA_THREADS), step_bytes<TILES>(*job),
-                                       queue->stream, &attribute,         1};
+                                       queue->stream, attributes,         2};
     return (int)cudaLaunchKernelEx(&config, step_kernel<TILES>, *job);
 }
 
+template int step_init<ROW_TILES>(struct cuda_code *);
 template int step_open<ROW_TILES>(const struct cuda_queue *, const struct step_job *, uint32_t *);
 template int step_launch<ROW_TILES>(const struct cuda_queue *, const struct step_job *, uint32_t);
