@@ -207,7 +207,7 @@ static __device__ void attend_queries(const struct attend_job &job, const struct
                                       const float *q, uint32_t head_kv, uint32_t head,
                                       uint32_t n_queries, attend_shared &shared)
 {
-    const struct cuda_row row = job.pass.rows[item.row];
+    const struct cuda_row &row = job.pass.rows[item.row];
     const uint32_t k_dim = job.kv.k_dim, v_dim = job.kv.v_dim, tid = threadIdx.x,
                    from = seen_from(row.position + 1, job.sliding_window);
     for (uint32_t i = tid; i < ATTEND_QUERIES * k_dim; i += CUDA_THREADS)

@@ -408,7 +408,7 @@ static __device__ void attend_native_item(const struct attend_job &job,
                                           attend_native<MTILES> &shared)
 {
     const uint32_t most = attend_native<MTILES>::QUERIES, share = job.n_head / job.kv.n_head_kv;
-    const struct cuda_row row = job.pass.rows[item.row];
+    const struct cuda_row &row = job.pass.rows[item.row];
     const uint64_t k_at = job.kv.offset + head_kv * job.kv.k_bytes;
     for (uint32_t head = 0; head < share; head += most) {
         const uint32_t n = share - head < most ? share - head : most;

@@ -443,16 +443,16 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
                                          uint32_t head_kv, const tile_queries &x,
                                          attend_tile<GROUPS> &shared)
 {
-    const struct cuda_row top = job.pass.rows[item.row],
-                          last = job.pass.rows[item.row + item.n_rows - 1];
+    const struct cuda_row &top = job.pass.rows[item.row];
+    const uint32_t top_end = top.position + 1,
+                   last_end = job.pass.rows[item.row + item.n_rows - 1].position + 1;
     const uint32_t group = threadIdx.x / 32 / attend_tile<GROUPS>::WARPS;
     const bool active = group * TILE_EACH < x.count;
     float o[TILE_EACH][DIMS] = {};
     tile_begin<GROUPS>(job, x, shared);
     for (uint32_t split = item.split0; split < item.split1; split++) {
-        const attend_span span = span_of(split, seen_from(top.position + 1, job.sliding_window));
-        const uint32_t n = positions_of(last.position + 1, span),
-                       pages = (n + CUDA_PAGE - 1) / CUDA_PAGE;
+        const attend_span span = span_of(split, seen_from(top_end, job.sliding_window));
+        const uint32_t n = positions_of(last_end, span), pages = (n + CUDA_PAGE - 1) / CUDA_PAGE;
         float acc[TILE_EACH][attend_tile<GROUPS>::PAGES], sum[TILE_EACH][DIMS];
         if (threadIdx.x < attend_tile<GROUPS>::QUERIES) {
             const uint32_t end = shared.end[threadIdx.x],
@@ -464,10 +464,9 @@ static __device__ void attend_queries_of(const struct attend_job &job, const str
         tile_scores<KV, GROUPS>(job.kv, pages, active, shared, acc);
         tile_weights<GROUPS>(job.scale, pages, shared, acc);
         tile_fold<GROUPS>(job.sliding_window, pages, split, split == item.split0, shared);
-        tile_values<KV, GROUPS, DIMS>(
-            job.kv, v_after_k(job.kv, head_kv), n,
-            positions_of(seen_from(last.position + 1, job.sliding_window), span),
-            positions_of(top.position + 1, span), shared, active, sum);
+        tile_values<KV, GROUPS, DIMS>(job.kv, v_after_k(job.kv, head_kv), n,
+                                      positions_of(seen_from(last_end, job.sliding_window), span),
+                                      positions_of(top_end, span), shared, active, sum);
 #pragma unroll
         for (int k = 0; k < TILE_EACH; k++) {
             const uint32_t q = group * TILE_EACH + k;

@@ -66,7 +66,7 @@ static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, 
  * the row takes its share. */
 static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint32_t part)
 {
-    const struct cuda_row row = job.pass.rows[r];
+    const struct cuda_row &row = job.pass.rows[r]; /* a copy, indexed, would lie on the stack */
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
     if (i < job.stride) /* after the row: what residuals add to outputs that are not read */
         job.x[(uint64_t)r * job.stride + i] =
@@ -309,7 +309,7 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
     for (uint32_t k = lane; k < n; k += 32)
         x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * step + k]) : values[k];
     __syncwarp();
-    const struct cuda_row row = job.pass.rows[r];
+    const struct cuda_row &row = job.pass.rows[r]; /* a copy, indexed, would lie on the stack */
     if (kind < 2) {
         if (job.norm[kind])
             norm_head(x, job.norm[kind], n, job.eps);
