@@ -11,7 +11,7 @@
 #   SECONDS_LEFT  default 460: when it is over nothing runs but the table
 #   STAGES        default "build contract checks bench": those alone, on what an earlier run has built
 #   OUT           a folder that gets, after each stage, the table as summary.txt and results and logs as results.tar.gz
-#   MODELS        a folder with room for 27 GB (default: /dev/shm or /tmp, whichever has it)
+#   MODELS        a folder with room for 42 GB (default: /dev/shm or /tmp, whichever has it)
 #   PROFILE=1     ncu on decoding and prefill of some models, last
 #   REHEARSAL=1   small models in a small bench: tests/e2e/gpu_run.sh, with no GPU
 set -u
@@ -50,8 +50,8 @@ results=${1:-tests/gpu/results/$(date +%Y-%m-%d-%H%M)-$(tr 'A-Z ' 'a-z-' <<<"$na
 mkdir -p "$results" || die "$results cannot be made"
 
 models=$(mktemp -d "${MODELS:-/tmp}/hearth-gpu-XXXXXX") || die "no folder for models can be made"
-if [ -z "${MODELS:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 30000000 ] 2>/dev/null &&
-    [ "$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)" -gt 60000000 ]; then
+if [ -z "${MODELS:-}" ] && [ "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 45000000 ] 2>/dev/null &&
+    [ "$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)" -gt 75000000 ]; then
     rmdir "$models"
     models=$(mktemp -d /dev/shm/hearth-gpu-XXXXXX)
 fi
@@ -229,7 +229,7 @@ stage_checks() {
 
 # ---- how fast ----------------------------------------------------------------------------------------------------------
 
-shapes="llama-3.2-1b:Q4_0 llama-3.1-8b:Q4_0 llama-3.2-1b:BF16 llama-3.1-8b:BF16 gemma-3-1b:Q4_0"
+shapes="llama-3.2-1b:Q4_0 llama-3.1-8b:Q4_0 llama-3.2-1b:BF16 qwen35-4b:Q4_0 llama-3.1-8b:BF16 gemma-3-1b:Q4_0 gpt-oss-20b:MXFP4_MOE"
 context=1024 tokens=32 slots=16
 [ -z "${REHEARSAL:-}" ] || { shapes="tiny:Q4_0 tiny:BF16" context=8 tokens=2 slots=4 answer=2; }
 
