@@ -34,9 +34,10 @@ static enum wish wish(void)
 /* Sizes the shared memory for a row's norm, in the forms that the matrices read (step_device.h). */
 static void size_own(const struct backend *b, uint32_t forms, struct step_job *job)
 {
-    const uint32_t stride = b->buffers.of[BUFFER_NORM].stride, tile = CUDA_TILE * stride,
-                   scales = tile / CUDA_BLOCK * (uint32_t)sizeof(struct cuda_scale);
-    job->own_floats = forms & FORM_BLOCKS ? tile + scales : 0;
+    const uint32_t stride = b->buffers.of[BUFFER_NORM].stride,
+                   scales =
+                       stride / CUDA_BLOCK * CUDA_ROW_SCALES * (uint32_t)sizeof(struct cuda_scale);
+    job->own_floats = forms & FORM_BLOCKS ? stride + scales : 0;
     job->own_bytes = job->own_floats + (forms & FORM_FLOATS ? stride * (uint32_t)sizeof(float) : 0);
     job->own_norm = job->own_bytes <= STEP_OWN_BYTES;
 }

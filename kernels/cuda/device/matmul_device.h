@@ -68,11 +68,11 @@ struct columns {
             (uint64_t)(rows.first / CUDA_TILE + j) * (x.stride / CUDA_BLOCK) + block;
         uint2 q = make_uint2(0, 0);
         if (g < n)
-            q = ((const uint2 *)x.q)[at * 32 + lane];
+            q = ((const uint2 *)x.q)[at * x.lanes + lane];
         float4 scales =
             make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, even if only the first exists */
         if (2 * t < n)
-            scales = ((const float4 *)x.scale)[at * (CUDA_TILE / 2) + t];
+            scales = ((const float4 *)x.scale)[at * (scales_of(x) / 2) + t];
         set(q, scales);
     }
 

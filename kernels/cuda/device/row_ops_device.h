@@ -106,6 +106,12 @@ static __device__ __forceinline__ int quantize_value(float x, float *d)
     return round_clamped(__fmul_rn(x, __fdiv_rn(127.0f, amax)));
 }
 
+/* Scales of a block of activations. */
+static __device__ __forceinline__ uint32_t scales_of(const struct cuda_input &x)
+{
+    return x.lanes == CUDA_ROW_LANES ? (uint32_t)CUDA_ROW_SCALES : (uint32_t)CUDA_TILE;
+}
+
 /* One block of row r, a value a lane. All lanes of the warp. */
 static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, uint32_t block,
                                       float x)
@@ -119,9 +125,9 @@ static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, 
     word |= __shfl_xor_sync(FULL_WARP, word, 2);
     const uint64_t at = (uint64_t)(r / CUDA_TILE) * (out.stride / CUDA_BLOCK) + block;
     if (lane % 4 == 0)
-        out.q[(at * 32 + r % CUDA_TILE * 4 + lane % 16 / 4) * 2 + lane / 16] = word;
+        out.q[(at * out.lanes + r % CUDA_TILE * 4 + lane % 16 / 4) * 2 + lane / 16] = word;
     if (lane == 0)
-        out.scale[at * CUDA_TILE + r % CUDA_TILE] = {d, sum};
+        out.scale[at * scales_of(out) + r % CUDA_TILE] = {d, sum};
 }
 
 /* Value i of row r of an input; i < n in whole blocks of lanes where they are wanted. */

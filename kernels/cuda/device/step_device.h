@@ -48,7 +48,7 @@ static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t matmu
     const struct norm_job &job = *(const struct norm_job *)(memory + at);
     for (uint32_t i = threadIdx.x; (job.forms & FORM_BLOCKS) && i < job.out.stride / CUDA_BLOCK;
          i += CUDA_THREADS)
-        job.out.scale[i * CUDA_TILE + 1] = {0.0f, 0};
+        job.out.scale[i * CUDA_ROW_SCALES + 1] = {0.0f, 0};
     step_norms(at, 0, 1, 1, blockIdx.x == 0);
 }
 

@@ -41,8 +41,9 @@ static __device__ __forceinline__ void make_own(const struct step_job &job, stru
                                                 struct matmul_job *matmul, unsigned char *memory)
 {
     const uint32_t stride = norm->out.stride;
+    norm->out.lanes = CUDA_ROW_LANES;
     norm->out.scale = (struct cuda_scale *)memory;
-    norm->out.q = (uint32_t *)(memory + stride / CUDA_BLOCK * CUDA_TILE * sizeof(cuda_scale));
+    norm->out.q = (uint32_t *)(memory + stride / CUDA_BLOCK * CUDA_ROW_SCALES * sizeof(cuda_scale));
     norm->out.f = (float *)(memory + job.own_floats);
     matmul->x = norm->out;
 }
