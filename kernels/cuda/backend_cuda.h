@@ -112,6 +112,7 @@ struct cuda_place {
 struct cuda_steps {
     struct layer_jobs *layers;     /* [n_layer + 1], device memory */
     uint32_t *splits_done;         /* struct step_job's */
+    uint32_t *arrived;             /* likewise */
     struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
     uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
     bool off;                      /* not now: for the self-test */
@@ -185,7 +186,7 @@ double cuda_read_gb_s(size_t bytes);
 void cuda_place_weights(struct backend *b);
 int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 
-/* plan.c. plan_pass: fills the upload for b->pass and starts its copy. upload_bytes: of the largest upload.
+/* plan.c. plan_pass: fills the upload for b->pass; upload_pass: starts its copy. upload_bytes: of the largest upload.
  * place_upload: sets its pointers. take_words: takes n of its words and returns the first one's number, CUDA_NOWHERE
  * when fewer are left. */
 size_t cuda_upload_bytes(const struct backend *b);
@@ -193,6 +194,7 @@ void cuda_place_upload(struct backend *b);
 uint32_t cuda_take_words(struct backend *b, size_t n);
 uint32_t cuda_most_parts(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
+void cuda_upload_pass(struct backend *b);
 
 /* plan_sample.c: the samples of b->pass; the most words that they read. */
 void cuda_plan_samples(struct backend *b);

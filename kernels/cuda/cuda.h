@@ -85,13 +85,12 @@ struct cuda_item {
 
 /*
  * A pass in device memory. The pointers are constant, so that kernels launched from a graph find every pass in the same
- * place. The host copies as many words before it as this pass has: counts, the barrier, rows; then, where the counts and the
+ * place. The host copies as many words before it as this pass has: counts, rows; then, where the counts and the
  * rows say, one after the other: page ids of its sequences, items, what samples are given, and what those read.
  */
 struct cuda_pass {
     uint32_t *words;       /* all of it */
     uint32_t *counts;      /* the first of them: CUDA_COUNT_* and CUDA_AT_* */
-    uint32_t *arrived;     /* 0: the barrier of a whole pass (step.h), in a line of its own */
     struct cuda_row *rows; /* [n_rows + 1] the last one is a `part` alone */
     /* Not of the upload: device memory in which the end of a pass leaves zeros for the next one. */
     uint32_t *bad; /* [rows] 0: sound; else CUDA_ROW_OK - the layer at which it turned bad itself */
@@ -119,7 +118,7 @@ enum {
 };
 
 /* Where the other arrays begin in the words. */
-enum { CUDA_AT_ARRIVED = CUDA_LINE / 4, CUDA_AT_ROWS = 2 * CUDA_AT_ARRIVED };
+enum { CUDA_AT_ROWS = CUDA_LINE / 4 };
 
 #define CUDA_ROW_OK UINT32_MAX
 

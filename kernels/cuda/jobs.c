@@ -115,6 +115,7 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
         .n = op->n,
         .forms = forms_of(b, op),
         .wanted = op->wanted,
+        .alone = op->readers[0] && !op->readers[1],
         .factor = op->factor,
         .eps = b->model->rms_eps,
     };
@@ -127,7 +128,7 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
 static struct norm_job end_job_of(const struct backend *b, const struct layer_op *op)
 {
     struct norm_job job = norm_job_of(b, op + 1);
-    job.forms = job.wanted = 0;
+    job.forms = job.wanted = job.alone = 0;
     take_added(b, op, &job);
     return job;
 }
@@ -323,6 +324,7 @@ static struct route_job route_job_of(const struct backend *b, const struct layer
         .sigmoid = router->gating == MODEL_GATING_SIGMOID,
         .normed = router->normed,
         .scale = router->scale,
+        .most = CUDA_TILE,
     };
 }
 
@@ -370,36 +372,97 @@ static struct expert_sum_job expert_sum_job_of(const struct backend *b, const st
     };
 }
 
-/* The job of an operation, for graphs and for the kernel of a pass; false: another operation's job computes it, or it is
- * one of experts, which graphs alone have. */
-static bool make_job(const struct backend *b, const struct layer_op *op, struct cuda_job *job)
+enum { OP_JOBS = 2 };
+
+/* Whether a matmul, or experts, need nothing of the job before them: they read the norm, and what is computed then only
+ * reads it, too. */
+static bool is_beside(const struct layer_op *op)
 {
-    memset(job, 0, sizeof(*job));
+    const struct layer_op *before = &op[-1];
+    return op->from[0] == BUFFER_NORM && before->kind != OP_NORM &&
+           !(op->kind == OP_EXPERT_GATE && before->kind == OP_ROUTE);
+}
+
+static uint32_t make_expert_jobs(const struct backend *b, const struct layer_op *op,
+                                 struct cuda_job job[OP_JOBS])
+{
+    job[0].kind = CUDA_JOB_EXPERT;
+    job[0].beside = is_beside(op);
+    job[0].of.expert = expert_job_of(b, op);
+    if (op->kind == OP_EXPERT_GATE)
+        return 1;
+    job[1].kind = CUDA_JOB_EXPERT_SUM;
+    job[1].of.expert_sum = expert_sum_job_of(b, op);
+    return 2;
+}
+
+/* Of a recurrent layer; and an OP_HEAD_GATE of attention, which its own job computes. */
+static uint32_t make_delta_jobs(const struct backend *b, const struct layer_op *op,
+                                struct cuda_job job[OP_JOBS])
+{
+    if (op->kind == OP_CONVOLVE) {
+        job[0].kind = CUDA_JOB_CONVOLVE;
+        job[0].of.convolve = convolve_job_of(b, op);
+        return 1;
+    }
+    if (op->kind == OP_DELTA) {
+        job[0].kind = CUDA_JOB_DELTA;
+        job[0].of.delta = delta_job_of(b, op);
+        return 1;
+    }
+    if (op[-1].kind != OP_DELTA)
+        return 0;
+    job[0].kind = CUDA_JOB_HEAD_GATE;
+    job[0].of.head_gate = head_gate_job_of(b, op);
+    job[1].kind = CUDA_JOB_SETTLE;
+    job[1].beside = true;
+    job[1].of.delta = delta_job_of(b, &op[-1]);
+    return 2;
+}
+
+/* The jobs of an operation, for graphs and for the kernel of a pass; returns how many: 0 where another operation's job computes
+ * it. */
+static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
+                          struct cuda_job job[OP_JOBS])
+{
+    memset(job, 0, OP_JOBS * sizeof(*job));
     switch (op->kind) {
     case OP_NORM:
         job->kind = CUDA_JOB_NORM;
         job->of.norm = norm_job_of(b, op);
-        return true;
+        return 1;
     case OP_ADD:
         if (!op[1].wanted)
-            return false;
+            return 0;
         job->kind = CUDA_JOB_NORM;
         job->of.norm = end_job_of(b, op);
-        return true;
+        return 1;
     case OP_MATMUL:
         job->kind = CUDA_JOB_MATMUL;
+        job->beside = is_beside(op);
         job->of.matmul = matmul_job_of(b, op);
-        return true;
+        return 1;
     case OP_QKV_FINISH:
         job->kind = CUDA_JOB_QKV_FINISH;
         job->of.qkv_finish = qkv_finish_job_of(b, op);
-        return true;
+        return 1;
     case OP_ATTEND:
         job->kind = CUDA_JOB_ATTEND;
         job->of.attention = attention_job_of(b, op);
-        return true;
+        return 1;
+    case OP_ROUTE:
+        job->kind = CUDA_JOB_ROUTE;
+        job->of.route = route_job_of(b, op);
+        return 1;
+    case OP_EXPERT_GATE:
+    case OP_EXPERT_SUM:
+        return make_expert_jobs(b, op, job);
+    case OP_CONVOLVE:
+    case OP_DELTA:
+    case OP_HEAD_GATE:
+        return make_delta_jobs(b, op, job);
     default:
-        return false;
+        return 0;
     }
 }
 
@@ -409,13 +472,13 @@ uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs 
     const uint32_t layer = ops->op[i].layer;
     ret->n = 0;
     for (; i < ops->n && ops->op[i].layer == layer; i++) {
-        struct cuda_job job;
-        if (!make_job(b, &ops->op[i], &job))
-            continue;
-        assert(ret->n < CUDA_LAYER_JOBS);
-        ret->job[ret->n++] = job;
+        struct cuda_job job[OP_JOBS];
+        const uint32_t n = make_jobs(b, &ops->op[i], job);
+        assert(ret->n + n <= CUDA_LAYER_JOBS);
+        memcpy(&ret->job[ret->n], job, n * sizeof(*job));
+        ret->n += n;
     }
-    for (uint32_t j = ret->n, matmul = ret->n - 1; j-- > 0;) {
+    for (uint32_t j = ret->n, matmul = ret->n; j-- > 0;) {
         matmul = ret->job[j].kind == CUDA_JOB_MATMUL ? j : matmul;
         ret->job[j].at_matmul = matmul;
     }
@@ -457,56 +520,55 @@ static void run_attention(struct backend *b, const struct attention_job *job)
             "attention's combined splits");
 }
 
-static void run_job(struct backend *b, const struct cuda_job *job, uint32_t rows)
+/* What an instance that breaks says. */
+static const char *const job_names[] = {
+    [CUDA_JOB_NORM] = "a norm",
+    [CUDA_JOB_QKV_FINISH] = "rope and append",
+    [CUDA_JOB_ROUTE] = "a router",
+    [CUDA_JOB_EXPERT] = "experts",
+    [CUDA_JOB_EXPERT_SUM] = "the sum of experts",
+    [CUDA_JOB_CONVOLVE] = "a convolution",
+    [CUDA_JOB_DELTA] = "a recurrent state",
+    [CUDA_JOB_HEAD_GATE] = "gates of heads",
+    [CUDA_JOB_SETTLE] = "records of a recurrent state",
+};
+
+static int launch_job(const struct backend *b, const struct cuda_job *job, uint32_t rows)
 {
+    const struct cuda_queue *queue = &b->queue;
     switch (job->kind) {
     case CUDA_JOB_NORM:
-        cuda_ok(b, cuda_launch_norm(&b->queue, &job->of.norm, rows), "a norm");
-        break;
-    case CUDA_JOB_MATMUL:
-        run_matmul(b, &job->of.matmul, rows);
-        break;
+        return cuda_launch_norm(queue, &job->of.norm, rows);
     case CUDA_JOB_QKV_FINISH:
-        cuda_ok(b, cuda_launch_qkv_finish(&b->queue, &job->of.qkv_finish, rows), "rope and append");
-        break;
+        return cuda_launch_qkv_finish(queue, &job->of.qkv_finish, rows);
+    case CUDA_JOB_ROUTE:
+        return cuda_launch_route(queue, &job->of.route, rows);
+    case CUDA_JOB_EXPERT:
+        return cuda_launch_expert(queue, &job->of.expert, rows);
+    case CUDA_JOB_EXPERT_SUM:
+        return cuda_launch_expert_sum(queue, &job->of.expert_sum, rows);
+    case CUDA_JOB_CONVOLVE:
+        return cuda_launch_convolve(queue, &job->of.convolve, rows);
+    case CUDA_JOB_DELTA:
+        return cuda_launch_delta(queue, &job->of.delta, b->grid.states);
+    case CUDA_JOB_HEAD_GATE:
+        return cuda_launch_head_gate(queue, &job->of.head_gate, rows);
     default:
-        run_attention(b, &job->of.attention);
+        return cuda_launch_settle(queue, &job->of.delta, b->grid.states);
     }
-}
-
-static void run_experts(struct backend *b, const struct layer_op *op, uint32_t rows)
-{
-    const struct expert_job job = expert_job_of(b, op);
-    cuda_ok(b, cuda_launch_expert(&b->queue, &job, rows), "experts");
-    if (op->kind == OP_EXPERT_GATE)
-        return;
-    const struct expert_sum_job sum = expert_sum_job_of(b, op);
-    cuda_ok(b, cuda_launch_expert_sum(&b->queue, &sum, rows), "the sum of experts");
-}
-
-static void run_delta(struct backend *b, const struct layer_op *op, uint32_t rows)
-{
-    const struct convolve_job convolve = convolve_job_of(b, &op[0]);
-    const struct delta_job delta = delta_job_of(b, &op[1]);
-    const struct head_gate_job gate = head_gate_job_of(b, &op[2]);
-    cuda_ok(b, cuda_launch_convolve(&b->queue, &convolve, rows), "a convolution");
-    cuda_ok(b, cuda_launch_delta(&b->queue, &delta, b->grid.states), "a recurrent state");
-    cuda_ok(b, cuda_launch_head_gate(&b->queue, &gate, rows), "gates of heads");
 }
 
 static void run_op(struct backend *b, const struct layer_op *op, uint32_t rows)
 {
-    struct cuda_job job;
-    if (op->kind == OP_CONVOLVE) { /* and the two after it */
-        run_delta(b, op, rows);
-    } else if (op->kind == OP_ROUTE) {
-        const struct route_job route = route_job_of(b, op);
-        cuda_ok(b, cuda_launch_route(&b->queue, &route, rows), "a router");
-    } else if (is_expert(op)) {
-        run_experts(b, op, rows);
-    } else if (make_job(b, op, &job)) {
-        run_job(b, &job, rows);
-    }
+    struct cuda_job job[OP_JOBS];
+    const uint32_t n = make_jobs(b, op, job);
+    for (uint32_t i = 0; i < n; i++)
+        if (job[i].kind == CUDA_JOB_MATMUL)
+            run_matmul(b, &job[i].of.matmul, rows);
+        else if (job[i].kind == CUDA_JOB_ATTEND)
+            run_attention(b, &job[i].of.attention);
+        else
+            cuda_ok(b, launch_job(b, &job[i], rows), job_names[job[i].kind]);
 }
 
 static void run_samples(struct backend *b)

@@ -47,6 +47,9 @@ int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_fini
 int cuda_launch_convolve(const struct cuda_queue *queue, const struct convolve_job *job,
                          uint32_t rows);
 int cuda_launch_delta(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states);
+int cuda_launch_settle(const struct cuda_queue *queue, const struct delta_job *job,
+                       uint32_t states);
+uint32_t cuda_delta_bytes(uint32_t k_dim); /* of shared memory that a block takes */
 int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate_job *job,
                           uint32_t rows);
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,

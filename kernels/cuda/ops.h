@@ -46,6 +46,7 @@ struct norm_job {
     const float *weight; /* [n] */
     struct cuda_input out;
     uint32_t stride, n, forms, wanted;
+    uint32_t alone; /* no matmul reads it but the job after it */
     float factor, eps;
 };
 
@@ -195,6 +196,10 @@ LAYOUT_INLINE uint32_t convolve_heads(const struct cuda_states x)
 {
     return 2 * x.n_head_k + x.n_head_v + 1;
 }
+LAYOUT_INLINE uint32_t convolve_parts(const struct cuda_states x)
+{
+    return (convolve_heads(x) + CUDA_WARPS - 1) / CUDA_WARPS;
+}
 
 /* The gated delta rule. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_job's
  * items (state, 256 values of a record), the last inputs and the records of the layer are those of after the pass. */
@@ -207,6 +212,15 @@ struct delta_job {
     float *to; /* [rows][to_stride] */
     uint32_t stride, head_stride, to_stride;
 };
+
+LAYOUT_INLINE uint32_t delta_parts(const struct cuda_states x)
+{
+    return x.n_head_v * x.blocks;
+}
+LAYOUT_INLINE uint32_t settle_parts(const struct cuda_states x)
+{
+    return (uint32_t)((x.end - x.input + CUDA_THREADS - 1) / CUDA_THREADS);
+}
 
 /* out = rmsnorm(head of x, weight) * silu(gate), of heads of n values. Items: row, head_gate_heads of its heads. */
 struct head_gate_job {
@@ -224,27 +238,53 @@ LAYOUT_INLINE uint32_t head_gate_heads(const struct head_gate_job job)
     return job.n % 4 == 0 ? CUDA_WARPS : CUDA_BLOCK;
 }
 
-/* One job of a layer: an operation of kernels/model/layer_ops.h, or several that are computed together. */
-enum cuda_job_kind { CUDA_JOB_NORM, CUDA_JOB_MATMUL, CUDA_JOB_QKV_FINISH, CUDA_JOB_ATTEND };
+LAYOUT_INLINE uint32_t head_gate_parts(const struct head_gate_job job)
+{
+    const uint32_t heads = head_gate_heads(job);
+    return (job.n_head + heads - 1) / heads;
+}
+
+/* One job of a layer: an operation of kernels/model/layer_ops.h, several that are computed together, or a part of one. SETTLE
+ * is delta_job's second half. */
+enum cuda_job_kind {
+    CUDA_JOB_NORM,
+    CUDA_JOB_MATMUL,
+    CUDA_JOB_QKV_FINISH,
+    CUDA_JOB_ATTEND,
+    CUDA_JOB_ROUTE,
+    CUDA_JOB_EXPERT,
+    CUDA_JOB_EXPERT_SUM,
+    CUDA_JOB_CONVOLVE,
+    CUDA_JOB_DELTA,
+    CUDA_JOB_HEAD_GATE,
+    CUDA_JOB_SETTLE,
+};
 struct attention_job {
     struct attend_job attend;
     struct combine_job combine;
 };
 struct cuda_job {
-    uint32_t kind; /* enum cuda_job_kind */
-    uint32_t
-        at_matmul; /* of layer_jobs.job: this one, or the next that is a matmul, or the last one */
+    uint32_t kind;      /* enum cuda_job_kind */
+    uint32_t beside;    /* it needs nothing of the job before it: both may run at the same time */
+    uint32_t at_matmul; /* of layer_jobs.job: this one, or the next that is a matmul; n: none */
+    uint32_t unused;
     union {
         struct norm_job norm;
         struct matmul_job matmul;
         struct qkv_finish_job qkv_finish;
         struct attention_job attention;
+        struct route_job route;
+        struct expert_job expert;
+        struct expert_sum_job expert_sum;
+        struct convolve_job convolve;
+        struct delta_job delta;
+        struct head_gate_job head_gate;
     } of;
 };
 
 /* The jobs of a layer, or of the head, in their order. The last layer may end with a norm without output, for the residual
  * and its check. */
-enum { CUDA_LAYER_JOBS = 9 };
+enum { CUDA_LAYER_JOBS = 18 };
 struct layer_jobs {
     uint32_t n;
     struct cuda_job job[CUDA_LAYER_JOBS];

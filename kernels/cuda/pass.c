@@ -99,16 +99,23 @@ static void finish_all_wanted(struct backend *b)
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
+/* By a graph, or launched one by one. */
+static void run_by_kernels(struct backend *b)
+{
+    cuda_upload_pass(b);
+    if (b->broken || cuda_graph_run(b)) /* broken: what is on the device is not a whole pass */
+        return;
+    cuda_run_jobs(b, (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
+                                        b->n_states});
+}
+
 void cuda_pass_start(struct backend *b)
 {
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_wait_begin(b);
     cuda_plan_pass(b);
-    if (b->broken) /* what is on the device is not a whole pass */
-        return;
-    if (!cuda_step_run(b) && !cuda_graph_run(b))
-        cuda_run_jobs(b, (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
-                                            b->n_states});
+    if (!cuda_step_run(b) && !b->broken)
+        run_by_kernels(b);
     if (!b->broken)
         fetch_logits(b);
 }

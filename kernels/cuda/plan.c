@@ -25,7 +25,7 @@ static uint32_t most_local_items(const struct backend *b)
 
 #define WORDS_OF(n, type) ((size_t)(n) * sizeof(type) / sizeof(uint32_t))
 
-_Static_assert((int)CUDA_COUNTS <= (int)CUDA_AT_ARRIVED && sizeof(struct cuda_row) % 4 == 0 &&
+_Static_assert((int)CUDA_COUNTS <= (int)CUDA_AT_ROWS && sizeof(struct cuda_row) % 4 == 0 &&
                    sizeof(struct cuda_item) % 4 == 0 && sizeof(struct cuda_sampling) % 8 == 0,
                "arrays of whole words");
 
@@ -47,7 +47,6 @@ size_t cuda_upload_bytes(const struct backend *b)
 static void place(uint32_t *words, struct cuda_pass *p)
 {
     p->words = p->counts = words;
-    p->arrived = words + CUDA_AT_ARRIVED;
     p->rows = (struct cuda_row *)(words + CUDA_AT_ROWS);
 }
 
@@ -329,6 +328,11 @@ void cuda_plan_pass(struct backend *b)
     u->from.counts[CUDA_COUNT_WANTED] = b->n_wanted;
     cuda_plan_samples(b);
     forget_scratch(b);
+}
+
+void cuda_upload_pass(struct backend *b)
+{
+    const struct cuda_upload *u = &b->upload;
     cuda_ok(b,
             (int)cudaMemcpyAsync(u->device, u->host, u->n_words * sizeof(*u->host),
                                  cudaMemcpyHostToDevice, b->queue.stream),

@@ -14,6 +14,7 @@ void cuda_step_place(struct backend *b)
     const size_t splits_done = (size_t)STEP_ROWS * b->most.n_head_kv;
     b->steps.layers =
         cuda_take(&b->scratch_memory, (b->model->n_layer + 1) * sizeof(*b->steps.layers));
+    b->steps.arrived = cuda_take(&b->scratch_memory, 2 * CUDA_LINE);
     b->steps.splits_done =
         cuda_take(&b->scratch_memory, splits_done * sizeof(*b->steps.splits_done));
 }
@@ -54,15 +55,18 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
         .sample = cuda_sample_job(b),
         .layers = b->steps.layers,
         .splits_done = b->steps.splits_done,
+        .arrived = b->steps.arrived,
         .n_layer = m->n_layer,
+        .delta_bytes = m->n_recurrent > 0 ? cuda_delta_bytes(m->delta.k_dim) : 0,
         .k_dim = b->most.k_dim,
         .own_queries = own_queries,
         .own_heads = own_queries <= STEP_OWN_BYTES,
     };
     for (uint32_t layer = 0, i = 1; layer <= m->n_layer; layer++) {
         i = cuda_layer_jobs(b, i, &jobs[layer]);
+        job->most_jobs = jobs[layer].n > job->most_jobs ? jobs[layer].n : job->most_jobs;
         for (uint32_t j = 0; j < jobs[layer].n; j++)
-            if (jobs[layer].job[j].kind == CUDA_JOB_NORM)
+            if (jobs[layer].job[j].kind == CUDA_JOB_NORM && jobs[layer].job[j].of.norm.alone)
                 forms |= jobs[layer].job[j].of.norm.forms;
     }
     size_own(b, forms, job);
@@ -101,8 +105,7 @@ static bool ask_device(struct backend *b)
 int cuda_step_open(struct backend *b, char *err, size_t err_bytes)
 {
     const enum wish wished = wish();
-    if (wished == WISH_NONE || b->native || !cuda_has(b, PASS_CANONICAL) ||
-        b->model->ops.n_expert > 0 || b->model->n_recurrent > 0)
+    if (wished == WISH_NONE || b->native || !cuda_has(b, PASS_CANONICAL))
         return 0;
     b->tensors = false; /* its jobs are of portable passes */
     if (!upload_jobs(b) || !ask_device(b))
@@ -132,6 +135,15 @@ bool cuda_step_run(struct backend *b)
     if (rows > STEP_ROWS || b->tensors || b->steps.off || b->steps.blocks[kernel] == 0)
         return false;
     struct step_job job = b->steps.job;
+    b->steps.job.turn ^= 1;
+    if (b->upload.n_words <= STEP_WORDS) {
+        job.n_words = b->upload.n_words;
+        memcpy(job.words, b->upload.host, job.n_words * sizeof(*job.words));
+    } else {
+        cuda_upload_pass(b);
+    }
+    if (b->broken)
+        return true;
     job.own_norm = job.own_norm && rows == 1;
     job.own_heads = job.own_heads && all_alone(b->pass);
     cuda_ok(b, cuda_launch_step(&b->queue, &job, kernel, b->steps.blocks[kernel]), "a pass");

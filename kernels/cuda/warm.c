@@ -83,6 +83,7 @@ static void run_kind(struct backend *b, enum pass_kind kind)
     b->pass = &pass;
     b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
+    cuda_upload_pass(b);
     cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
                                         b->n_items, (1u << CUDA_ITEM_KINDS) - 1, 1});
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");

@@ -47,34 +47,33 @@ int delta_init(struct cuda_code *code)
     return rc ? rc : prepare(head_gate_kernel, CUDA_BLOCK / CUDA_WARPS * ROW, code);
 }
 
-static uint32_t parts_of(uint64_t n, uint32_t each)
+uint32_t cuda_delta_bytes(uint32_t k_dim)
 {
-    return (uint32_t)((n + each - 1) / each);
+    return (uint32_t)(offsetof(struct delta_shared, state) +
+                      (size_t)k_dim * CUDA_STATE_COLUMNS * sizeof(float));
 }
 
 int cuda_launch_convolve(const struct cuda_queue *queue, const struct convolve_job *job,
                          uint32_t rows)
 {
-    return launch(queue, convolve_kernel,
-                  dim3(parts_of(convolve_heads(job->states), CUDA_WARPS), rows),
+    return launch(queue, convolve_kernel, dim3(convolve_parts(job->states), rows),
                   CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
 }
 
 int cuda_launch_delta(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states)
 {
-    const struct cuda_states &x = job->states;
-    const size_t bytes =
-        offsetof(struct delta_shared, state) + (size_t)x.k_dim * CUDA_STATE_COLUMNS * sizeof(float);
-    const int rc = launch(queue, delta_kernel, dim3(x.n_head_v * x.blocks, states), bytes, *job);
-    return rc ? rc
-              : launch(queue, settle_kernel, dim3(parts_of(x.end - x.input, CUDA_THREADS), states),
-                       0, *job);
+    return launch(queue, delta_kernel, dim3(delta_parts(job->states), states),
+                  cuda_delta_bytes(job->states.k_dim), *job);
+}
+
+int cuda_launch_settle(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states)
+{
+    return launch(queue, settle_kernel, dim3(settle_parts(job->states), states), 0, *job);
 }
 
 int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate_job *job,
                           uint32_t rows)
 {
-    const uint32_t heads = head_gate_heads(*job);
-    return launch(queue, head_gate_kernel, dim3(parts_of(job->n_head, heads), rows),
-                  heads * job->n * sizeof(float), *job);
+    return launch(queue, head_gate_kernel, dim3(head_gate_parts(*job), rows),
+                  head_gate_heads(*job) * job->n * sizeof(float), *job);
 }

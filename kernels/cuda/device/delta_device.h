@@ -100,6 +100,7 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
     for (uint32_t k = threadIdx.x % 32; k < n; k += 32)
         job.convolved[(uint64_t)r * job.stride + c + k] =
             __fmul_rn(__fmul_rn(y[k], r_length), factor);
+    __syncwarp(); /* y is the next item's */
 }
 
 /* ---- the delta rule -------------------------------------------------------------------------- */
@@ -345,6 +346,7 @@ static __device__ void head_gate_item(const struct head_gate_job &job, uint32_t 
                   : 0.0f;
         put_value(job.out, job.forms, r, k, n, y);
     }
+    __syncthreads(); /* shared is the next item's */
 }
 
 #endif

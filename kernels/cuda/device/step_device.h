@@ -9,6 +9,8 @@
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_DEVICE_H
 
 #include "kernels/cuda/device/attend_tile_device.h"
+#include "kernels/cuda/device/delta_device.h"
+#include "kernels/cuda/device/experts_device.h"
 #include "kernels/cuda/device/grid_device.h"
 #include "kernels/cuda/device/step_jobs_device.h"
 #include "kernels/cuda/device/step_sample_device.h"
@@ -21,11 +23,28 @@ enum { STEP_TILE_GROUPS = CUDA_TILE_QUERIES / TILE_EACH };
 /* ---- phases
  * ----------------------------------------------------------------------------------- */
 
-static __device__ void step_embed(const struct embed_job &job)
+/* The pass as the kernel is given it: with its first words, where they came as a parameter. */
+static __device__ __forceinline__ struct cuda_pass step_given(const struct step_job &job)
 {
-    const uint32_t parts = embed_parts(job), n = job.pass.counts[CUDA_COUNT_ROWS] * parts;
+    struct cuda_pass pass = job.embed.pass;
+    if (job.n_words > 0) {
+        pass.words = pass.counts = (uint32_t *)job.words; /* which are only read */
+        pass.rows = (struct cuda_row *)(job.words + CUDA_AT_ROWS);
+    }
+    return pass;
+}
+
+/* Embeds the rows. The first block puts the pass where later phases read it, and makes the next pass's barrier. */
+static __device__ __forceinline__ void step_begin(const struct step_job &job,
+                                                  const struct cuda_pass &given)
+{
+    const uint32_t parts = embed_parts(job.embed), n = given.counts[CUDA_COUNT_ROWS] * parts;
+    for (uint32_t i = threadIdx.x; blockIdx.x == 0 && i < job.n_words; i += CUDA_THREADS)
+        job.embed.pass.words[i] = job.words[i];
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        job.arrived[(job.turn ^ 1) * (CUDA_LINE / 4)] = 0;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x)
-        embed_item(job, i / parts, i % parts);
+        embed_item(job.embed, given, i / parts, i % parts);
 }
 
 /* Rows [begin, n), `step` apart. */
@@ -174,6 +193,69 @@ static __device__ void step_attention(const struct step_job &job, uint32_t at, u
     }
 }
 
+/* ---- recurrent layers, and experts
+ * -------------------------------------------------------------------- */
+
+/* Calls compute(row, part) for this block's items of the rows of a pass. */
+template <class COMPUTE>
+static __device__ __forceinline__ void step_each(uint32_t rows, uint32_t parts, COMPUTE compute)
+{
+    for (uint32_t i = blockIdx.x; i < rows * parts; i += gridDim.x)
+        compute(i / parts, i % parts);
+}
+
+/* Not inlined, as matmuls need the registers. */
+static __device__ __noinline__ void step_recurrent(uint32_t kind, uint32_t at)
+{
+    SHARED_BYTES(memory);
+    unsigned char *scratch = memory + STEP_SCRATCH;
+    if (kind == CUDA_JOB_CONVOLVE) {
+        const struct convolve_job &job = *(const struct convolve_job *)(memory + at);
+        step_each(
+            job.pass.counts[CUDA_COUNT_ROWS], convolve_parts(job.states),
+            [&](uint32_t r, uint32_t part) { convolve_item(job, r, part, (float *)scratch); });
+    } else if (kind == CUDA_JOB_HEAD_GATE) {
+        const struct head_gate_job &job = *(const struct head_gate_job *)(memory + at);
+        step_each(
+            job.pass.counts[CUDA_COUNT_ROWS], head_gate_parts(job),
+            [&](uint32_t r, uint32_t part) { head_gate_item(job, r, part, (float *)scratch); });
+    } else if (kind == CUDA_JOB_DELTA) {
+        const struct delta_job &job = *(const struct delta_job *)(memory + at);
+        step_each(job.pass.counts[CUDA_COUNT_STATES], delta_parts(job.states),
+                  [&](uint32_t state, uint32_t part) {
+                      delta_item(job, state, part, *(struct delta_shared *)scratch);
+                  });
+    } else {
+        const struct delta_job &job = *(const struct delta_job *)(memory + at);
+        step_each(job.pass.counts[CUDA_COUNT_STATES], settle_parts(job.states),
+                  [&](uint32_t state, uint32_t part) { settle_item(job, state, part); });
+    }
+}
+
+/* The same. Runs have up to eight pairs. */
+static __device__ __noinline__ void step_experts(uint32_t kind, uint32_t at)
+{
+    SHARED_BYTES(memory);
+    unsigned char *scratch = memory + STEP_SCRATCH;
+    if (kind == CUDA_JOB_ROUTE) {
+        const struct route_job &job = *(const struct route_job *)(memory + at);
+        const uint32_t n = job.pass.counts[CUDA_COUNT_ROWS];
+        for (uint32_t i = blockIdx.x; i * CUDA_WARPS < n; i += gridDim.x) {
+            route_item(job, i, *(struct route_shared *)scratch);
+            __syncthreads();
+        }
+    } else if (kind == CUDA_JOB_EXPERT) {
+        const struct expert_job &job = *(const struct expert_job *)(memory + at);
+        const uint32_t runs = *job.experts.n_runs;
+        for (uint32_t i = blockIdx.x; i < runs * job.matmul.groups; i += gridDim.x)
+            expert_item<1>(job, i % runs, i / runs, (float *)scratch);
+    } else {
+        const struct expert_sum_job &job = *(const struct expert_sum_job *)(memory + at);
+        step_each(job.pass.counts[CUDA_COUNT_ROWS], (job.stride + CUDA_THREADS - 1) / CUDA_THREADS,
+                  [&](uint32_t r, uint32_t part) { expert_sum_item(job, r, part); });
+    }
+}
+
 /* ---- a pass
  * ----------------------------------------------------------------------------------- */
 
@@ -181,20 +263,41 @@ static __device__ void step_attention(const struct step_job &job, uint32_t at, u
 template <int TILES>
 static __device__ __forceinline__ void step_run(const struct step_job &job, uint32_t i, uint32_t n)
 {
-    SHARED_BYTES(memory);
-    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
-    const uint32_t at = step_job_at(i), before = at - (uint32_t)sizeof(struct cuda_job);
-    switch (layer.job[i].kind) {
+    const struct layer_jobs &layer = step_layer(job);
+    const uint32_t at = step_job_at(job, i), before = at - (uint32_t)sizeof(struct cuda_job),
+                   kind = layer.job[i].kind;
+    switch (kind) {
     case CUDA_JOB_NORM:
         return step_norms(at, blockIdx.x, n, gridDim.x, true);
+    case CUDA_JOB_MATMUL:
+        if (job.own_norm && i > 0 && step_read_norm(layer, i - 1))
+            step_own_norm(before, at);
+        return step_matmuls<TILES>(at);
     case CUDA_JOB_QKV_FINISH:
         return step_qkv_finish(at);
     case CUDA_JOB_ATTEND:
         return step_attention(job, at, before);
+    case CUDA_JOB_ROUTE:
+    case CUDA_JOB_EXPERT:
+    case CUDA_JOB_EXPERT_SUM:
+        return step_experts(kind, at);
     default:
-        if (job.own_norm && i > 0 && step_read_norm(layer, i - 1))
-            step_own_norm(before, at);
-        return step_matmuls<TILES>(at);
+        return step_recurrent(kind, at);
+    }
+}
+
+/* Jobs from i on up to the next barrier. Returns the one after it, or layer.n. */
+template <int TILES>
+static __device__ __forceinline__ uint32_t step_phase(const struct step_job &job, uint32_t i,
+                                                      uint32_t n)
+{
+    const struct layer_jobs &layer = step_layer(job);
+    while (true) {
+        step_run<TILES>(job, i, n);
+        i = step_next(job, i + 1);
+        if (i >= layer.n || !layer.job[i].beside)
+            return i;
+        __syncthreads(); /* shared memory is the next job's */
     }
 }
 
@@ -202,34 +305,32 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
  * are new, and prefetches weights. */
 template <int TILES> static __device__ __forceinline__ void step_pass(const struct step_job &job)
 {
-    SHARED_BYTES(memory);
-    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
-    const struct cuda_pass &pass = job.embed.pass;
-    const bool wants = pass.counts[CUDA_COUNT_WANTED] > 0;
+    const struct cuda_pass given = step_given(job);
+    const bool wants = given.counts[CUDA_COUNT_WANTED] > 0;
     const uint32_t end = job.n_layer + (wants ? 1 : 0);
+    unsigned *arrived = job.arrived + job.turn * (CUDA_LINE / 4);
     uint32_t goal = 0;
-    step_embed(job.embed);
+    step_begin(job, given);
 #pragma unroll 1
     for (uint32_t l = 0; l < end; l++) {
-        const uint32_t n = pass.counts[l == job.n_layer ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
-        grid_arrive(pass.arrived);
+        const uint32_t n = given.counts[l == job.n_layer ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+        grid_arrive(arrived);
         step_load(job, l);
         uint32_t i = step_next(job, 0);
 #pragma unroll 1
         while (true) {
-            step_prefetch(i);
-            grid_wait(pass.arrived, goal += gridDim.x);
-            step_run<TILES>(job, i, n);
-            i = step_next(job, i + 1);
-            if (i >= layer.n)
+            step_prefetch(job, i);
+            grid_wait(arrived, goal += gridDim.x);
+            i = step_phase<TILES>(job, i, n);
+            if (i >= step_layer(job).n)
                 break;
-            grid_arrive(pass.arrived);
+            grid_arrive(arrived);
         }
     }
     if (wants)
-        step_samples(goal);
+        step_samples(arrived, goal);
     else
-        step_end(job, goal);
+        step_end(job, arrived, goal);
 }
 
 #endif

@@ -1,6 +1,6 @@
-/* step_jobs_device.h: the jobs of step.h as a block holds them: those of the current layer in
- * shared memory, loaded while the block waits for the end of the layer before, and which of them
- * belongs to a phase. A job is identified by its offset in shared memory instead of a pointer, so
+/* step_jobs_device.h: the jobs of step.h as a block holds them: those of the current layer at the
+ * end of its shared memory, loaded while the block waits for the end of the layer before, and which
+ * of them belongs to a phase. A job is identified by its offset in shared memory instead of a pointer, so
  * that the compiler knows the address space. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_STEP_JOBS_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_STEP_JOBS_DEVICE_H
@@ -11,7 +11,6 @@
 #include "kernels/cuda/step.h"
 
 struct step_shared {
-    struct layer_jobs layer; /* or the head's */
     struct sample_job sample;
     uint32_t last; /* this block is the last one at a combination of splits */
 };
@@ -20,10 +19,18 @@ struct step_shared {
 enum { STEP_SCRATCH = (sizeof(struct step_shared) + 127) / 128 * 128 };
 #define STEP_MATMUL_BYTES(tiles) (CUDA_WARPS * SEGMENT_FLOATS(tiles) * (uint32_t)sizeof(float))
 
-/* Where job i of the layer lies in shared memory. */
-static __device__ __forceinline__ uint32_t step_job_at(uint32_t i)
+/* The jobs of the layer, or of the head. */
+static __device__ __forceinline__ struct layer_jobs &step_layer(const struct step_job &job)
 {
-    return (uint32_t)(offsetof(struct step_shared, layer.job) + offsetof(struct cuda_job, of)) +
+    SHARED_BYTES(memory);
+    return *(struct layer_jobs *)(memory + job.jobs_at);
+}
+
+/* Where job i of the layer lies in shared memory. */
+static __device__ __forceinline__ uint32_t step_job_at(const struct step_job &job, uint32_t i)
+{
+    return job.jobs_at +
+           (uint32_t)(offsetof(struct layer_jobs, job) + offsetof(struct cuda_job, of)) +
            i * (uint32_t)sizeof(struct cuda_job);
 }
 
@@ -48,10 +55,10 @@ static __device__ __forceinline__ void make_own(const struct step_job &job, stru
     matmul->x = norm->out;
 }
 
-/* Whether job i is a norm that a matmul reads. */
+/* Whether job i is a norm that the matmul after it alone reads. */
 static __device__ __forceinline__ bool step_read_norm(const struct layer_jobs &layer, uint32_t i)
 {
-    return i + 1 < layer.n && layer.job[i].kind == CUDA_JOB_NORM &&
+    return i + 1 < layer.n && layer.job[i].kind == CUDA_JOB_NORM && layer.job[i].of.norm.alone &&
            layer.job[i + 1].kind == CUDA_JOB_MATMUL;
 }
 
@@ -63,34 +70,36 @@ static __device__ void step_load(const struct step_job &job, uint32_t layer)
     struct step_shared &shared = *(struct step_shared *)memory;
     unsigned char *own = memory + STEP_SCRATCH + STEP_MATMUL_BYTES(1);
     const struct layer_jobs *from = job.layers + layer;
-    copy_words(&shared.layer, from,
+    struct layer_jobs &to = step_layer(job);
+    copy_words(&to, from,
                offsetof(struct layer_jobs, job) + from->n * (uint32_t)sizeof(struct cuda_job));
     if (layer == job.n_layer)
         copy_words(&shared.sample, &job.sample, sizeof(shared.sample));
     __syncthreads();
     const uint32_t i = threadIdx.x;
-    if (job.own_norm && i < CUDA_LAYER_JOBS && step_read_norm(shared.layer, i))
-        make_own(job, &shared.layer.job[i].of.norm, &shared.layer.job[i + 1].of.matmul, own);
+    if (job.own_norm && i < to.n && step_read_norm(to, i))
+        make_own(job, &to.job[i].of.norm, &to.job[i + 1].of.matmul, own);
 }
 
 /* The norm of a phase, or the one before the matmul of a phase. */
 static __device__ __forceinline__ uint32_t step_next(const struct step_job &job, uint32_t i)
 {
-    SHARED_BYTES(memory);
-    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
+    const struct layer_jobs &layer = step_layer(job);
     while (i < layer.n && ((job.own_norm && step_read_norm(layer, i)) ||
                            (job.own_heads && layer.job[i].kind == CUDA_JOB_QKV_FINISH)))
         i++;
     return i;
 }
 
-/* The first weights of the matmul that job i is, or else of the next one, of this block's first item, come closer. */
-static __device__ __forceinline__ void step_prefetch(uint32_t i)
+/* The first weights of the matmul that job i is, or else of the next one, if any, of this block's first item, come closer. */
+static __device__ __forceinline__ void step_prefetch(const struct step_job &step, uint32_t i)
 {
     SHARED_BYTES(memory);
-    const struct layer_jobs &layer = ((const struct step_shared *)memory)->layer;
-    const struct matmul_job &job =
-        *(const struct matmul_job *)(memory + step_job_at(layer.job[i].at_matmul));
+    const struct layer_jobs &layer = step_layer(step);
+    const uint32_t at = layer.job[i].at_matmul;
+    if (at == layer.n)
+        return;
+    const struct matmul_job &job = *(const struct matmul_job *)(memory + step_job_at(step, at));
     if (blockIdx.x < job.groups)
         prefetch_weights<false>(job, blockIdx.x);
 }

@@ -8,6 +8,11 @@
 #include "kernels/cuda/device/step_device.h"
 #include "kernels/cuda/step_launch.h"
 
+static_assert(sizeof(struct step_job) <= 4096, "that every device takes as a parameter");
+static_assert(sizeof(struct combine_shared) <= sizeof(struct sample_shared) &&
+                  sizeof(float) * CUDA_BLOCK * CUDA_MAX_HEAD <= sizeof(struct sample_shared),
+              "phases that are not counted below");
+
 /* Two blocks per SM if the matmuls use few enough registers. */
 template <int TILES>
 static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? STEP_BLOCKS : 1)
@@ -21,21 +26,34 @@ static constexpr size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Shared memory per block: that of the phase that needs most. */
-template <int TILES> static size_t step_bytes(const struct step_job &job)
+/* Shared memory per block before a layer's jobs: that of the phase that needs most. */
+template <int TILES> static uint32_t step_jobs_at(const struct step_job &job)
 {
     const size_t tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
                         job.k_dim * sizeof(float) * attend_tile<STEP_TILE_GROUPS>::PITCH,
                  row = STEP_QUERIES + (job.own_heads ? job.own_queries : 0),
-                 matmul = STEP_MATMUL_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0);
-    return STEP_SCRATCH + larger(larger(tile, row), larger(matmul, sizeof(struct sample_shared)));
+                 matmul = STEP_MATMUL_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0),
+                 of_samples = larger(sizeof(struct sample_shared), sizeof(struct route_shared));
+    const size_t phases = larger(larger(tile, row), larger(matmul, of_samples));
+    return (uint32_t)((STEP_SCRATCH + larger(phases, job.delta_bytes) + 15) / 16 * 16);
+}
+
+static size_t step_jobs_bytes(uint32_t n)
+{
+    return offsetof(struct layer_jobs, job) + n * sizeof(struct cuda_job);
+}
+
+template <int TILES> static size_t step_bytes(const struct step_job &job)
+{
+    return step_jobs_at<TILES>(job) + step_jobs_bytes(job.most_jobs);
 }
 
 /* For any instance: a function attribute is set per process, not per instance. */
 template <int TILES> static constexpr size_t step_most_bytes()
 {
-    return STEP_SCRATCH + larger(sizeof(attend_tile<STEP_TILE_GROUPS>),
-                                 STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_MATMUL_BYTES(TILES)));
+    return STEP_SCRATCH + sizeof(struct layer_jobs) + 16 +
+           larger(larger(sizeof(attend_tile<STEP_TILE_GROUPS>), sizeof(struct delta_shared)),
+                  STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_MATMUL_BYTES(TILES)));
 }
 
 template <int TILES> int step_init(struct cuda_code *code)
@@ -63,7 +81,9 @@ int step_launch(const struct cuda_queue *queue, const struct step_job *job, uint
     attributes[1].val.cooperative = 1;
     const cudaLaunchConfig_t config = {dim3(blocks),  dim3(CUDA_THREADS), step_bytes<TILES>(*job),
                                        queue->stream, attributes,         2};
-    return (int)cudaLaunchKernelEx(&config, step_kernel<TILES>, *job);
+    struct step_job placed = *job;
+    placed.jobs_at = step_jobs_at<TILES>(*job);
+    return (int)cudaLaunchKernelEx(&config, step_kernel<TILES>, placed);
 }
 
 template int step_init<ROW_TILES>(struct cuda_code *);
