@@ -13,8 +13,8 @@ static uint64_t number_of(const json_t *object, const char *name)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Copies what a terminal only shows: no control characters of ASCII or Latin-1 (0xc2 0x80 ..), and
- * no half of a character at the end. jansson has checked that it is UTF-8. */
+/* Copies a text so that a terminal can show it: control characters of ASCII and Latin-1 (0xc2 0x80
+ * ..) become '?', and half a character at the end is cut. jansson has checked that it is UTF-8. */
 static void word_of(const json_t *object, const char *name, char ret[TOP_WORD_BYTES])
 {
     const char *text = json_string_value(json_object_get(object, name));

@@ -126,7 +126,7 @@ void schema_name(struct schema *c, struct buffer *t, const char *name, const cha
  * as long as the rule. */
 const char *schema_rule(struct schema *c, const char *own, const char *name, const char *text);
 
-/* Takes a free name, for a rule that will be made, and gives it back unmade. */
+/* Takes a free name for a rule to be made later; and gives it back if the rule was not made. */
 const char *schema_take(struct schema *c, const char *name);
 void schema_untake(struct schema *c, const char *name);
 

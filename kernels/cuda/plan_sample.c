@@ -16,7 +16,8 @@ static uint32_t mask_words(const struct backend *b)
     return (b->model->n_vocab + 31) / 32;
 }
 
-/* Room for a mask a row, as many tokens as KV is there for, and biases. */
+/* Room for a mask per row, for the tokens of all positions that the KV cache holds, and for biases.
+ * */
 size_t cuda_most_sample_words(const struct backend *b)
 {
     return (size_t)b->limits.samples * mask_words(b) + (size_t)b->limits.pages * CUDA_PAGE +
