@@ -66,7 +66,7 @@ struct cuda_layer {
 };
 
 struct cuda_weights {
-    struct cuda_layer *layers;          /* [n_layer + 1] the last: tensors outside of layers; host memory */
+    struct cuda_layer *layers;          /* host, [n_layer + 1]; the last: tensors of no layer */
     const float *rope[MODEL_MAX_ROPES]; /* tables of model.ropes */
     const float *query_factors;         /* kernels/cpu/rope.h; NULL: none */
 };

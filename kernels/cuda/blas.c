@@ -25,7 +25,7 @@ static bool all_of_one_half_type(const struct model *m)
     return same && (type == QUANT_F16 || type == QUANT_BF16);
 }
 
-/* Passes of a model that others verify have a row or a few a slot. */
+/* Only for draft models: fast passes of the served model itself have one row or a few per slot. */
 static bool is_wanted(const struct backend *b)
 {
     return b->limits.drafts && b->fast && b->limits.rows > CUDA_BLAS_ROWS &&

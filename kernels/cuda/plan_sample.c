@@ -16,8 +16,7 @@ static uint32_t mask_words(const struct backend *b)
     return (b->model->n_vocab + 31) / 32;
 }
 
-/* Room for a mask per row, for the tokens of all positions that the KV cache holds, and for biases.
- * */
+/* Room for a mask per row, the tokens of all positions that the KV cache holds, and biases. */
 size_t cuda_most_sample_words(const struct backend *b)
 {
     return (size_t)b->limits.samples * mask_words(b) + (size_t)b->limits.pages * CUDA_PAGE +

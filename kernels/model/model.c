@@ -419,7 +419,7 @@ static int view_mtp(struct model_loader *l)
     return rc;
 }
 
-/* Is it of a layer that only drafts? What is not read there does no harm. */
+/* Does the tensor belong to a layer that only drafts? One that is not read there does no harm. */
 static bool is_of_draft(const struct model_loader *l, struct gguf_string name)
 {
     char text[GGUF_MAX_NAME + 1];
