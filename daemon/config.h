@@ -59,7 +59,7 @@
     CHOICE(log_level, "log-level", "info", "error|warning|info|debug", "how much to log")          \
     HEARTHD_FAULT_OPTION(TEXT)                                                                     \
     FLAG(check, "check", "load the model, print a summary and exit")                               \
-    FLAG(describe, "describe", "print what it is and takes as JSON, without loading")              \
+    FLAG(describe, "describe", "describe the model as JSON, without loading it")                   \
     FLAG(version, "version", "print the version and exit")                                         \
     FLAG(help, "help", "print this help and exit")
 

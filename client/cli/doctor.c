@@ -137,7 +137,7 @@ static void judge_gpu(struct judge *j, const struct doctor_facts *f)
                  strerror(f->nvidia_error)),
              "sudo usermod -aG video $USER, then log in again");
     else if (!f->has_libcuda)
-        mend(say(j, DOCTOR_NOTE, "gpu", "an NVIDIA device is there, the driver's libcuda.so.1 not"),
+        mend(say(j, DOCTOR_NOTE, "gpu", "there is an NVIDIA device, but no libcuda.so.1"),
              "sudo apt install libcuda1");
     else
         say(j, DOCTOR_OK, "gpu",
@@ -189,7 +189,7 @@ static void add_text(struct buffer *out, const struct doctor_line *line)
     buffer_format(out, "%-5s %-11s ", verdicts[line->verdict], line->name);
     buffer_text(out, line->text);
     if (line->mend[0]) {
-        buffer_text(out, "\n                    mend: ");
+        buffer_text(out, "\n                    fix: ");
         buffer_text(out, line->mend);
     }
     buffer_text(out, "\n");

@@ -166,8 +166,8 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
     if (hearth_chat_request(a->readers[0], &a->base) < 0)
         return fail_set(
             f, 400, FAIL_INVALID,
-            "a grammar or 'response_format' cannot stand beside 'tool_choice' that asks "
-            "for a call: leave out one");
+            "a grammar or 'response_format' does not go with a 'tool_choice' that requires "
+            "a call: leave out one");
     for (uint32_t i = 1; i < a->n; i++)
         if (hearth_chat_another(a->readers[0], &a->readers[i]) < 0)
             return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");

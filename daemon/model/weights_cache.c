@@ -83,7 +83,7 @@ static const char *header_differs(const struct weights_header *h, const uint8_t 
     if (memcmp(h->version, want->version, sizeof(h->version)) != 0)
         return "it is of another version of hearth";
     if (memcmp(h->layout, want->layout, sizeof(h->layout)) != 0)
-        return "it is for other instructions";
+        return "it is for another instruction set";
     if (memcmp(h->model, want->model, sizeof(h->model)) != 0 || h->n_tensors != want->n_tensors)
         return "it is of another model";
     if (memcmp(h->files, want->files, sizeof(h->files)) != 0)

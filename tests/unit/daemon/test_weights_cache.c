@@ -244,7 +244,7 @@ static const struct {
 } unusable[] = {
     {other_magic, "it holds no weights", false},
     {other_version, "it is of another version of hearth", false},
-    {other_layout, "it is for other instructions", false},
+    {other_layout, "it is for another instruction set", false},
     {other_model, "it is of another model", false},
     {other_image_hash, "it is damaged", false},
     {other_tensor, "it is damaged", false},
