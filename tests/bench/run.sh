@@ -27,6 +27,7 @@ echo "hearth: measuring (about six minutes); load now: $(cut -d' ' -f1-3 /proc/l
 # shellcheck disable=SC2086
 {
     "$build/tests/bench/bench_ipc"
+    "$build/tests/bench/bench_chat"
     "$build/tests/bench/bench_daemon" "$build/bin" "$noop" $models
     "$build/tests/bench/bench_speculation" "$build/bin" daemon/models/training/corpus.py $models
     "$build/tests/bench/bench_warm" "$build/bin" $models
