@@ -27,6 +27,18 @@ json_t *reply_timings(const struct finish *e)
     return t;
 }
 
+/* Lines of a text as an array. */
+static json_t *lines_of(const char *text)
+{
+    json_t *lines = json_array();
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        json_array_append_new(lines, json_stringn(text, n));
+        text += n + (text[n] == '\n');
+    }
+    return lines;
+}
+
 json_t *reply_hearth(const struct exchange *x, const struct choice *c)
 {
     const struct pool_model *m = &x->server->pool.model;
@@ -35,6 +47,10 @@ json_t *reply_hearth(const struct exchange *x, const struct choice *c)
     const char *why = x->params.readers ? hearth_chat_unparsed(x->params.readers[c->index]) : NULL;
     if (why)
         json_object_set_new(o, "unparsed", json_string(why));
+    const char *loosened =
+        x->params.readers ? hearth_chat_loosened(x->params.readers[c->index]) : NULL;
+    if (loosened)
+        json_object_set_new(o, "loosened", lines_of(loosened));
     return o;
 }
 

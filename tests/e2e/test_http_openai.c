@@ -296,6 +296,36 @@ START_TEST(what_is_not_a_call_is_content_with_a_reason)
 }
 END_TEST
 
+/* With nothing but the tools: the answer is bound by the form of the template and the schemas. */
+START_TEST(a_call_that_is_required_is_made)
+{
+    static const char more[] =
+        ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"
+        "\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",\"y\"]},\"b\":{\"type\":\"integer\","
+        "\"minimum\":1,\"maximum\":9,\"multipleOf\":1000003}},\"required\":[\"a\",\"b\"]}}}],"
+        "\"max_tokens\":600,\"temperature\":0,\"parallel_tool_calls\":false,\"thinking_budget_"
+        "tokens\":4,"
+        "\"tool_choice\":%s";
+    static const char *const choices[] = {"\"required\"",
+                                          "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"};
+    rig_start_with_tools(NULL);
+    for (int i = 0; i < 2; i++) {
+        char members[1024];
+        snprintf(members, sizeof(members), more, choices[i]);
+        json_t *o = rig_json("/v1/chat/completions", talk_with(members));
+        ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "tool_calls");
+        ck_assert_str_eq(json_text(o, "choices/0/message/tool_calls/0/function/name"), "f");
+        json_t *a =
+            json_loads(json_text(o, "choices/0/message/tool_calls/0/function/arguments"), 0, NULL);
+        ck_assert_int_ge(json_integer_value(json_object_get(a, "b")), 1);
+        ck_assert_ptr_nonnull(strstr(json_text(o, "hearth/loosened/0"), "multipleOf"));
+        ck_assert_ptr_nonnull(strstr(json_text(o, "hearth/unparsed"), "#/b: \"multipleOf\""));
+        json_decref(a);
+        json_decref(o);
+    }
+}
+END_TEST
+
 START_TEST(a_template_that_passes_tools_over_is_not_given_any)
 {
     char more[1024];
@@ -345,6 +375,7 @@ int main(void)
     tcase_add_test(tcase, each_choice_has_calls_of_its_own);
     tcase_add_test(tcase, what_is_not_a_call_is_content_with_a_reason);
     tcase_add_test(tcase, a_template_that_passes_tools_over_is_not_given_any);
+    tcase_add_test(tcase, a_call_that_is_required_is_made);
     tcase_add_test(tcase, a_model_without_a_template_says_so);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
