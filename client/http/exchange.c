@@ -66,7 +66,7 @@ const char *exchange_model(const struct exchange *x)
 {
     const json_t *request = x->asked ? x->asked : x->params.root;
     const char *asked = json_string_value(json_object_get(request, "model"));
-    return asked && *asked ? asked : x->server->pool.model.name;
+    return asked && *asked ? asked : served_name(x->served);
 }
 
 void exchange_answer(struct exchange *x, json_t *json)
@@ -101,7 +101,7 @@ void exchange_answer_whole(struct exchange *x)
 static void cancel_all(struct exchange *x)
 {
     for (uint32_t i = x->n_choices; i; i--)
-        pool_cancel(&x->server->pool, &x->choices[i - 1].job);
+        pool_cancel(&x->served->pool, &x->choices[i - 1].job);
 }
 
 void exchange_name(struct exchange *x)
@@ -167,7 +167,7 @@ static void out_of_memory(struct exchange *x)
  * ended it before. */
 static void find_stopping_word(struct choice *c, const struct hearth_result *r)
 {
-    struct hearth *h = pool_any(&c->x->server->pool);
+    struct hearth *h = pool_any(&c->x->served->pool);
     const struct hearth_request *q = &c->job.request;
     int64_t n = h ? hearth_detokenize(h, r->ids, r->n_ids, 0, NULL, 0) : 0;
     char *all = n > 0 ? malloc((size_t)n) : NULL;
@@ -239,7 +239,7 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
     c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
     c->is_cut = c->is_cut || is_late(c);
     if (c->is_cut)
-        pool_stop(&x->server->pool, &c->job);
+        pool_stop(&x->served->pool, &c->job);
 }
 
 /* What a chunk emitted is not emitted again. */
@@ -285,7 +285,7 @@ static void on_done(struct choice *c, const struct hearth_result *r)
 static void pause_all(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->n_choices; i++)
-        pool_pause(&x->server->pool, &x->choices[i].job);
+        pool_pause(&x->served->pool, &x->choices[i].job);
 }
 
 void exchange_taken(struct exchange *x)
@@ -294,7 +294,7 @@ void exchange_taken(struct exchange *x)
         return;
     for (uint32_t i = 0; i < x->n_choices; i++)
         if (x->choices[i].job.paused)
-            pool_unpause(&x->server->pool, &x->choices[i].job);
+            pool_unpause(&x->served->pool, &x->choices[i].job);
 }
 
 static void on_event(struct job *job, const struct hearth_event *e)
@@ -357,7 +357,7 @@ void exchange_run(struct exchange *x)
         gen_params_request(&x->params, i, &c->job.request);
     }
     for (uint32_t i = 0; i < n && !f.status && !x->is_ready && !x->is_finished; i++)
-        if (pool_submit(&x->server->pool, &x->choices[i].job, &f) < 0)
+        if (pool_submit(&x->served->pool, &x->choices[i].job, &f) < 0)
             exchange_fail(x, &f);
 }
 
@@ -368,6 +368,8 @@ void exchange_close(struct exchange *x)
         return;
     }
     cancel_all(x);
+    if (x->served)
+        x->served->n_exchanges--;
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
         buffer_fini(&c->text);

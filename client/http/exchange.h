@@ -67,6 +67,8 @@ struct reply {
 
 struct exchange {
     struct server *server;
+    struct served *served; /* the daemon that it is for; NULL until that is known */
+    bool is_named;         /* its `model` is a name of that one */
     struct MHD_Connection *mhd;
     struct exchange *next, **link; /* all of a server's */
     const struct route *route;     /* NULL: refused before it was known */

@@ -31,9 +31,9 @@ static void llama_names(const struct server *s, struct buffer *out)
          "Average generation throughput in tokens/s.",
          decode_s > 0 ? (double)c->output_tokens / decode_s : 0);
     line(out, "llamacpp:requests_processing", "gauge", "Number of requests processing.",
-         pool_running(&s->pool));
+         served_running(s));
     line(out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.",
-         s->pool.n_queued);
+         served_queued(s));
 }
 
 void metrics_own(const struct server *s, struct buffer *out)
@@ -49,10 +49,10 @@ void metrics_own(const struct server *s, struct buffer *out)
          (double)c->dropped);
     line(out, "hearth_http_connections_total", "counter", "Connections.", (double)c->connections);
     line(out, "hearth_http_connections", "gauge", "Connections that are open.", s->n_connections);
-    line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", s->pool.n_queued);
-    line(out, "hearth_http_running", "gauge", "Requests that run.", pool_running(&s->pool));
+    line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", served_queued(s));
+    line(out, "hearth_http_running", "gauge", "Requests that run.", served_running(s));
     line(out, "hearth_http_slots", "gauge", "Slots at the daemon that are open.",
-         pool_connected(&s->pool));
+         served_connected(s));
     line(out, "hearth_http_cached_tokens_total", "counter", "Prompt tokens found computed.",
          (double)c->cached_tokens);
     buffer_format(out,

@@ -18,7 +18,7 @@ static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
 
 static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = pool_any(&c->x->server->pool);
+    struct hearth *h = pool_any(&c->x->served->pool);
     json_t *o = chat_prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, chat_prob(h, &l->top[i]));

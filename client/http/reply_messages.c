@@ -26,7 +26,7 @@ static const char *stop_reason(const struct choice *c)
     const struct finish *e = &c->finish;
     switch (e->reason) {
     case HEARTH_LENGTH:
-        return e->prompt + e->output < c->x->server->pool.model.context
+        return e->prompt + e->output < c->x->served->pool.model.context
                    ? "max_tokens"
                    : "model_context_window_exceeded";
     case HEARTH_STOP:

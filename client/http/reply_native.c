@@ -41,7 +41,7 @@ static json_t *lines_of(const char *text)
 
 json_t *reply_hearth(const struct exchange *x, const struct choice *c)
 {
-    const struct pool_model *m = &x->server->pool.model;
+    const struct pool_model *m = &x->served->pool.model;
     json_t *o = json_pack("{s:I, s:s, s:s}", "seed", (json_int_t)c->job.request.seed, "numerics",
                           m->numerics, "receipt", c->finish.receipt);
     const char *why = x->params.readers ? hearth_chat_unparsed(x->params.readers[c->index]) : NULL;
@@ -68,7 +68,7 @@ static json_t *samplers(const struct gen_params *a)
 json_t *reply_settings(const struct exchange *x, const struct gen_params *a)
 {
     const struct hearth_request *r = &a->base;
-    const struct pool_model *m = &x->server->pool.model;
+    const struct pool_model *m = &x->served->pool.model;
     json_t *stops = json_array();
     for (uint32_t i = 0; i < r->n_stops; i++)
         json_array_append_new(stops, json_string(r->stops[i]));
@@ -104,7 +104,7 @@ static json_t *prob(struct hearth *h, const struct hearth_logprob *l)
 
 static json_t *native_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = pool_any(&c->x->server->pool);
+    struct hearth *h = pool_any(&c->x->served->pool);
     json_t *o = prob(h, &l->picked), *top = json_array();
     for (uint32_t i = 0; i < l->n_top; i++)
         json_array_append_new(top, prob(h, &l->top[i]));
@@ -146,7 +146,7 @@ static bool is_wanted(const struct gen_params *a, const char *name)
 static json_t *prompt_text(struct exchange *x, const struct choice *c)
 {
     const struct hearth_request *r = &c->job.request;
-    struct hearth *h = pool_any(&x->server->pool);
+    struct hearth *h = pool_any(&x->served->pool);
     int64_t n = h ? hearth_detokenize(h, r->tokens, r->n_tokens, HEARTH_SPECIAL, NULL, 0) : 0;
     char *bytes = n > 0 ? malloc((size_t)n) : NULL;
     if (!bytes)
@@ -182,10 +182,10 @@ static void add_end(struct exchange *x, struct choice *c, json_t *o)
 {
     const struct finish *e = &c->finish;
     const struct gen_params *a = &x->params;
-    uint32_t full = e->prompt + e->output >= x->server->pool.model.context;
+    uint32_t full = e->prompt + e->output >= x->served->pool.model.context;
     json_t *more = json_pack(
         "{s:I, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:I}", "id_slot", (json_int_t)c->job.ran_at,
-        "model", x->server->pool.model.name, "tokens_predicted", (json_int_t)e->output,
+        "model", x->served->pool.model.name, "tokens_predicted", (json_int_t)e->output,
         "tokens_evaluated", (json_int_t)e->prompt, "has_new_line", (int)c->has_newline, "truncated",
         (int)(full && e->reason == HEARTH_LENGTH && a->max_tokens != 0), "stop_type", stop_type(e),
         "stopping_word", e->stopping_word, "tokens_cached", (json_int_t)e->prompt + e->output);

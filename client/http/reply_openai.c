@@ -31,7 +31,7 @@ static json_t *usage(const struct exchange *x)
 /* What all objects of an answer begin with. Takes over `choices`. */
 static json_t *head(const struct exchange *x, const char *object, json_t *choices)
 {
-    const struct pool_model *m = &x->server->pool.model;
+    const struct pool_model *m = &x->served->pool.model;
     char fingerprint[80];
     snprintf(fingerprint, sizeof(fingerprint), "fp_%.12s_%.40s", m->fingerprint, m->numerics);
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
@@ -78,7 +78,7 @@ static json_t *string_of(const struct buffer *t)
  * offset]. */
 static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
-    struct hearth *h = pool_any(&c->x->server->pool);
+    struct hearth *h = pool_any(&c->x->served->pool);
     char bytes[TOKEN_TEXT_BYTES];
     json_t *top = json_object();
     for (uint32_t i = 0; i < l->n_top; i++) {

@@ -13,7 +13,7 @@
 /* How many tokens the thoughts of an answer are. */
 static json_int_t thought_tokens(const struct choice *c)
 {
-    struct hearth *h = pool_any(&c->x->server->pool);
+    struct hearth *h = pool_any(&c->x->served->pool);
     int64_t n = 0;
     for (uint32_t i = 0; h && i < c->blocks.n; i++) {
         const struct block *b = &c->blocks.items[i];

@@ -44,9 +44,9 @@ static void health(struct exchange *x)
     exchange_answer(x, json_pack("{s:s}", "status", "ok"));
 }
 
-static json_t *model_object(const struct server *s, const char *name)
+static json_t *model_object(const struct served *d, const char *name)
 {
-    const struct pool_model *m = &s->pool.model;
+    const struct pool_model *m = &d->pool.model;
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", name,
                      "object", "model", "type", "model", "display_name", name, "created",
                      (json_int_t)m->since, "owned_by", "hearth", "meta", "n_vocab",
@@ -57,30 +57,26 @@ static json_t *model_object(const struct server *s, const char *name)
 
 static void models(struct exchange *x)
 {
-    const struct option_texts *aliases = &x->server->config->aliases;
-    json_t *list = json_array();
-    json_array_append_new(list, model_object(x->server, x->server->pool.model.name));
-    for (uint32_t i = 0; i < aliases->n; i++)
-        json_array_append_new(list, model_object(x->server, aliases->items[i]));
-    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data",
+                                 served_names(x->server, model_object)));
 }
 
 static void one_model(struct exchange *x)
 {
-    const char *model = x->server->pool.model.name;
+    const struct served *d = served_find(x->server, x->path_rest);
     struct fail f;
-    if (http_config_names(x->server->config, model, x->path_rest)) {
-        exchange_answer(x, model_object(x->server, x->path_rest));
+    if (d) {
+        exchange_answer(x, model_object(d, x->path_rest));
         return;
     }
-    fail_model(&f, x->path_rest, model);
+    fail_model(&f, x->path_rest, served_name(x->served));
     exchange_fail(x, &f);
 }
 
 static void props(struct exchange *x)
 {
     const struct server *s = x->server;
-    const struct pool_model *m = &s->pool.model;
+    const struct pool_model *m = &x->served->pool.model;
     struct gen_params defaults;
     struct fail f;
     if (gen_params_read(&defaults, GEN_NATIVE, json_object(), &f) < 0) {
@@ -103,7 +99,7 @@ static void props(struct exchange *x)
 
 static void slots(struct exchange *x)
 {
-    struct pool *p = &x->server->pool;
+    struct pool *p = &x->served->pool;
     const char *fail =
         MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "fail_on_no_slot");
     json_t *list = json_array();
@@ -188,15 +184,15 @@ static void status_asked(struct task *t)
 /* A worker asks, with a time limit: the daemon may hang. */
 static void metrics(struct exchange *x)
 {
-    if (!pool_is_up(&x->server->pool)) {
+    if (!pool_is_up(&x->served->pool)) {
         tell_metrics(x);
         return;
     }
     x->task.work = read_status;
     x->task.done = status_asked;
-    x->task.epoch = pool_lost(&x->server->pool);
+    x->task.epoch = pool_lost(&x->served->pool);
     x->task.connect_ms = STATUS_CONNECT_MS;
-    x->worker = &x->server->workers[WORKER_STATUS];
+    x->worker = &x->served->workers[WORKER_STATUS];
     worker_give(x->worker, &x->task);
 }
 
@@ -326,17 +322,17 @@ bool route_takes(const struct route *r, const char *method)
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
-static int read_body(struct exchange *x, struct hearth *h, struct fail *f)
+/* The body's object becomes x->root, or x->fail says why not. */
+static void parse_body(struct exchange *x)
 {
     json_error_t e;
     x->root = json_loadb(x->body.data ? x->body.data : "", x->body.bytes, JSON_ALLOW_NUL, &e);
     if (!x->root)
-        return fail_set(f, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
-                        e.column, e.text);
-    if (!json_is_object(x->root))
-        return fail_set(f, 400, FAIL_INVALID, "the request must be a JSON object, not %s",
-                        field_type(x->root));
-    return x->route->read(x, h, f);
+        fail_set(&x->fail, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
+                 e.column, e.text);
+    else if (!json_is_object(x->root))
+        fail_set(&x->fail, 400, FAIL_INVALID, "the request must be a JSON object, not %s",
+                 field_type(x->root));
 }
 
 static void answer_read(struct exchange *x)
@@ -366,7 +362,7 @@ static void work(struct task *t, struct hearth *h, int rc, const char *err)
 {
     struct exchange *x = of_task(t);
     if (h)
-        (void)read_body(x, h, &x->fail);
+        (void)x->route->read(x, h, &x->fail);
     else
         fail_library(&x->fail, rc, err);
     forget_read(x);
@@ -377,7 +373,7 @@ static void work_done(struct task *t)
     struct exchange *x = of_task(t);
     if (!is_back(x))
         return;
-    if (!x->fail.status && t->epoch != pool_lost(&x->server->pool))
+    if (!x->fail.status && t->epoch != pool_lost(&x->served->pool))
         fail_set(&x->fail, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
     answer_read(x);
 }
@@ -385,28 +381,65 @@ static void work_done(struct task *t)
 /* There is a daemon, where one is needed. */
 static void answer(struct exchange *x)
 {
-    struct server *s = x->server;
+    struct served *d = x->served;
     if (!(x->route->flags & ROUTE_POST)) {
         x->route->answer(x);
     } else if (x->body.bytes < WORK_BYTES) {
-        (void)read_body(x, pool_any(&s->pool), &x->fail);
+        (void)x->route->read(x, pool_any(&d->pool), &x->fail);
         answer_read(x);
     } else {
-        x->task.work = work;
-        x->task.done = work_done;
-        x->task.epoch = pool_lost(&s->pool);
-        x->worker = &s->workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
+        x->task = (struct task){.work = work, .done = work_done, .epoch = pool_lost(&d->pool)};
+        x->worker = &d->workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
         worker_give(x->worker, &x->task);
     }
 }
 
-void route_answer(struct exchange *x)
+/* The request is for the daemon of that model. */
+static void ask(struct exchange *x, const char *model)
 {
-    if (x->route->flags & ROUTE_DAEMON && !pool_is_up(&x->server->pool)) {
+    x->served = served_choose(x->server, model, &x->is_named);
+    x->served->n_exchanges++;
+    if (x->route->flags & ROUTE_DAEMON && !pool_is_up(&x->served->pool)) {
         x->waits_for_connect = true;
-        pool_connect(&x->server->pool);
+        pool_connect(&x->served->pool);
     } else {
         answer(x);
+    }
+}
+
+/* The body was parsed. Ollama's clients say `name`, too. */
+static void ask_parsed(struct exchange *x)
+{
+    const json_t *model = json_object_get(x->root, "model");
+    if (x->fail.status)
+        answer_read(x);
+    else
+        ask(x, json_string_value(model ? model : json_object_get(x->root, "name")));
+}
+
+static void parse_work(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    (void)h, (void)rc, (void)err;
+    parse_body(of_task(t));
+}
+
+static void parse_done(struct task *t)
+{
+    if (is_back(of_task(t)))
+        ask_parsed(of_task(t));
+}
+
+void route_answer(struct exchange *x)
+{
+    if (!(x->route->flags & ROUTE_POST)) {
+        ask(x, MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "model"));
+    } else if (x->body.bytes < WORK_BYTES) {
+        parse_body(x);
+        ask_parsed(x);
+    } else {
+        x->task = (struct task){.work = parse_work, .done = parse_done, .alone = true};
+        x->worker = &x->server->served->workers[WORKER_TEXT];
+        worker_give(x->worker, &x->task);
     }
 }
 
@@ -415,7 +448,7 @@ void route_connected(struct exchange *x, const struct fail *why)
     x->waits_for_connect = false;
     if (x->is_gone)
         return;
-    if (pool_is_up(&x->server->pool)) {
+    if (pool_is_up(&x->served->pool)) {
         answer(x);
         return;
     }

@@ -16,7 +16,7 @@ int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect d
     int rc = hearth_info(h, &info);
     if (rc < 0)
         return fail_library(f, rc, hearth_error(h));
-    if (gen_params_check_model(root, x->server->config, info.model, f) < 0)
+    if (!x->is_named && gen_params_check_model(root, x->server->config, info.model, f) < 0)
         return -1;
     x->root = NULL;
     if (gen_params_read(&x->params, dialect, root, f) < 0)
@@ -35,7 +35,7 @@ int routes_read_completion(struct exchange *x, struct hearth *h, struct fail *f)
 void routes_run(struct exchange *x)
 {
     struct fail f;
-    if (gen_params_check_prompts(&x->params, x->server->pool.model.context, &f) < 0) {
+    if (gen_params_check_prompts(&x->params, x->served->pool.model.context, &f) < 0) {
         exchange_fail(x, &f);
         return;
     }
@@ -151,7 +151,7 @@ int routes_read_prompt(struct exchange *x, struct hearth *h, struct fail *f)
 
 const char *routes_chat_template(struct exchange *x)
 {
-    struct hearth *h = pool_any(&x->server->pool);
+    struct hearth *h = pool_any(&x->served->pool);
     struct hearth_info info = {.size = sizeof(info)};
     return h && hearth_info(h, &info) == 0 && info.chat_template ? info.chat_template : "";
 }

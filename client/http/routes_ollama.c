@@ -38,9 +38,9 @@ static json_t *details(void)
 }
 
 /* A name of the model in a list. How large it is the daemon does not say. */
-static json_t *model_object(const struct server *s, const char *name)
+static json_t *model_object(const struct served *d, const char *name)
 {
-    const struct pool_model *m = &s->pool.model;
+    const struct pool_model *m = &d->pool.model;
     char at[OLLAMA_TIME_BYTES];
     return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
                      ollama_time((time_t)m->since, 0, at), "size", (json_int_t)0, "digest",
@@ -49,21 +49,16 @@ static json_t *model_object(const struct server *s, const char *name)
 
 void ollama_tags(struct exchange *x)
 {
-    const struct server *s = x->server;
-    const struct option_texts *aliases = &s->config->aliases;
-    json_t *list = json_pack("[o]", model_object(s, s->pool.model.name));
-    for (uint32_t i = 0; i < aliases->n; i++)
-        json_array_append_new(list, model_object(s, aliases->items[i]));
-    exchange_answer(x, json_pack("{s:o}", "models", list));
+    exchange_answer(x, json_pack("{s:o}", "models", served_names(x->server, model_object)));
 }
 
 /* The model stays loaded. */
 void ollama_ps(struct exchange *x)
 {
-    json_t *o = model_object(x->server, x->server->pool.model.name);
+    json_t *o = model_object(x->served, served_name(x->served));
     json_object_update_new(o, json_pack("{s:s, s:I, s:I}", "expires_at", "9999-12-31T23:59:59Z",
                                         "size_vram", (json_int_t)0, "context_length",
-                                        (json_int_t)x->server->pool.model.context));
+                                        (json_int_t)x->served->pool.model.context));
     exchange_answer(x, json_pack("{s:[o]}", "models", o));
 }
 
@@ -124,7 +119,7 @@ int ollama_read_show(struct exchange *x, struct hearth *h, struct fail *f)
     if (!json_object_get(x->root, "model"))
         json_object_set(x->root, "model", json_object_get(x->root, "name"));
     drop_tag(x->root);
-    if (gen_params_check_model(x->root, config, info.model, f) < 0)
+    if (!x->is_named && gen_params_check_model(x->root, config, info.model, f) < 0)
         return -1;
     const char *text = config->chat_template ? config->chat_template : info.chat_template;
     exchange_put_whole(x, json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:I}, s:o}", "license",

@@ -148,16 +148,6 @@ static void on_mhd(struct watch *w, uint32_t events)
     s->wants_run = true;
 }
 
-static void on_pool_connect(void *owner, const struct fail *why)
-{
-    struct server *s = owner;
-    for (struct exchange *x = s->exchanges, *next; x; x = next) {
-        next = x->next;
-        if (x->waits_for_connect)
-            route_connected(x, why);
-    }
-}
-
 static void be_quiet(void *cls, const char *format, va_list args)
 {
     (void)cls, (void)format,
@@ -184,18 +174,6 @@ static int start_mhd(struct server *s, char *err, size_t err_bytes)
     return reactor_watch(&s->loop, &s->mhd_watch, EPOLLIN);
 }
 
-static void start_pool(struct server *s)
-{
-    s->pool.loop = &s->loop;
-    s->pool.path = s->config->daemon;
-    s->pool.n_handles = s->config->slots;
-    s->pool.queue_max = s->config->queue;
-    s->pool.resume_ms = (int)s->config->resume_ms;
-    s->pool.on_connect = on_pool_connect;
-    s->pool.owner = s;
-    pool_init(&s->pool);
-}
-
 int server_open(struct server *s, const struct http_config *config, const int *fds, uint32_t n,
                 char *err, size_t err_bytes)
 {
@@ -212,10 +190,8 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     int rc = reactor_open(&s->loop);
     if (!rc)
         rc = start_mhd(s, err, err_bytes);
-    for (int i = 0; i < SERVER_WORKERS && !rc; i++)
-        rc = worker_open(&s->workers[i], &s->loop, config->daemon);
     if (!rc)
-        start_pool(s);
+        rc = served_open(s);
     for (uint32_t i = 0; i < n && !rc; i++) {
         struct listener *l = &s->listeners[s->n_listeners++];
         *l = (struct listener){.watch = {.fd = fds[i], .on = on_connect}, .server = s};
@@ -275,9 +251,6 @@ void server_close(struct server *s)
         (void)MHD_run_wait(s->mhd, 0); /* it must not end with suspended connections */
         MHD_stop_daemon(s->mhd);
     }
-    for (int i = 0; i < SERVER_WORKERS; i++)
-        worker_close(&s->workers[i]);
-    if (s->pool.n_handles)
-        pool_fini(&s->pool);
+    served_close(s);
     reactor_close(&s->loop);
 }

@@ -1,26 +1,16 @@
-/* state: what the requests of one gateway share: configuration, the pool of handles, workers,
- * counters. On the loop's thread. */
+/* state: what the requests of one gateway share: configuration, the daemons that it serves, counters. On the loop's thread. */
 #ifndef HEARTH_CLIENT_HTTP_STATE_H
 #define HEARTH_CLIENT_HTTP_STATE_H
 
 #include "client/http/config.h"
 #include "client/http/guard.h"
-#include "client/http/pool.h"
 #include "client/http/reactor.h"
-#include "client/http/worker.h"
+#include "client/http/served.h"
 
 struct conn;
 struct exchange;
 
 enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
-
-/* The workers, one for each kind of work that would block the loop. */
-enum {
-    WORKER_INFILL, /* tokenizes for /infill: its handle caches tokens */
-    WORKER_TEXT,   /* tokenizes other large bodies */
-    WORKER_STATUS, /* asks the daemon for its status */
-    SERVER_WORKERS
-};
 
 struct listener {
     struct watch watch;
@@ -39,8 +29,8 @@ struct server {
     const struct http_config *config;
     struct guard guard;
     struct reactor loop;
-    struct pool pool;
-    struct worker workers[SERVER_WORKERS];
+    struct served *served; /* a list, the default daemon first */
+    uint32_t n_served;
     struct MHD_Daemon *mhd;
     struct watch mhd_watch;
     struct listener listeners[SERVER_LISTENERS_MAX];

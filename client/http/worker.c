@@ -45,7 +45,7 @@ static void *run(void *arg)
         pthread_mutex_unlock(&w->lock);
         char err[256] = "";
         int rc = 0;
-        struct hearth *h = handle_for(w, t, &rc, err, sizeof(err));
+        struct hearth *h = t->alone ? NULL : handle_for(w, t, &rc, err, sizeof(err));
         t->work(t, h, rc, err);
         if (t->drop) {
             hearth_close(w->h);

@@ -19,6 +19,7 @@ struct task {
     void (*done)(struct task *t);
     uint64_t epoch; /* differs from the last task's: the daemon may be another one, connect again */
     int connect_ms; /* how long that may take; 0: as long as the library waits */
+    bool alone;     /* needs no handle: work gets NULL */
     bool drop;      /* set by work: the handle is of no use any more */
     struct task *next;
 };

@@ -82,8 +82,12 @@ static bool start(struct gateway *g, const struct harness *d, const char *const 
 {
     char program[512], port[16];
     snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
-    const char *argv[64] = {program, "--socket", d->socket, "--listen", g->socket};
-    size_t n = 5;
+    const char *argv[64] = {program, "--listen", g->socket};
+    size_t n = 3;
+    if (d->socket[0]) {
+        argv[n++] = "--socket";
+        argv[n++] = d->socket;
+    }
     snprintf(port, sizeof(port), "%d", g->port);
     if (g->port) {
         argv[n++] = "--port";

@@ -17,7 +17,7 @@ struct gateway {
 };
 
 /* Starts hearth-http at D's directory with more arguments (NULL-ended, or NULL), and waits until it
- * answers. with_port: also on a free port of loopback. */
+ * answers. with_port: also on a free port of loopback. A socket "" of D is left for it to find. */
 void gateway_start(struct gateway *g, const struct harness *d, bool with_port,
                    const char *const *arguments);
 

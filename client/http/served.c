@@ -1,0 +1,243 @@
+/* served: see served.h. */
+#include "client/http/served.h"
+
+#include "client/http/routes.h"
+#include "client/http/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SERVED_MAX = 32 };
+
+static void on_pool_connect(void *owner, const struct fail *why)
+{
+    struct served *d = owner;
+    for (struct exchange *x = d->server->exchanges, *next; x; x = next) {
+        next = x->next;
+        if (x->waits_for_connect && x->served == d)
+            route_connected(x, why);
+    }
+}
+
+static void close_one(struct served *d)
+{
+    for (int i = 0; i < SERVED_WORKERS; i++)
+        worker_close(&d->workers[i]);
+    if (d->pool.n_handles)
+        pool_fini(&d->pool);
+    free(d);
+}
+
+/* Adds a daemon after the others; `path` NULL: the library's default. */
+static int add(struct server *s, const char *instance, const char *path)
+{
+    struct served *d = calloc(1, sizeof(*d)), **end = &s->served;
+    int rc = d ? 0 : -ENOMEM;
+    if (rc)
+        return rc;
+    d->server = s;
+    strcpy(d->instance, instance);
+    strcpy(d->path, path ? path : "");
+    const char *socket = path ? d->path : s->config->daemon;
+    for (int i = 0; i < SERVED_WORKERS && !rc; i++)
+        rc = worker_open(&d->workers[i], &s->loop, socket);
+    if (rc) {
+        close_one(d);
+        return rc;
+    }
+    d->pool.loop = &s->loop;
+    d->pool.path = socket;
+    d->pool.n_handles = s->config->slots;
+    d->pool.queue_max = s->config->queue;
+    d->pool.resume_ms = (int)s->config->resume_ms;
+    d->pool.on_connect = on_pool_connect;
+    d->pool.owner = d;
+    pool_init(&d->pool);
+    while (*end)
+        end = &(*end)->next;
+    *end = d;
+    s->n_served++;
+    return 0;
+}
+
+void served_close(struct server *s)
+{
+    for (struct served *d = s->served, *next; d; d = next) {
+        next = d->next;
+        close_one(d);
+    }
+    s->served = NULL;
+}
+
+/* ---- which ones there are -------------------------------------------------------------------- */
+
+/* Is one daemon named for this gateway? */
+static bool is_one(const struct server *s)
+{
+    const char *named = getenv("HEARTH_SOCKET");
+    return s->config->daemon || (named && *named);
+}
+
+static bool is_known(const struct server *s, const char *path)
+{
+    for (const struct served *d = s->served; d; d = d->next)
+        if (strcmp(d->path, path) == 0 || strcmp(d->pool.model.socket, path) == 0)
+            return true;
+    return false;
+}
+
+/* Forgets daemons that went for good. */
+static void forget_gone(struct server *s)
+{
+    for (struct served **at = &s->served->next; *at;) {
+        struct served *d = *at;
+        if (d->n_exchanges || pool_is_up(&d->pool) || access(d->path, F_OK) == 0) {
+            at = &d->next;
+            continue;
+        }
+        *at = d->next;
+        s->n_served--;
+        close_one(d);
+    }
+}
+
+/* The path of the default daemon's socket. */
+static bool find_default(char path[HELLO_PATH_BYTES])
+{
+    char err[256];
+    return hello_find_socket(HELLO_MACHINE_SOCKET, path, err, sizeof(err)) == 0;
+}
+
+void served_look(struct server *s)
+{
+    char usual[HELLO_PATH_BYTES] = "";
+    struct daemons daemons;
+    if (is_one(s))
+        return;
+    forget_gone(s);
+    (void)find_default(usual);
+    if (daemons_list(&daemons) < 0)
+        return; /* out of memory: those that are known */
+    for (size_t i = 0; i < daemons.n && s->n_served < SERVED_MAX; i++)
+        if (strcmp(daemons.sockets[i].path, usual) != 0 && !is_known(s, daemons.sockets[i].path))
+            (void)add(s, daemons.sockets[i].instance, daemons.sockets[i].path);
+    free(daemons.sockets);
+}
+
+int served_open(struct server *s)
+{
+    int rc = add(s, "", NULL);
+    if (rc == 0)
+        served_look(s);
+    return rc;
+}
+
+/* ---- which one a request is for -------------------------------------------------------------- */
+
+const char *served_name(const struct served *d)
+{
+    return d->instance[0] ? d->instance : d->pool.model.name;
+}
+
+/* Ollama's clients add a tag to names without one. */
+static void drop_tag(char *instance)
+{
+    static const char tag[] = "-latest";
+    size_t n = strlen(instance);
+    if (n >= sizeof(tag) && strcasecmp(instance + n - sizeof(tag) + 1, tag) == 0)
+        instance[n - sizeof(tag) + 1] = 0;
+}
+
+/* Are these the same name, as those of sockets are written? */
+static bool is_same(const char *one, const char *other)
+{
+    char a[DAEMONS_NAME_BYTES], b[DAEMONS_NAME_BYTES];
+    daemons_instance(one, a);
+    daemons_instance(other, b);
+    drop_tag(a);
+    drop_tag(b);
+    return *a && strcasecmp(a, b) == 0;
+}
+
+static struct served *find_known(struct server *s, const char *model)
+{
+    const char *own = s->served->pool.model.name;
+    if (*own && http_config_names(s->config, own, model))
+        return s->served;
+    for (struct served *d = s->served; d; d = d->next)
+        if (is_same(d->instance, model) || is_same(d->pool.model.name, model))
+            return d;
+    return NULL;
+}
+
+struct served *served_find(struct server *s, const char *model)
+{
+    struct served *d = find_known(s, model);
+    if (d)
+        return d;
+    served_look(s);
+    return find_known(s, model);
+}
+
+/* The first that is there; of those that may be, the first whose socket is. */
+static struct served *find_usual(struct server *s)
+{
+    char path[HELLO_PATH_BYTES];
+    for (struct served *d = s->served; d; d = d->next)
+        if (pool_is_up(&d->pool))
+            return d;
+    if (is_one(s) || (find_default(path) && access(path, F_OK) == 0))
+        return s->served;
+    served_look(s);
+    return s->served->next ? s->served->next : s->served;
+}
+
+struct served *served_choose(struct server *s, const char *model, bool *ret_named)
+{
+    struct served *d = model && *model ? served_find(s, model) : NULL;
+    *ret_named = d != NULL;
+    return d ? d : find_usual(s);
+}
+
+json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name))
+{
+    const struct option_texts *aliases = &s->config->aliases;
+    json_t *list = json_array();
+    served_look(s);
+    for (struct served *d = s->served; d; d = d->next) {
+        if (!*d->pool.model.name)
+            continue; /* it was never there */
+        json_array_append_new(list, object(d, served_name(d)));
+        for (uint32_t i = 0; d == s->served && i < aliases->n; i++)
+            json_array_append_new(list, object(d, aliases->items[i]));
+    }
+    return list;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+uint32_t served_running(const struct server *s)
+{
+    uint32_t n = 0;
+    for (const struct served *d = s->served; d; d = d->next)
+        n += pool_running(&d->pool);
+    return n;
+}
+
+uint32_t served_connected(const struct server *s)
+{
+    uint32_t n = 0;
+    for (const struct served *d = s->served; d; d = d->next)
+        n += pool_connected(&d->pool);
+    return n;
+}
+
+uint32_t served_queued(const struct server *s)
+{
+    uint32_t n = 0;
+    for (const struct served *d = s->served; d; d = d->next)
+        n += d->pool.n_queued;
+    return n;
+}

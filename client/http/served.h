@@ -1,0 +1,64 @@
+/* served: the daemons behind the gateway, one for each model, and which of them a request is for.
+ *
+ * With --socket, or HEARTH_SOCKET set, there is one. Else the default daemon comes first, and each
+ * other one of this user or of the machine (client/lib/daemons.h) follows when its socket is there:
+ * it is looked for when a request names a model that is not known, and when models are listed. A
+ * daemon that cannot be reached and whose socket is gone is forgotten. A request is for the daemon
+ * that its `model` names, by the model's own name or by that of the socket; else for the first that
+ * is there.
+ *
+ * On the loop's thread. */
+#ifndef HEARTH_CLIENT_HTTP_SERVED_H
+#define HEARTH_CLIENT_HTTP_SERVED_H
+
+#include "client/http/pool.h"
+#include "client/http/worker.h"
+#include "client/lib/daemons.h"
+
+#include <jansson.h>
+
+struct server;
+
+/* The workers, one for each kind of work that would block the loop. */
+enum {
+    WORKER_INFILL, /* tokenizes for /infill: its handle caches tokens */
+    WORKER_TEXT,   /* tokenizes other large bodies */
+    WORKER_STATUS, /* asks the daemon for its status */
+    SERVED_WORKERS
+};
+
+struct served {
+    struct server *server;
+    char instance[DAEMONS_NAME_BYTES]; /* of its socket; "" for the default one */
+    char path[HELLO_PATH_BYTES];       /* of its socket; "" for the default one */
+    struct pool pool;
+    struct worker workers[SERVED_WORKERS];
+    uint32_t n_exchanges; /* requests that are for it */
+    struct served *next;
+};
+
+/* Starts with the default daemon. Returns 0 or -errno. */
+int served_open(struct server *s);
+void served_close(struct server *s);
+
+/* Looks which daemons there are now. */
+void served_look(struct server *s);
+
+/* The name of its model for clients; "" where no daemon was there yet. */
+const char *served_name(const struct served *d);
+
+/* The daemon for a model: the one that is called so (*ret_named), else the first that is there. */
+struct served *served_choose(struct server *s, const char *model, bool *ret_named);
+
+/* The one that is called so, or NULL. */
+struct served *served_find(struct server *s, const char *model);
+
+/* An array of what `object` makes of each daemon that is there and each of its names. */
+json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name));
+
+/* Sums over all. */
+uint32_t served_running(const struct server *s);
+uint32_t served_connected(const struct server *s);
+uint32_t served_queued(const struct server *s);
+
+#endif

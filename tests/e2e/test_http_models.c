@@ -1,0 +1,180 @@
+/* hearth-http in front of several daemons: which model a request is for. */
+#include "tests/e2e/gateway.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct harness code, tiny, place; /* place: the folder of the gateway, without a daemon */
+static struct gateway gate;
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+/* The daemon's socket as that of a model of this name. */
+static void name_daemon(const struct harness *d, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/hearth/%s.sock", place.directory, name);
+    ck_assert_int_eq(symlink(d->socket, path), 0);
+}
+
+static void unname_daemon(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/hearth/%s.sock", place.directory, name);
+    ck_assert_int_eq(unlink(path), 0);
+}
+
+static void setup(void)
+{
+    char folder[128];
+    place = (struct harness){0};
+    strcpy(place.directory, "/tmp/hearth-door-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(place.directory));
+    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
+    snprintf(folder, sizeof(folder), "%s/hearth", place.directory);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    harness_start(&code, "daemon/models/hearth-code-5m-f16.gguf",
+                  (const char *const[]){"--threads", "1", NULL});
+    harness_start(&tiny, harness_tiny_model(),
+                  (const char *const[]){"--context", "768", "--threads", "1", NULL});
+    setenv("XDG_RUNTIME_DIR", place.directory, 1);
+    unsetenv("HEARTH_SOCKET");
+}
+
+static void teardown(void)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    ck_assert_int_eq(harness_stop(&code), 0);
+    ck_assert_int_eq(harness_stop(&tiny), 0);
+    nftw(place.directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The context of the model that answers a completion, by which the two are told apart. */
+static json_int_t context_of(const char *model)
+{
+    char body[256];
+    snprintf(body, sizeof(body), "{\"prompt\":[1,2,3],\"n_predict\":1%s%s%s}",
+             model ? ",\"model\":\"" : "", model ? model : "", model ? "\"" : "");
+    json_t *o = http_json(&gate, "/completion", body, 200);
+    json_int_t context = json_number(o, "generation_settings/n_ctx");
+    json_decref(o);
+    return context;
+}
+
+/* The ids of /v1/models, each with a blank after it; the caller frees. */
+static char *list_models(void)
+{
+    json_t *o = http_json(&gate, "/v1/models", NULL, 200);
+    char *ids = calloc(1, 512);
+    size_t i;
+    json_t *model;
+    json_array_foreach(json_object_get(o, "data"), i, model) {
+        strcat(ids, json_text(model, "id"));
+        strcat(ids, " ");
+    }
+    json_decref(o);
+    return ids;
+}
+
+START_TEST(a_request_goes_to_the_daemon_of_its_model)
+{
+    name_daemon(&code, "hearth");
+    name_daemon(&tiny, "tiny-model");
+    gateway_start(&gate, &place, false, NULL);
+    ck_assert_int_eq(context_of(NULL), 1024);
+    ck_assert_int_eq(context_of("hearth code 5M"), 1024);
+    ck_assert_int_eq(context_of("gpt-4o"), 1024); /* a name that no model has: the first one */
+    ck_assert_int_eq(context_of("tiny-model"), 768);
+    ck_assert_int_eq(context_of("Tiny:Model"), 768);
+    ck_assert_int_eq(context_of("tiny-model:latest"), 768);
+    char *ids = list_models();
+    ck_assert_str_eq(ids, "hearth code 5M tiny-model ");
+    free(ids);
+    json_t *o = http_json(&gate, "/props?model=tiny-model", NULL, 200);
+    ck_assert_int_eq(json_number(o, "default_generation_settings/n_ctx"), 768);
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_large_body_goes_there_too)
+{
+    name_daemon(&code, "hearth");
+    name_daemon(&tiny, "tiny-model");
+    gateway_start(&gate, &place, false, NULL);
+    char *body = malloc(20000);
+    int n = sprintf(body, "{\"model\":\"tiny-model\",\"unknown\":\"");
+    memset(body + n, 'x', 10000);
+    strcpy(body + n + 10000, "\",\"prompt\":[1,2,3],\"n_predict\":1}");
+    json_t *o = http_json(&gate, "/completion", body, 200);
+    ck_assert_int_eq(json_number(o, "generation_settings/n_ctx"), 768);
+    json_decref(o);
+    body[n + 10000] = 0; /* cut: no JSON */
+    json_decref(http_json(&gate, "/completion", body, 400));
+    free(body);
+}
+END_TEST
+
+START_TEST(daemons_that_come_and_go_are_noticed)
+{
+    name_daemon(&code, "hearth");
+    gateway_start(&gate, &place, false, NULL);
+    ck_assert_int_eq(context_of("tiny-model"), 1024);
+    name_daemon(&tiny, "tiny-model");
+    ck_assert_int_eq(context_of("tiny-model"), 768);
+    unname_daemon("tiny-model");
+    harness_kill(&tiny);
+    char *ids;
+    for (ids = list_models(); strstr(ids, "tiny"); ids = list_models()) {
+        free(ids);
+        usleep(10000); /* until the hang-up was read */
+    }
+    free(ids);
+    ck_assert_int_eq(context_of("tiny-model"), 1024);
+}
+END_TEST
+
+START_TEST(without_a_default_daemon_the_first_other_one_is_asked)
+{
+    name_daemon(&tiny, "tiny-model");
+    gateway_start(&gate, &place, false, NULL);
+    ck_assert_int_eq(context_of(NULL), 768);
+    ck_assert_int_eq(context_of("anything"), 768);
+}
+END_TEST
+
+START_TEST(a_name_that_no_model_has_is_refused_where_that_is_wanted)
+{
+    name_daemon(&code, "hearth");
+    name_daemon(&tiny, "tiny-model");
+    gateway_start(&gate, &place, false, (const char *const[]){"--strict-model", NULL});
+    ck_assert_int_eq(context_of("tiny-model"), 768);
+    json_t *o = http_json(&gate, "/completion", "{\"prompt\":\"x\",\"model\":\"gpt-4o\"}", 404);
+    ck_assert_str_eq(json_text(o, "error/code"), "model_not_found");
+    json_decref(o);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http_models");
+    TCase *c = tcase_create("http_models");
+    tcase_set_timeout(c, 120);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, a_request_goes_to_the_daemon_of_its_model);
+    tcase_add_test(c, a_large_body_goes_there_too);
+    tcase_add_test(c, daemons_that_come_and_go_are_noticed);
+    tcase_add_test(c, without_a_default_daemon_the_first_other_one_is_asked);
+    tcase_add_test(c, a_name_that_no_model_has_is_refused_where_that_is_wanted);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
