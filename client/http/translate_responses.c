@@ -27,13 +27,16 @@ static json_t *flat_name(const json_t *space, const json_t *name)
     return json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
 }
 
+/* Is flat_name(space, the tool's name) this one? Asked for each piece of a call's arguments. */
 static bool is_flat(const json_t *space, const json_t *tool, const char *flat)
 {
-    const json_t *name = json_object_get(tool, "name");
-    json_t *own = json_is_string(name) ? flat_name(space, name) : NULL;
-    bool same = own && strcmp(json_string_value(own), flat) == 0;
-    json_decref(own);
-    return same;
+    const char *name = json_string_value(json_object_get(tool, "name"));
+    size_t n = json_string_length(space);
+    if (!name)
+        return false;
+    if (n && (strncmp(flat, json_string_value(space), n) != 0 || strncmp(flat + n, "__", 2) != 0))
+        return false;
+    return strcmp(flat + (n ? n + 2 : 0), name) == 0;
 }
 
 const json_t *translate_find_tool(const json_t *body, const char *flat, const json_t **ret_space)
