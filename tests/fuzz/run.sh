@@ -44,13 +44,14 @@ parser() {
     fuzz_gguf) echo kernels/gguf/*.c kernels/model/model*.c ;;
     fuzz_grammar) echo daemon/grammar/*.c ;;
     fuzz_hello) echo ipc/hello.c ;;
-    fuzz_http) echo client/http/{gen_params*,fields,routes_model,routes_chat}.c client/prompt/*.c ;;
+    fuzz_http) echo client/http/{gen_params*,fields,talk,routes_model,routes_chat}.c client/prompt/*.c ;;
     fuzz_chat) echo client/events/*.c ;;
     fuzz_jinja) echo client/jinja/*.c ;;
     fuzz_params) echo ipc/params.c ;;
     fuzz_record) echo client/cli/{record,json_read}.c ;;
     fuzz_schema) echo client/schema/*.c ;;
     fuzz_segment) echo daemon/engine/ingest.c ipc/{ring,event,segment}.{c,h} ipc/segment_guard.c ;;
+    fuzz_translate) echo client/http/{translate*,talk,gen_params,fields}.c ;;
     fuzz_vocab) echo ipc/vocab*.c client/tokenizer/*.c ;;
     esac
 }
