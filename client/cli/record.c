@@ -23,7 +23,10 @@ enum kind {
     MEMBER_MAYBE, /* the same, NULL where the member is not there */
     MEMBER_IDS,   /* const uint32_t * */
     MEMBER_TEXTS, /* const char *const * */
-    MEMBER_BIAS   /* const struct hearth_bias *, as [[ID,VALUE],...] */
+    MEMBER_BIAS,  /* const struct hearth_bias *, as [[ID,VALUE],...] */
+    MEMBER_MARKS, /* const struct hearth_mark *, as [[KIND,OPEN,TOKENS,"TEXT"],...]; not there where
+                     there are none */
+    MEMBER_CLOSING /* as MEMBER_IDS, not there where there are none */
 };
 
 struct member {
@@ -67,6 +70,18 @@ static void write_bias(struct buffer *out, const struct hearth_bias *bias, uint3
     buffer_text(out, "]");
 }
 
+static void write_marks(struct buffer *out, const struct hearth_mark *marks, uint32_t n)
+{
+    buffer_text(out, "[");
+    for (uint32_t i = 0; i < n; i++) {
+        buffer_format(out, "%s[%u,%u,%d,", i ? "," : "", marks[i].kind, marks[i].open,
+                      marks[i].tokens);
+        json_bytes(out, marks[i].text, strlen(marks[i].text));
+        buffer_text(out, "]");
+    }
+    buffer_text(out, "]");
+}
+
 static void write_member(struct buffer *out, const struct member *m, const void *field, uint32_t n)
 {
     switch (m->kind) {
@@ -89,7 +104,11 @@ static void write_member(struct buffer *out, const struct member *m, const void 
     case MEMBER_MAYBE:
         json_bytes(out, *(const char *const *)field, strlen(*(const char *const *)field));
         return;
+    case MEMBER_MARKS:
+        write_marks(out, *(const struct hearth_mark *const *)field, n);
+        return;
     case MEMBER_IDS:
+    case MEMBER_CLOSING:
         json_ids(out, *(const uint32_t *const *)field, n);
         return;
     case MEMBER_TEXTS:
@@ -101,11 +120,22 @@ static void write_member(struct buffer *out, const struct member *m, const void 
     }
 }
 
+static int may_be_left_out(const struct member *m)
+{
+    return m->kind == MEMBER_MAYBE || m->kind == MEMBER_MARKS || m->kind == MEMBER_CLOSING;
+}
+
+static int is_empty(const struct member *m, const struct record *c)
+{
+    return m->kind == MEMBER_MAYBE ? !*(const char *const *)((const char *)c + m->field)
+                                   : !*(const uint32_t *)((const char *)c + m->count);
+}
+
 void record_write(const struct record *c, struct buffer *out)
 {
     for (int i = 0; i < N_MEMBERS; i++) {
         const struct member *m = &members[i];
-        if (m->kind == MEMBER_MAYBE && !*(const char *const *)((const char *)c + m->field))
+        if (may_be_left_out(m) && is_empty(m, c))
             continue;
         buffer_format(out, "%s\"%s\":", i ? "," : "{", m->name);
         write_member(out, m, (const char *)c + m->field,
@@ -138,10 +168,25 @@ static int read_text(struct json_reader *r, const char **ret)
     return rc;
 }
 
+static int read_mark(struct json_reader *r, struct hearth_mark *mark)
+{
+    (void)json_read_mark(r, '[');
+    (void)read_u32(r, &mark->kind);
+    (void)json_read_mark(r, ',');
+    (void)read_u32(r, &mark->open);
+    (void)json_read_mark(r, ',');
+    (void)json_read_signed(r, &mark->tokens);
+    (void)json_read_mark(r, ',');
+    int rc = read_text(r, &mark->text);
+    return rc ? rc : json_read_mark(r, ']');
+}
+
 /* One item of a list, into the room that is there for it. */
 static int read_item(struct json_reader *r, enum kind kind, void *items, uint32_t i)
 {
-    if (kind == MEMBER_IDS)
+    if (kind == MEMBER_MARKS)
+        return read_mark(r, (struct hearth_mark *)items + i);
+    if (kind == MEMBER_IDS || kind == MEMBER_CLOSING)
         return read_u32(r, (uint32_t *)items + i);
     if (kind == MEMBER_TEXTS)
         return read_text(r, (const char **)items + i);
@@ -156,9 +201,10 @@ static int read_item(struct json_reader *r, enum kind kind, void *items, uint32_
 /* *ret_items and *ret_n always say what to free, also after an error. */
 static int read_list(struct json_reader *r, enum kind kind, void **ret_items, uint32_t *ret_n)
 {
-    size_t bytes = kind == MEMBER_IDS     ? sizeof(uint32_t)
-                   : kind == MEMBER_TEXTS ? sizeof(const char *)
-                                          : sizeof(struct hearth_bias);
+    size_t bytes = kind == MEMBER_TEXTS   ? sizeof(const char *)
+                   : kind == MEMBER_BIAS  ? sizeof(struct hearth_bias)
+                   : kind == MEMBER_MARKS ? sizeof(struct hearth_mark)
+                                          : sizeof(uint32_t);
     uint32_t count = 0;
     int more = json_read_mark(r, '[');
     if (more)
@@ -195,6 +241,8 @@ static int read_member(struct json_reader *r, const struct member *m, struct rec
     case MEMBER_IDS:
     case MEMBER_TEXTS:
     case MEMBER_BIAS:
+    case MEMBER_MARKS:
+    case MEMBER_CLOSING:
         rc = read_list(r, m->kind, &items, (uint32_t *)((char *)c + m->count));
         memcpy(field, &items, sizeof(items));
         return rc;
@@ -298,7 +346,7 @@ static const char *find_fault(const struct record *c)
 static int check_members(const struct record *c, uint32_t seen, char *err, size_t err_bytes)
 {
     for (int i = 0; i < N_MEMBERS; i++)
-        if (!(seen >> i & 1) && members[i].kind != MEMBER_MAYBE) {
+        if (!(seen >> i & 1) && !may_be_left_out(&members[i])) {
             snprintf(err, err_bytes, "no member %s", members[i].name);
             return -EBADMSG;
         }
@@ -342,9 +390,11 @@ void record_fini(struct record *c)
         if (m->kind < MEMBER_TEXT)
             continue;
         memcpy(&data, field, sizeof(data));
-        uint32_t n = m->kind == MEMBER_TEXTS ? *(uint32_t *)((char *)c + m->count) : 0;
-        for (uint32_t k = 0; k < n; k++)
+        uint32_t n = *(uint32_t *)((char *)c + m->count);
+        for (uint32_t k = 0; m->kind == MEMBER_TEXTS && k < n; k++)
             free(((char **)data)[k]);
+        for (uint32_t k = 0; m->kind == MEMBER_MARKS && k < n; k++)
+            free((char *)(uintptr_t)((const struct hearth_mark *)data)[k].text);
         free(data);
     }
     memset(c, 0, sizeof(*c));

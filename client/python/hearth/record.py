@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union, cast
 
+from ._native import MARK_KINDS
 from ._request import Request
 from .errors import InvalidRequest
-from .types import Info, Params, Replay, Result
+from .types import Info, Mark, Params, Replay, Result
 
 _VERSION = 1
 _ENDS = ("eos", "stop", "length")
@@ -44,8 +45,6 @@ def make_record(info: Info, request: Request, result: Result) -> str:
     """One line of JSON, as `hearth run --record` writes it."""
     if result.reason not in _ENDS:
         raise InvalidRequest(f"no record of an answer that ended with {result.reason}: it has no receipt")
-    if request.marks:
-        raise InvalidRequest("no record of an answer that is bound in parts: records hold no marks")
     c = request.c
     numbers = {name: _number(getattr(c, name)) for name in _NUMBERS}
     # The context ends the answer too: so that a daemon with a larger one ends it there.
@@ -68,6 +67,10 @@ def make_record(info: Info, request: Request, result: Result) -> str:
     }
     if request.grammar is not None:
         record["grammar"] = _text(request.grammar)
+    if request.marks:
+        record["marks"] = [[m.kind, m.open, m.tokens, _text(m.text)] for m in request.marks]
+    if request.closing:
+        record["closing"] = request.closing.tolist()
     return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
 
 
@@ -94,6 +97,12 @@ def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
         params = {name: members.pop(name) for name in (*_NUMBERS, "stop", "stop_tokens", "deterministic")}
         params["logit_bias"] = {int(token): value for token, value in members.pop("logit_bias")}
         params["grammar"] = members.pop("grammar", None)
+        kinds = {number: kind for kind, number in MARK_KINDS.items()}
+        params["marks"] = [
+            Mark(kinds[kind], text, bool(is_open), None if tokens < 0 else tokens)
+            for kind, is_open, tokens, text in members.pop("marks", ())
+        ]
+        params["closing"] = members.pop("closing", ())
         logprobs = members.pop("logprobs")
         params["logprobs"] = None if logprobs < 0 else logprobs
     except (KeyError, TypeError, ValueError, AttributeError) as e:

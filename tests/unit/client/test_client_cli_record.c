@@ -44,6 +44,10 @@ static const char *const stops[] = {"\n\n", "\"\\/\b\f\r\t\x01\x7f", "\xff\xc3(\
                                     "\xc3\xa9\xf0\x9f\x94\xa5", "\xed\xb2\x80"};
 static const struct hearth_bias bias[] = {{3, -INFINITY}, {4, 0.1f}, {UINT32_MAX, -0.0f}};
 
+static const struct hearth_mark marks[] = {{HEARTH_MARK_THOUGHT, "<think>\n", 1, 5},
+                                           {HEARTH_MARK_THOUGHT_END, "</think>", 0, 0},
+                                           {HEARTH_MARK_CALL, "\xff\"", 0, 0}};
+
 static struct record sample(void)
 {
     struct record s = {.version = RECORD_VERSION,
@@ -75,6 +79,10 @@ static struct record sample(void)
     s.request.n_stops = 5;
     s.request.stop_tokens = stop_tokens;
     s.request.n_stop_tokens = 1;
+    s.request.marks = marks;
+    s.request.n_marks = 3;
+    s.request.closing = ids;
+    s.request.n_closing = 2;
     s.request.logprobs = 3;
     s.request.deterministic = 0;
     return s;
@@ -102,6 +110,15 @@ START_TEST(a_record_is_read_back_bit_by_bit)
     ck_assert_mem_eq(c.request.tokens, prompt, sizeof(prompt));
     ck_assert_mem_eq(c.ids, ids, sizeof(ids));
     ck_assert_mem_eq(c.request.stop_tokens, stop_tokens, sizeof(stop_tokens));
+    ck_assert_uint_eq(c.request.n_marks, 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_str_eq(c.request.marks[i].text, marks[i].text);
+        ck_assert_uint_eq(c.request.marks[i].kind, marks[i].kind);
+        ck_assert_uint_eq(c.request.marks[i].open, marks[i].open);
+        ck_assert_int_eq(c.request.marks[i].tokens, marks[i].tokens);
+    }
+    ck_assert_uint_eq(c.request.n_closing, 2);
+    ck_assert_mem_eq(c.request.closing, ids, sizeof(ids));
     ck_assert_uint_eq(c.request.n_stops, 5);
     for (int i = 0; i < 5; i++)
         ck_assert_str_eq(c.request.stops[i], stops[i]);
