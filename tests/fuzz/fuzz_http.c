@@ -202,7 +202,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (json_is_object(x.root))
         check(&x, reads[data[0] % 5](&x, h, &f), &f, h->welcome.n_vocab);
     json_decref(x.root);
-    json_decref(x.made);
+    json_decref(x.asked);
+    buffer_fini(&x.out);
     gen_params_fini(&x.params);
     return 0;
 }

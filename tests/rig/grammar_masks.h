@@ -19,7 +19,8 @@ static struct grammar_vocab *bytes_vocab;
 static inline void setup(void)
 {
     static char bytes[256];
-    struct grammar_token tokens[BYTES_VOCAB] = {[END] = {.bytes = "</s>", .n_bytes = 4, .is_end = true}};
+    struct grammar_token tokens[BYTES_VOCAB] = {
+        [END] = {.bytes = "</s>", .n_bytes = 4, .is_end = true}};
     for (int i = 0; i < 256; i++) {
         bytes[i] = (char)i;
         tokens[i] = (struct grammar_token){.bytes = bytes + i, .n_bytes = 1};

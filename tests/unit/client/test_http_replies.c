@@ -8,13 +8,15 @@
 #include <string.h>
 
 static struct server server;
+static struct served served;
 static struct exchange x;
 static struct choice c;
 
 static void open_stream(const struct reply *reply)
 {
-    server = (struct server){.pool.model = {.name = "m", .context = 100}};
-    x = (struct exchange){.server = &server, .reply = reply, .params.stream = true};
+    served = (struct served){.server = &server, .pool.model = {.name = "m", .context = 100}};
+    x = (struct exchange){
+        .server = &server, .served = &served, .reply = reply, .params.stream = true};
     c = (struct choice){.x = &x, .job.request.n_tokens = 7};
     exchange_name(&x);
 }
