@@ -91,7 +91,8 @@ static void take_refusal(char *errors, const char *path, struct description *ret
     for (size_t i = 0; i < 3; i++)
         if (strncmp(line, names[i], strlen(names[i])) == 0)
             line += strlen(names[i]);
-    snprintf(ret->refused, sizeof(ret->refused), "%s", *line ? line : "hearthd does not say why");
+    snprintf(ret->refused, sizeof(ret->refused), "%.*s", (int)sizeof(ret->refused) - 1,
+             *line ? line : "hearthd does not say why");
 }
 
 static uint64_t number(json_t *d, const char *name)
