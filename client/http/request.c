@@ -314,6 +314,7 @@ void request_on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     if (c) {
         c->x = NULL;
         c->since_ns = bell_now_ns();
+        c->is_spared = false;
     }
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
         exchange_hang_up(x);

@@ -17,6 +17,7 @@ struct conn {
     struct conn *next, **link;
     uint64_t since_ns; /* when it was made, or its last answer went out */
     bool is_tcp, hung_up;
+    bool is_spared; /* it had a second chance to send a request */
 };
 
 /* Called with the headers, with each part of the body, at its end, and when a suspended connection

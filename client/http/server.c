@@ -118,9 +118,16 @@ static void on_connect(struct watch *w, uint32_t events)
     }
 }
 
+/* Is something there that was not read? Then the request may be whole, and this thread be late. */
+static bool is_unread(const struct conn *c)
+{
+    char byte;
+    return recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* While connections wait to be accepted, ends the one that has gone longest without a whole
  * request, after a second: else half-open and idle ones would keep the others out for --timeout.
- * Returns the milliseconds until the next is due; -1: no connection waits, or all have requests. */
+ * One with something unread gets another second, once. Returns the milliseconds until the next is due; -1: no connection waits, or all have requests. */
 static int make_room(struct server *s)
 {
     struct conn *oldest = NULL;
@@ -135,7 +142,12 @@ static int make_room(struct server *s)
     uint64_t ms = (bell_now_ns() - oldest->since_ns) / 1000000;
     if (ms < GIVES_WAY_MS)
         return (int)(GIVES_WAY_MS - ms);
-    shutdown(oldest->watch.fd, SHUT_RDWR); /* on_hang_up */
+    if (!oldest->is_spared && is_unread(oldest)) {
+        oldest->is_spared = true;
+        oldest->since_ns = bell_now_ns();
+    } else {
+        shutdown(oldest->watch.fd, SHUT_RDWR); /* on_hang_up */
+    }
     return GIVES_WAY_MS;
 }
 

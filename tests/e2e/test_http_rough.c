@@ -9,8 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- clients that hang up -------------------------------------------------------------------- */
@@ -199,6 +203,89 @@ START_TEST(half_open_connections_give_way)
 }
 END_TEST
 
+#ifndef SYS_epoll_wait
+#define SYS_epoll_wait SYS_epoll_pwait
+#endif
+
+/* Lets the gateway go on to the successful end of its next call `nr`, and returns its first argument. */
+static int go_to_end(long nr)
+{
+    struct __ptrace_syscall_info info;
+    pid_t pid = rig_gate.pid;
+    bool is_it = false;
+    int status, fd = -1;
+    for (;;) {
+        ck_assert_int_eq(ptrace(PTRACE_SYSCALL, pid, NULL, NULL), 0);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSTOPPED(status));
+        ck_assert_int_gt(ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof(info), &info), 0);
+        if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+            is_it = (long)info.entry.nr == nr;
+            fd = (int)info.entry.args[0];
+        } else if (info.op == PTRACE_SYSCALL_INFO_EXIT && is_it && !info.exit.is_error) {
+            return fd;
+        }
+    }
+}
+
+static bool hold(void)
+{
+    int status;
+    return ptrace(PTRACE_SEIZE, rig_gate.pid, NULL, (void *)PTRACE_O_TRACESYSGOOD) == 0 &&
+           ptrace(PTRACE_INTERRUPT, rig_gate.pid, NULL, NULL) == 0 &&
+           waitpid(rig_gate.pid, &status, 0) == rig_gate.pid;
+}
+
+/* Lets the gateway accept a connection and find nothing to read, and holds it where it has looked
+ * for a second time: libmicrohttpd looks first, and then its loop and it in turn. */
+static void go_past_reading(void)
+{
+    (void)go_to_end(SYS_accept4);
+    int first = go_to_end(SYS_epoll_wait);
+    while (go_to_end(SYS_epoll_wait) != first)
+        ;
+}
+
+/* A request that comes while the gateway is held, and for longer than its connection may stay without
+ * one. Returns its status; -1: the connection had ended before. */
+static int ask_late(int fd)
+{
+    char byte;
+    bool ended = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    if (!ended)
+        http_send(fd, "GET", "/health", "", NULL);
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL); /* GIVES_WAY_MS */
+    ck_assert_int_eq(ptrace(PTRACE_DETACH, rig_gate.pid, NULL, NULL), 0);
+    if (ended)
+        return -1;
+    struct http_answer a = http_receive(fd);
+    int status = a.status;
+    http_answer_fini(&a);
+    return status;
+}
+
+/* The gateway was late, not the client. */
+START_TEST(a_request_that_has_come_is_read_before_its_connection_gives_way)
+{
+    int status = -1;
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--connections", "1", "--timeout", "86400", NULL});
+    while (status < 0) {
+        if (!hold()) {
+            printf("skip: this system refuses ptrace\n");
+            return;
+        }
+        int fd = gateway_connect(&rig_gate), waits = gateway_connect(&rig_gate);
+        go_past_reading();
+        status = ask_late(fd);
+        close(fd);
+        close(waits);
+    }
+    ck_assert_int_eq(status, 200);
+}
+END_TEST
+
 static long resident_kb(pid_t pid)
 {
     char path[64], line[256];
@@ -327,7 +414,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("http_rough");
-    TCase *tcase = tcase_create("http_rough");
+    TCase *tcase = tcase_create("http_rough"), *late = tcase_create("late");
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
     tcase_add_loop_test(tcase, a_dropped_connection_cancels_its_request, 0, 2);
@@ -342,5 +429,9 @@ int main(void)
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
     tcase_add_test(tcase, a_key_is_asked_for);
     suite_add_tcase(suite, tcase);
+    tcase_set_timeout(late, 600);
+    tcase_add_checked_fixture(late, rig_setup, rig_teardown);
+    tcase_add_test(late, a_request_that_has_come_is_read_before_its_connection_gives_way);
+    suite_add_tcase(suite, late);
     return run_suite(suite);
 }
