@@ -49,13 +49,13 @@ static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, s
 static int load_rope(struct backend *b)
 {
     const struct model *m = b->model;
-    const size_t floats = rope_table_floats(m->rope_dim, b->limits.context);
     for (uint32_t i = 0; i < m->n_ropes; i++) {
+        const size_t floats = rope_table_floats(&m->ropes[i], b->limits.context);
         b->rope[i] = arena_alloc(b->arena, floats * sizeof(float));
         if (!b->rope[i])
             return -ENOMEM;
         b->weight_bytes += floats * sizeof(float);
-        rope_build(b->rope[i], m->rope_dim, b->limits.context, &m->ropes[i]);
+        rope_build(b->rope[i], &m->ropes[i], b->limits.context);
     }
     const uint32_t n = rope_query_factors_n(m, b->limits.context);
     if (n == 0)
@@ -143,8 +143,8 @@ static void row_scratch(struct backend *b, bool *failed)
         if (ops->width[i] > 0)
             buffer_scratch(b, &u->of[i], buffer_rows(b, i), ops->width[i], ops->input[i], failed);
     for (uint32_t i = 0; i < b->model->n_ropes; i++) {
-        u->cs[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
-        u->sn[i] = scratch(b, rows * b->model->rope_dim, sizeof(float), failed);
+        u->cs[i] = scratch(b, rows * b->model->ropes[i].n, sizeof(float), failed);
+        u->sn[i] = scratch(b, rows * b->model->ropes[i].n, sizeof(float), failed);
     }
 }
 

@@ -221,7 +221,7 @@ struct cpu_buffers {
     struct cpu_input of[N_BUFFERS]; /* [rows][stride]; blocks only where a matmul reads it. EXPERTS:
                                        [pairs][stride] */
     struct cpu_experts experts;
-    float *cs[MODEL_MAX_ROPES], *sn[MODEL_MAX_ROPES]; /* [rows][rope_dim] rotation of a row */
+    float *cs[MODEL_MAX_ROPES], *sn[MODEL_MAX_ROPES]; /* [rows][n] rotation of a row */
     uint8_t *bad;                    /* [rows] an operation found the row not finite */
     uint32_t *poisoned;              /* [rows] layer, or CPU_OK */
     uint32_t *first_poisoned;        /* [rows] by sequence index: a row, or CPU_OK */

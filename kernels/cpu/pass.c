@@ -94,10 +94,11 @@ static void read_embedding(const struct backend *b, uint32_t r, float *x)
 static void turn_row(struct backend *b, uint32_t r)
 {
     struct cpu_buffers *u = &b->buffers;
-    const uint32_t n = b->model->rope_dim;
-    for (uint32_t i = 0; i < b->model->n_ropes; i++)
+    for (uint32_t i = 0; i < b->model->n_ropes; i++) {
+        const uint32_t n = b->model->ropes[i].n;
         rope_row(b->rope[i], n, b->pass->rows[r].position, b->model->rope, u->cs[i] + (size_t)r * n,
                  u->sn[i] + (size_t)r * n);
+    }
 }
 
 /* x = factor * embedding row of the token */
@@ -203,7 +204,7 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
     for (uint32_t h = 0; norm && h < heads; h++)
         b->isa->norm(x + h * step, norm, dim, b->model->rms_eps, x + h * step);
     if (g->rope != MODEL_NO_ROPE) {
-        const uint32_t n_rot = b->model->rope_dim;
+        const uint32_t n_rot = b->model->ropes[g->rope].n;
         const size_t at = (size_t)r * n_rot;
         b->isa->rope[b->model->rope](x, heads, step, n_rot, b->buffers.cs[g->rope] + at,
                                      b->buffers.sn[g->rope] + at);

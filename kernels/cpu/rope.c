@@ -83,9 +83,9 @@ static uint32_t high_entries(uint32_t context)
     return context / ROPE_LOW + 1;
 }
 
-size_t rope_table_floats(uint32_t rope_dim, uint32_t context)
+size_t rope_table_floats(const struct model_rope_table *rope, uint32_t context)
 {
-    return (size_t)rope_dim * (ROPE_LOW + high_entries(context));
+    return (size_t)rope->n * (ROPE_LOW + high_entries(context));
 }
 
 /* ---- YaRN ------------------------------------------------------------------------------------ */
@@ -99,22 +99,23 @@ static double yarn_magnitude(float scale, float k)
 }
 
 /* The pair of n / 2, as a real number, that makes `turns` turns in the original context. */
-static double yarn_pair(const struct model_rope_table *rope, uint32_t n, float turns)
+static double yarn_pair(const struct model_rope_table *rope, float turns)
 {
     const double least = (double)turns * TWO_PI;
-    return (double)n * ln((double)rope->yarn.original / least) / (2.0 * ln((double)rope->base));
+    return (double)rope->n * ln((double)rope->yarn.original / least) /
+           (2.0 * ln((double)rope->base));
 }
 
 /* The share of pair i's frequency that is divided by the scale: 0 up to pair lo, 1 from pair hi on. */
-static double yarn_share(const struct model_rope_table *rope, uint32_t n, uint32_t i)
+static double yarn_share(const struct model_rope_table *rope, uint32_t i)
 {
-    double lo = yarn_pair(rope, n, rope->yarn.fast), hi = yarn_pair(rope, n, rope->yarn.slow);
+    double lo = yarn_pair(rope, rope->yarn.fast), hi = yarn_pair(rope, rope->yarn.slow);
     if (rope->yarn.truncated) {
         lo = floor(lo);
         hi = ceil(hi);
     }
     lo = lo < 0.0 ? 0.0 : lo;
-    hi = hi > (double)(n - 1) ? (double)(n - 1) : hi;
+    hi = hi > (double)(rope->n - 1) ? (double)(rope->n - 1) : hi;
     const double width = hi - lo < 0.001 ? 0.001 : hi - lo, share = ((double)i - lo) / width;
     return share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
 }
@@ -122,13 +123,13 @@ static double yarn_share(const struct model_rope_table *rope, uint32_t n, uint32
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The product of the divisors is exact, and a division by 1 changes nothing. */
-static double frequency(const struct model_rope_table *rope, uint32_t n, uint32_t i)
+static double frequency(const struct model_rope_table *rope, uint32_t i)
 {
     const double own = rope->divisors ? (double)rope->divisors[i] : 1.0;
-    const double plain = exponential(-(double)(2 * i) / (double)n * ln((double)rope->base));
+    const double plain = exponential(-(double)(2 * i) / (double)rope->n * ln((double)rope->base));
     if (rope->yarn.original == 0)
         return plain / ((double)rope->scale * own);
-    const double share = yarn_share(rope, n, i), kept = plain / own;
+    const double share = yarn_share(rope, i), kept = plain / own;
     return fma(kept / (double)rope->scale, share, kept * (1.0 - share));
 }
 
@@ -149,31 +150,31 @@ static void put(double angle, double factor, float *pair)
     pair[1] = (float)(s * factor);
 }
 
-/* Entry e of the table: rope_dim / 2 pairs (cos, sin); low entries first, then the high ones. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context,
-                const struct model_rope_table *rope)
+/* Entry e of the table: n / 2 pairs (cos, sin); low entries first, then the high ones. */
+void rope_build(float *table, const struct model_rope_table *rope, uint32_t context)
 {
+    const uint32_t n = rope->n;
     const double factor = magnitude(rope);
-    for (uint32_t i = 0; i < rope_dim / 2; i++) {
-        const double theta = frequency(rope, rope_dim, i);
-        float *low = table + 2 * (size_t)i, *high = low + (size_t)ROPE_LOW * rope_dim;
-        for (uint32_t p = 0; p < ROPE_LOW; p++, low += rope_dim)
+    for (uint32_t i = 0; i < n / 2; i++) {
+        const double theta = frequency(rope, i);
+        float *low = table + 2 * (size_t)i, *high = low + (size_t)ROPE_LOW * n;
+        for (uint32_t p = 0; p < ROPE_LOW; p++, low += n)
             put((double)p * theta, factor, low);
-        for (uint32_t p = 0; p < high_entries(context); p++, high += rope_dim)
+        for (uint32_t p = 0; p < high_entries(context); p++, high += n)
             put((double)p * ROPE_LOW * theta, 1.0, high);
     }
 }
 
-void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum model_rope kind,
-              float *cs, float *sn)
+void rope_row(const float *table, uint32_t n, uint32_t position, enum model_rope kind, float *cs,
+              float *sn)
 {
     bool halves = kind == MODEL_ROPE_HALVES;
-    const float *low = table + (size_t)(position % ROPE_LOW) * rope_dim;
-    const float *high = table + ((size_t)ROPE_LOW + position / ROPE_LOW) * rope_dim;
-    for (uint32_t i = 0; i < rope_dim; i += 2) {
+    const float *low = table + (size_t)(position % ROPE_LOW) * n;
+    const float *high = table + ((size_t)ROPE_LOW + position / ROPE_LOW) * n;
+    for (uint32_t i = 0; i < n; i += 2) {
         float c = fmaf(high[i], low[i], -(high[i + 1] * low[i + 1]));
         float s = fmaf(high[i + 1], low[i], high[i] * low[i + 1]);
-        uint32_t first = halves ? i / 2 : i, second = halves ? first + rope_dim / 2 : i + 1;
+        uint32_t first = halves ? i / 2 : i, second = halves ? first + n / 2 : i + 1;
         cs[first] = cs[second] = c;
         sn[first] = -s;
         sn[second] = s;

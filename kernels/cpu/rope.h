@@ -11,16 +11,15 @@
 enum { ROPE_LOW = 256 };
 
 /* Floats of the tables for positions below context: cos and sin, 256 low and the high entries. */
-size_t rope_table_floats(uint32_t rope_dim, uint32_t context);
+size_t rope_table_floats(const struct model_rope_table *rope, uint32_t context);
 
-/* Fills table [rope_table_floats]. rope_dim even. */
-void rope_build(float *table, uint32_t rope_dim, uint32_t context,
-                const struct model_rope_table *rope);
+/* Fills table [rope_table_floats]. */
+void rope_build(float *table, const struct model_rope_table *rope, uint32_t context);
 
-/* The rotation of one position for cpu_isa.rope: at both places of a pair cs [rope_dim] holds its
- * c, at the first sn [rope_dim] holds -s, at the second s. */
-void rope_row(const float *table, uint32_t rope_dim, uint32_t position, enum model_rope kind,
-              float *cs, float *sn);
+/* The rotation of one position for cpu_isa.rope: at both places of a pair cs [n] holds its c, at
+ * the first sn [n] holds -s, at the second s; n the table's. */
+void rope_row(const float *table, uint32_t n, uint32_t position, enum model_rope kind, float *cs,
+              float *sn);
 
 /* Where q grows with its position (model.temperature_scale): the factor of position p is entry
  * p / model.temperature_period. The number of entries for positions below context, else 0. */

@@ -173,7 +173,7 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
         .q_dim = g->q_dim,
         .n_head = g->n_head,
-        .n_rot = b->model->rope_dim,
+        .n_rot = g->rope == MODEL_NO_ROPE ? 0 : b->model->ropes[g->rope].n,
         .halves = b->model->rope == MODEL_ROPE_HALVES,
         .layer = op->layer,
         .query_factors = b->weights.query_factors,

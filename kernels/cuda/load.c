@@ -59,9 +59,9 @@ static void place_layer(struct backend *b, uint32_t i, struct cuda_layer *l)
             place_matrix(b, &file[t], &l->matrix[t]);
 }
 
-static size_t rope_floats(const struct backend *b)
+static size_t rope_floats(const struct backend *b, uint32_t i)
 {
-    return rope_table_floats(b->model->rope_dim, b->limits.context);
+    return rope_table_floats(&b->model->ropes[i], b->limits.context);
 }
 
 void cuda_place_weights(struct backend *b)
@@ -74,7 +74,7 @@ void cuda_place_weights(struct backend *b)
     if (m->tied)
         of_none[MODEL_TOKEN_EMBD] = of_none[MODEL_OUTPUT];
     for (uint32_t i = 0; i < m->n_ropes; i++)
-        w->rope[i] = cuda_take(&b->weight_memory, rope_floats(b) * sizeof(float));
+        w->rope[i] = cuda_take(&b->weight_memory, rope_floats(b, i) * sizeof(float));
     const uint32_t n = rope_query_factors_n(m, b->limits.context);
     if (n > 0)
         w->query_factors = cuda_take(&b->weight_memory, n * sizeof(float));
@@ -171,13 +171,15 @@ static int load_rope(struct loader *l)
 {
     const struct backend *b = l->b;
     const struct model *m = b->model;
-    const size_t floats = rope_floats(b);
+    size_t floats = 0;
+    for (uint32_t i = 0; i < m->n_ropes; i++)
+        floats = rope_floats(b, i) > floats ? rope_floats(b, i) : floats;
     float *table = calloc(floats, sizeof(*table));
     if (!table)
         return -ENOMEM;
     for (uint32_t i = 0; i < m->n_ropes; i++) {
-        rope_build(table, m->rope_dim, b->limits.context, &m->ropes[i]);
-        load_bytes(l, table, b->weights.rope[i], floats * sizeof(*table));
+        rope_build(table, &m->ropes[i], b->limits.context);
+        load_bytes(l, table, b->weights.rope[i], rope_floats(b, i) * sizeof(*table));
     }
     const uint32_t n = rope_query_factors_n(m, b->limits.context); /* fewer than rope's */
     rope_query_factors(table, m, b->limits.context);

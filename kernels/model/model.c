@@ -124,7 +124,7 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     case HEAD_DIM:
         return g->k_dim;
     case ROPE_PAIRS:
-        return m->rope_dim / 2;
+        return m->ropes[0].n / 2;
     case FF:
         return g->n_ff;
     case EXPERTS:

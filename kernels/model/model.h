@@ -45,7 +45,7 @@ enum {
 enum model_rope {
     MODEL_ROPE_ADJACENT, /* (2i, 2i + 1): llama, granite, smollm3, mistral3; the converter permuted
                             the rows of Q and K for it */
-    MODEL_ROPE_HALVES,   /* (i, i + rope_dim / 2): the others */
+    MODEL_ROPE_HALVES,   /* (i, i + n / 2): the others */
     MODEL_N_ROPE
 };
 
@@ -74,8 +74,8 @@ enum model_global {
     MODEL_TOKEN_EMBD,  /* [n_vocab][n_embd] */
     MODEL_OUTPUT_NORM, /* [n_embd] F32 */
     MODEL_OUTPUT,      /* [n_vocab][n_embd], optional */
-    MODEL_ROPE_FREQS,  /* [rope_dim / 2] F32, optional: divisors of rope's frequencies, llama 3 */
-    MODEL_ROPE_LONG,   /* [rope_dim / 2] F32, both or none: LongRoPE's divisors, beyond the */
+    MODEL_ROPE_FREQS,  /* [n / 2] F32, optional: divisors of rope's frequencies, llama 3 */
+    MODEL_ROPE_LONG,   /* [n / 2] F32, both or none: LongRoPE's divisors, beyond the */
     MODEL_ROPE_SHORT,  /* context that the model was first trained for, and within it */
     MODEL_N_GLOBAL
 };
@@ -159,8 +159,10 @@ struct model_yarn {
     bool truncated;       /* the blended pairs begin and end at whole numbers */
 };
 
-/* A table of rope: pair i of n turns by position * base^(-2i / n) / (scale * divisors[i]). */
+/* A table of rope: pair i of the first n values of a head turns by position * base^(-2i / n) /
+ * (scale * divisors[i]). */
 struct model_rope_table {
+    uint32_t n;            /* even; a head's other values stay */
     float base;            /* 1 to MODEL_MAX_ROPE_BASE */
     float scale;           /* divisor of all frequencies (linear scaling), 1 without; see yarn */
     const float *divisors; /* [n / 2], or NULL: 1 (MODEL_ROPE_FREQS, _LONG or _SHORT) */
@@ -220,7 +222,6 @@ struct model {
     uint32_t head_dim;  /* of Q and K: even, at most MODEL_MAX_HEAD_DIM; n_head * head_dim need not
                            be n_embd */
     uint32_t v_dim;     /* the same of V */
-    uint32_t rope_dim;  /* of them are turned by rope: even, the others stay */
     uint32_t n_vocab;   /* rows of the embedding, and logits */
     uint32_t n_context; /* positions the model was trained for, at most sliding_window if set */
     uint32_t

@@ -89,7 +89,7 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
             m->n_embd, m->n_ff);
     fprintf(out, "heads %u\nheads_kv %u\nhead_dim %u\nrope_dim %u\n", m->n_head, m->n_head_kv,
-            m->head_dim, m->rope_dim);
+            m->head_dim, m->ropes[0].n);
     if (m->v_dim != m->head_dim)
         fprintf(out, "v_dim %u\n", m->v_dim);
     write_heads_kv(out, m);

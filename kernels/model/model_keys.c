@@ -269,11 +269,11 @@ static int read_head_sizes(struct model_loader *l)
                     "malformed: embedding width %u is not a multiple of the head count %u",
                     m->n_embd, m->n_head);
     int rc = read_count(l, "attention.key_length", UINT32_MAX, &m->head_dim);
-    m->v_dim = m->rope_dim = m->head_dim;
+    m->v_dim = m->ropes[0].n = m->head_dim;
     if (!rc)
         rc = read_count(l, "attention.value_length", UINT32_MAX, &m->v_dim);
     if (!rc)
-        rc = read_count(l, "rope.dimension_count", UINT32_MAX, &m->rope_dim);
+        rc = read_count(l, "rope.dimension_count", UINT32_MAX, &m->ropes[0].n);
     if (!rc)
         rc = check_head_dim(l, m->head_dim);
     return rc ? rc : check_head_dim(l, m->v_dim);
@@ -289,9 +289,9 @@ static int read_heads(struct model_loader *l)
         rc = read_head_sizes(l);
     if (rc)
         return rc;
-    if (m->rope_dim > m->head_dim || m->rope_dim % 2 != 0)
+    if (m->ropes[0].n > m->head_dim || m->ropes[0].n % 2 != 0)
         return FAIL(l, -ENOTSUP, "rope over %u of %u dimensions: hearth takes even numbers of them",
-                    m->rope_dim, m->head_dim);
+                    m->ropes[0].n, m->head_dim);
     return 0;
 }
 
@@ -356,11 +356,11 @@ static int check_sections(struct model_loader *l)
     if (rc == -ENOENT)
         return 0;
     bool covered = !rc && array.count == 4 && array.type <= GGUF_I32;
-    for (uint32_t i = 0; covered && i < l->model->rope_dim / 2; i++)
+    for (uint32_t i = 0; covered && i < l->model->ropes[0].n / 2; i++)
         covered = i / 3 < gguf_array_i64(&array, i % 3);
     if (!covered || gguf_array_i64(&array, 3) != 0)
         return FAIL(l, -ENOTSUP, "sections of rope (%s) that do not hold all of its %u pairs",
-                    key.name, l->model->rope_dim / 2);
+                    key.name, l->model->ropes[0].n / 2);
     return 0;
 }
 
@@ -479,7 +479,8 @@ static int read_rope(struct model_loader *l)
     struct model_rope_table *rope = &m->ropes[0];
     enum scaling_kind kind = SCALING_NONE;
     float factor = 1.0f;
-    *rope = (struct model_rope_table){.base = 10000.0f, .scale = 1.0f, .attention = 1.0f};
+    *rope =
+        (struct model_rope_table){.n = rope->n, .base = 10000.0f, .scale = 1.0f, .attention = 1.0f};
     m->n_ropes = 1;
     l->original_context = m->n_context;
     int rc = read_rope_base(l, "rope.freq_base", &rope->base);
@@ -544,8 +545,10 @@ static int read_local_layers(struct model_loader *l)
     struct model *m = l->model;
     const float base = m->ropes[0].base;
     m->local_period = l->arch->local_period;
-    m->ropes[1] = (struct model_rope_table){
-        .base = l->arch->local_rope ? 10000.0f : base, .scale = 1.0f, .attention = 1.0f};
+    m->ropes[1] = (struct model_rope_table){.n = m->ropes[0].n,
+                                            .base = l->arch->local_rope ? 10000.0f : base,
+                                            .scale = 1.0f,
+                                            .attention = 1.0f};
     m->n_ropes = l->arch->local_rope ? 2 : 1;
     int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
     if (!rc)

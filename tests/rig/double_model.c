@@ -147,9 +147,10 @@ static void add(double *x, const double *y, uint32_t n)
         x[i] += y[i];
 }
 
-/* The frequency of pair i of n. */
-static double frequency(const struct model_rope_table *t, uint32_t n, uint32_t i)
+/* The frequency of pair i. */
+static double frequency(const struct model_rope_table *t, uint32_t i)
 {
+    const uint32_t n = t->n;
     const struct model_yarn *yarn = &t->yarn;
     const double pi = acos(-1), base = (double)t->base, scale = (double)t->scale;
     const double own = pow(base, -2.0 * i / n) / (t->divisors ? (double)t->divisors[i] : 1.0);
@@ -177,12 +178,12 @@ static double magnitude(const struct model_rope_table *t)
 static void rope(const struct double_model *d, const struct model_rope_table *table, double *x,
                  uint32_t heads, uint32_t dim)
 {
-    const uint32_t n = d->m->rope_dim;
+    const uint32_t n = table->n;
     const bool halves = d->m->rope == MODEL_ROPE_HALVES;
     const double m = magnitude(table);
     for (uint32_t h = 0; h < heads; h++, x += dim) {
         for (uint32_t i = 0; i < n / 2; i++) {
-            double a = d->position * frequency(table, n, i);
+            double a = d->position * frequency(table, i);
             double *x0 = x + (halves ? i : 2 * i), *x1 = halves ? x0 + n / 2 : x0 + 1;
             double x0_before = *x0;
             *x0 = m * (*x0 * cos(a) - *x1 * sin(a));

@@ -106,7 +106,10 @@ START_TEST(quantize_never_loses_a_value_that_is_not_finite)
 }
 END_TEST
 
-static const struct model_rope_table plain_rope = {.base = 10000, .scale = 1, .attention = 1};
+static struct model_rope_table plain_rope(uint32_t n)
+{
+    return (struct model_rope_table){.n = n, .base = 10000, .scale = 1, .attention = 1};
+}
 
 START_TEST(rope_equals_reference)
 {
@@ -119,7 +122,8 @@ START_TEST(rope_equals_reference)
         for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
             uint32_t dim = dims[s], n = 4 * dim;
             const uint32_t n_rot = s % 2 == 0 ? dim : dim / 4 * 2; /* narrower than the head */
-            rope_build(table, n_rot, 512, &plain_rope);
+            const struct model_rope_table plain = plain_rope(n_rot);
+            rope_build(table, &plain, 512);
             rope_row(table, n_rot, 300 + (uint32_t)s, rope, cs, sn);
             for (int kind = 0; kind < HELP_KINDS; kind++) {
                 help_fill(&seed, (enum help_kind)kind, x, n);
@@ -140,7 +144,8 @@ START_TEST(rope_in_halves_is_rope_in_pairs_permuted)
     enum { DIM = 48 };
     uint64_t seed = 8;
     float table[DIM * 258], cs[DIM], sn[DIM], pairs[DIM], halves[DIM];
-    rope_build(table, DIM, 300, &plain_rope);
+    const struct model_rope_table plain = plain_rope(DIM);
+    rope_build(table, &plain, 300);
     for (uint32_t position = 0; position < 300; position += 23) {
         help_fill(&seed, HELP_NORMAL, pairs, DIM);
         for (int i = 0; i < DIM / 2; i++) {
@@ -212,18 +217,20 @@ START_TEST(rope_is_accurate)
     const float bases[] = {10000.0f, 500000.0f, 1000000.0f, 1.0f, 123.456f};
     const struct scaling scalings[] = {{1, false}, {4, false}, {1, true}, {2.5f, true}};
     enum { DIM = 64, CONTEXT = 131072 };
-    float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    const struct model_rope_table plain = plain_rope(DIM);
+    float *table = malloc(rope_table_floats(&plain, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
     float divisors[DIM / 2];
     const struct scaling *scaling = &scalings[_i];
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = scaling->divided ? 1 + 7 * (float)(i * 11 % 32) / 31 : 1;
     ck_assert_ptr_nonnull(table);
     for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
-        const struct model_rope_table rope = {.base = bases[b],
+        const struct model_rope_table rope = {.n = DIM,
+                                              .base = bases[b],
                                               .scale = scaling->scale,
                                               .divisors = scaling->divided ? divisors : NULL,
                                               .attention = 1};
-        rope_build(table, DIM, CONTEXT, &rope);
+        rope_build(table, &rope, CONTEXT);
         for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
             rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
             for (int i = 0; i < DIM; i += 2) {
@@ -251,17 +258,19 @@ START_TEST(yarn_is_accurate)
 {
     enum { DIM = 64, CONTEXT = 131072 };
     const uint32_t positions[] = {0, 1, 255, 256, 4097, 131071};
-    float *table = malloc(rope_table_floats(DIM, CONTEXT) * sizeof(float)), cs[DIM], sn[DIM];
+    float cs[DIM], sn[DIM];
     const bool truncated = _i % 2 == 0;
     const float log_multiplier = _i < 2 ? 0 : 0.5f;
-    const struct model_rope_table rope = {.base = 150000,
+    const struct model_rope_table rope = {.n = DIM,
+                                          .base = 150000,
                                           .scale = 32,
                                           .attention = 1.25f,
                                           .yarn = {4096, 32, 1, log_multiplier, truncated}};
     const double m = 1.25 * (0.1 * log(32) + 1) / (0.1 * (double)log_multiplier * log(32) + 1);
     const double lo = truncated ? 8 : 8.092779115512402, hi = truncated ? 18 : 17.39802450158856;
+    float *table = malloc(rope_table_floats(&rope, CONTEXT) * sizeof(float));
     ck_assert_ptr_nonnull(table);
-    rope_build(table, DIM, CONTEXT, &rope);
+    rope_build(table, &rope, CONTEXT);
     for (size_t p = 0; p < sizeof(positions) / sizeof(positions[0]); p++) {
         rope_row(table, DIM, positions[p], MODEL_ROPE_ADJACENT, cs, sn);
         for (int i = 0; i < DIM; i += 2) {
@@ -281,12 +290,13 @@ START_TEST(rope_divisors_of_one_keep_every_bit)
     float none[DIM * 259], ones[DIM * 259], divisors[DIM / 2];
     for (int i = 0; i < DIM / 2; i++)
         divisors[i] = 1;
-    ck_assert_uint_le(rope_table_floats(DIM, CONTEXT), DIM * 259);
-    const struct model_rope_table divided = {
-        .base = 10000, .scale = 1, .divisors = divisors, .attention = 1};
-    rope_build(none, DIM, CONTEXT, &plain_rope);
-    rope_build(ones, DIM, CONTEXT, &divided);
-    ck_assert_mem_eq(none, ones, rope_table_floats(DIM, CONTEXT) * sizeof(float));
+    const struct model_rope_table plain = plain_rope(DIM);
+    struct model_rope_table divided = plain;
+    divided.divisors = divisors;
+    ck_assert_uint_le(rope_table_floats(&plain, CONTEXT), DIM * 259);
+    rope_build(none, &plain, CONTEXT);
+    rope_build(ones, &divided, CONTEXT);
+    ck_assert_mem_eq(none, ones, rope_table_floats(&plain, CONTEXT) * sizeof(float));
 }
 END_TEST
 

@@ -28,7 +28,7 @@ START_TEST(a_small_llama_opens_in_every_type)
         ck_assert_uint_eq(m->n_head, 4);
         ck_assert_uint_eq(m->n_head_kv, 2);
         ck_assert_uint_eq(m->head_dim, spec.n_embd / 4);
-        ck_assert_uint_eq(m->rope_dim, spec.n_embd / 4);
+        ck_assert_uint_eq(m->ropes[0].n, spec.n_embd / 4);
         ck_assert_uint_eq(m->n_vocab, 40);
         ck_assert_uint_eq(m->n_context, 128);
         ck_assert(m->ropes[0].base == 10000.0f);
@@ -230,7 +230,7 @@ START_TEST(an_architecture_has_its_own_tensors)
         ck_assert(o.model->residual_scale == (granite ? 0.6f : 1.0f));
         ck_assert(o.model->logit_scale == (granite ? 1.7f : 1.0f));
         ck_assert(o.model->score_scale == (granite ? 0.3f : 1.0f / sqrtf(24)));
-        ck_assert_uint_eq(o.model->rope_dim, strcmp(ARCHS[i].arch, "phi3") == 0 ? 22 : 24);
+        ck_assert_uint_eq(o.model->ropes[0].n, strcmp(ARCHS[i].arch, "phi3") == 0 ? 22 : 24);
         const bool mistral = strcmp(ARCHS[i].arch, "mistral3") == 0;
         ck_assert(o.model->temperature_scale == (mistral ? 0.25f : 0.0f));
         ck_assert_uint_eq(o.model->ropes[0].yarn.original, mistral ? 12 : 0);

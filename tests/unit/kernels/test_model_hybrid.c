@@ -145,7 +145,7 @@ START_TEST(sizes_are_read)
     const struct layer_geometry *first = &o.model->layers[0].geometry,
                                 *last = &o.model->layers[3].geometry;
     const struct delta_geometry *d = &first->delta;
-    ck_assert(o.model->n_recurrent == 2 && o.model->rope_dim == 8);
+    ck_assert(o.model->n_recurrent == 2 && o.model->ropes[0].n == 8);
     ck_assert(d->n_head_k == 2 && d->n_head_v == 4 && d->k_dim == 12 && d->v_dim == 40);
     ck_assert_uint_eq(d->channels, 2 * 2 * 12 + 4 * 40);
     ck_assert(last->delta.n_head_v == 0 && last->k_dim == 16 && last->q_dim == 32);
