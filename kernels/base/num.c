@@ -83,6 +83,12 @@ float num_gelu(float x)
     return x / (1.0f + num_exp(-v));
 }
 
+float num_cap(float x, float cap)
+{
+    const float v = x / cap;
+    return cap * (1.0f - 2.0f / (1.0f + num_exp(v + v))) + (x - x);
+}
+
 float num_swiglu(float g, float u)
 {
     const float limit = NUM_SWIGLU_LIMIT, a = g > limit ? limit : g;

@@ -66,6 +66,9 @@ float num_gelu(float x);
  * A NaN in either gives NaN. */
 float num_swiglu(float g, float u);
 
+/* cap * tanh(x / cap), tanh(v) as 1 - 2 / (1 + exp(2v)), IEEE divide. What is not finite gives NaN. */
+float num_cap(float x, float cap);
+
 static inline uint32_t num_bits(float x)
 {
     uint32_t u;

@@ -148,11 +148,20 @@ static void row_scratch(struct backend *b, bool *failed)
     }
 }
 
+static void set_ones(struct backend *b, bool *failed)
+{
+    float *ones = scratch(b, CPU_MAX_HEAD, sizeof(float), failed);
+    for (uint32_t i = 0; ones && i < CPU_MAX_HEAD; i++)
+        ones[i] = 1.0f;
+    b->ones = ones;
+}
+
 static int open_scratch(struct backend *b)
 {
     struct cpu_buffers *u = &b->buffers;
     size_t rows = b->limits.rows, threads = b->limits.threads;
     bool failed = false;
+    set_ones(b, &failed);
     row_scratch(b, &failed);
     experts_scratch(b, &failed);
     states_scratch(b, &failed);

@@ -93,7 +93,7 @@ static inline size_t cpu_partial_floats(uint32_t v_dim)
 }
 
 /* Every query, its scores of a split and two sums: enough for any instruction set. */
-enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 32) };
+enum { CPU_ATTEND_SCRATCH = CPU_QUERIES * (CPU_SPLIT + 3 * CPU_MAX_HEAD + 64) };
 
 /* A row's update of columns of a recurrent state (NUMERICS.md, "Gated delta rule"): S = from, n x
  * 32, becomes fmaf(k, d, S * decay), written to `to` unless that is NULL; to may be from. */
@@ -165,6 +165,9 @@ struct cpu_isa {
      * bytes. */
     void (*delta_read)(const float *state, const float *k, uint32_t n, float *p);
     void (*delta_step)(const struct cpu_delta *delta);
+
+    /* x = cap * tanh(x / cap), [n] */
+    void (*cap)(float *x, float cap, uint32_t n);
 
     /* x = x + 0.0f, [n]; true when all of it is finite. */
     bool (*canonical_logits)(float *x, uint32_t n);
@@ -247,6 +250,7 @@ struct backend {
     struct cpu_weights weights[2]; /* the model's, and those of fast passes; without a shadow the
                                       same */
     const struct cpu_weights *use; /* of this pass */
+    const float *ones;             /* [CPU_MAX_HEAD] weights of a norm that has none */
     float *query_factors;          /* rope_query_factors; NULL: none */
     float *rope[MODEL_MAX_ROPES];  /* tables of model.ropes, rope.h */
     struct cpu_buffers buffers;

@@ -63,9 +63,9 @@ static bool softmax_of_chosen(const struct model_router *router)
     return router->normed && router->gating == MODEL_GATING_SOFTMAX;
 }
 
-/* weight [n_used] of the chosen; p: probabilities. */
+/* weight [n_used] of the chosen; p: probabilities; factors [n_expert], or NULL. */
 static void weigh(const struct model_router *router, const float *score, const float *p,
-                  const uint32_t *chosen, uint32_t n_used, float *weight)
+                  const float *factors, const uint32_t *chosen, uint32_t n_used, float *weight)
 {
     const bool softmax = softmax_of_chosen(router);
     float max = score[chosen[0]], sum = 0.0f;
@@ -80,6 +80,8 @@ static void weigh(const struct model_router *router, const float *score, const f
             weight[i] = weight[i] / sum;
         if (router->scale != 1.0f)
             weight[i] = weight[i] * router->scale;
+        if (factors)
+            weight[i] = weight[i] * factors[chosen[i]];
     }
 }
 
@@ -108,7 +110,8 @@ void experts_route_row(struct backend *b, const struct layer_op *op, uint32_t r,
         chosen[i] = i;
     if (!b->buffers.bad[r])
         choose(by, op->n, n, chosen);
-    weigh(router, score, p, chosen, n, x->weight + (size_t)r * n);
+    weigh(router, score, p, cpu_vector_of(b, op, op->tensor[1]), chosen, n,
+          x->weight + (size_t)r * n);
 }
 
 /* Orders the pairs of all rows by expert, those of an expert by row. */

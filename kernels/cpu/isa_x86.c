@@ -59,6 +59,7 @@ static bool has_avx512(void)
         .unit = simd_unit_##rest,                                                                  \
         .delta_read = simd_delta_read_##rest,                                                      \
         .delta_step = simd_delta_step_##rest,                                                      \
+        .cap = simd_cap_##rest,                                                                    \
         .canonical_logits = simd_canonical_logits_##rest,                                          \
     }
 

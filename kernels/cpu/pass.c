@@ -79,15 +79,14 @@ static void scale(float *x, uint32_t n, float factor)
         x[i] = x[i] * factor;
 }
 
-/* x = embedding row of row r's token. */
-static void read_embedding(const struct backend *b, uint32_t r, float *x)
+/* x = row of row r's token in a table of no layer. */
+static void look_up(const struct backend *b, enum model_global which, uint32_t r, float *x)
 {
-    const struct cpu_matrix *embedding =
-        &b->use->layers[b->model->n_layer].matrix[MODEL_TOKEN_EMBD];
-    if (embedding->packed)
-        repack_row(embedding, b->pass->rows[r].token, x);
+    const struct cpu_matrix *table = &b->use->layers[b->model->n_layer].matrix[which];
+    if (table->packed)
+        repack_row(table, b->pass->rows[r].token, x);
     else
-        ref_matrix_row(&embedding->file, b->pass->rows[r].token, x);
+        ref_matrix_row(&table->file, b->pass->rows[r].token, x);
 }
 
 /* The row's rotation by each table of rope. */
@@ -101,24 +100,45 @@ static void turn_row(struct backend *b, uint32_t r)
     }
 }
 
-/* x = factor * embedding row of the token */
+/* to = factor * the token's row of a table */
+static void lookup_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+{
+    float *x = row_at(b, op->to[0], r);
+    look_up(b, (enum model_global)op->tensor[0], r, x);
+    scale(x, op->n, op->factor);
+    if (quantized_reader(b, op))
+        quantize_row_of(b, op, r, worker);
+}
+
+/* The same of the embedding; and the row's rotation. */
 static void embed_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    (void)worker;
-    float *x = row_at(b, op->to[0], r);
-    read_embedding(b, r, x);
-    scale(x, op->n, op->factor);
+    lookup_row(b, op, r, worker);
     turn_row(b, r);
 }
 
 /* to = rmsnorm(embedding row of the token), rmsnorm(hidden row before it) */
 static void join_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    read_embedding(b, r, row_at(b, op->to[0], r));
+    look_up(b, MODEL_TOKEN_EMBD, r, row_at(b, op->to[0], r));
     mtp_join_row(b, op, r);
     turn_row(b, r);
     if (quantized_reader(b, op))
         quantize_row_of(b, op, r, worker);
+}
+
+/* Of each layer: to = (rmsnorm(factor * from[0], weight) + from[1]) / sqrt(2) */
+static void inputs_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+{
+    (void)worker;
+    const uint32_t n = b->model->n_per_layer;
+    const float *weight = cpu_vector_of(b, op, op->tensor[0]);
+    float *x = row_at(b, op->to[0], r);
+    scale(x, op->n, op->factor);
+    for (uint32_t i = 0; i < op->n; i += n)
+        b->isa->norm(x + i, weight, n, b->model->rms_eps, x + i);
+    b->isa->add(x, row_at(b, op->from[1], r), op->n);
+    scale(x, op->n, 0x1.6a09e6p-1f);
 }
 
 /* to = factor * rmsnorm(from, weight) */
@@ -132,11 +152,12 @@ static void norm_row(struct backend *b, const struct layer_op *op, uint32_t r, u
         quantize_row_of(b, op, r, worker);
 }
 
-/* to = factor * rmsnorm(from + bias, weight) + residual, less what the layer has not. */
+/* to = (factor * rmsnorm(from + bias, weight) + residual) * a number, less what the layer has not. */
 static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     const float *weight = cpu_vector_of(b, op, op->tensor[0]),
-                *bias = cpu_vector_of(b, op, op->tensor[1]);
+                *bias = cpu_vector_of(b, op, op->tensor[1]),
+                *factor = cpu_vector_of(b, op, op->tensor[2]);
     float *y = row_at(b, op->to[0], r);
     memcpy(y, row_at(b, op->from[0], r), op->n * sizeof(float));
     if (bias)
@@ -144,15 +165,21 @@ static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, ui
     if (weight)
         b->isa->norm(y, weight, op->n, b->model->rms_eps, y);
     scale(y, op->n, op->factor);
-    b->isa->add(y, row_at(b, op->residual, r), op->n);
+    if (op->residual)
+        b->isa->add(y, row_at(b, op->residual, r), op->n);
+    if (factor)
+        scale(y, op->n, factor[0]);
     if (op->check)
         check_row(b, op, r, worker);
+    if (quantized_reader(b, op))
+        quantize_row_of(b, op, r, worker);
 }
 
 /* to = f(from[0]) * from[1] */
 static void gate_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    b->isa->gate_mul[b->model->gate](row_at(b, op->from[0], r), row_at(b, op->from[1], r), op->n,
+    b->isa->gate_mul[b->model->gate](row_at(b, op->from[0], r),
+                                     row_at(b, op->from[1], r) + op->from_at, op->n,
                                      row_at(b, op->to[0], r));
     if (quantized_reader(b, op))
         quantize_row_of(b, op, r, worker);
@@ -186,8 +213,8 @@ static uint8_t *page_of(const struct backend *b, const struct row *row, enum pag
     return b->kv_memory[class] + pages[row->position / KV_PAGE_POSITIONS] * b->kv.page_bytes[class];
 }
 
-/* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias; and
- * for Q and K norm per head and rope, for Q its factor. x [heads][step], a head's values and, of Q,
+/* What stands between the matmul and the finished heads of Q (part 0), K (1) or V (2): bias and
+ * norm per head; and for Q and K rope, for Q its factor. x [heads][step], a head's values and, of Q,
  * its gate. Returns heads * step. */
 static uint32_t finish_heads(const struct backend *b, const struct layer_op *op, uint32_t part,
                              uint32_t r, float *x)
@@ -198,12 +225,12 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
     const float *bias = cpu_vector_of(b, op, op->tensor[part]);
     if (bias)
         b->isa->add(x, bias, heads * step);
-    if (part == 2)
-        return heads * dim;
-    const float *norm = cpu_vector_of(b, op, op->head_norm[part]);
+    const float *norm = part < 2        ? cpu_vector_of(b, op, op->head_norm[part])
+                        : g->value_norm ? b->ones
+                                        : NULL;
     for (uint32_t h = 0; norm && h < heads; h++)
         b->isa->norm(x + h * step, norm, dim, b->model->rms_eps, x + h * step);
-    if (g->rope != MODEL_NO_ROPE) {
+    if (part < 2 && g->rope != MODEL_NO_ROPE) {
         const uint32_t n_rot = b->model->ropes[g->rope].n;
         const size_t at = (size_t)r * n_rot;
         b->isa->rope[b->model->rope](x, heads, step, n_rot, b->buffers.cs[g->rope] + at,
@@ -215,26 +242,37 @@ static uint32_t finish_heads(const struct backend *b, const struct layer_op *op,
     return heads * step;
 }
 
-/* q, k, v in place; k and v go to the row's page, if all three may. */
+/* q, k, v in place; k and v, where the layer has them, go to the row's page, if all three may. */
 static void qkv_finish_row(struct backend *b, const struct layer_op *op, uint32_t r,
                            uint32_t worker)
 {
     (void)worker;
     struct cpu_buffers *u = &b->buffers;
-    float *x[3];
-    uint32_t n[3];
-    for (uint32_t part = 0; part < 3; part++) {
-        x[part] = row_at(b, op->to[part], r);
-        n[part] = op->to[part] ? finish_heads(b, op, part, r, x[part]) : 0;
-    }
+    const bool append = op->append.class == MEMORY_PAGES;
     bool (*fits)(const float *, uint32_t) =
         b->kv.type == KV_F32 ? b->isa->finite : b->isa->fits_f16;
-    u->bad[r] = !(b->isa->finite(x[0], n[0]) && fits(x[1], n[1]) && fits(x[2], n[2]));
+    float *x[3] = {op->to[0] ? row_at(b, op->to[0], r) : NULL};
+    u->bad[r] = x[0] && !b->isa->finite(x[0], finish_heads(b, op, 0, r, x[0]));
+    for (uint32_t part = 2; part > 0 && append; part--) { /* V may come from K before its norm */
+        x[part] = row_at(b, op->to[part], r);
+        if (op->from[part] != op->to[part])
+            memcpy(x[part], row_at(b, op->from[part], r),
+                   (size_t)op->geometry->n_head_kv * op->geometry->v_dim * sizeof(float));
+        u->bad[r] |= !fits(x[part], finish_heads(b, op, part, r, x[part]));
+    }
+    if (!append)
+        return;
     const struct row *row = &b->pass->rows[r];
     const struct kv_layer *kv = &b->kv.layer[op->append.index];
     if (!u->bad[r] && u->poisoned[r] == CPU_OK)
         b->isa->append(kv, page_of(b, row, kv->class), row->position % KV_PAGE_POSITIONS, x[1],
                        x[2]);
+}
+
+static void cap_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
+{
+    (void)worker;
+    b->isa->cap(row_at(b, op->to[0], r), op->factor, op->n);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -270,6 +308,9 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
 /* Operations of rows. */
 static share_item *const row_operation[N_OP_KINDS] = {
     [OP_EMBED] = embed_row,
+    [OP_LOOKUP] = lookup_row,
+    [OP_INPUTS] = inputs_row,
+    [OP_CAP] = cap_row,
     [OP_NORM] = norm_row,
     [OP_QKV_FINISH] = qkv_finish_row,
     [OP_GATE] = gate_row,

@@ -31,6 +31,7 @@ void ref_convolve(const float *const x[MODEL_TAPS], const float *taps, uint32_t 
 void ref_unit(float *x, uint32_t n, float factor);
 void ref_delta_read(const float *state, const float *k, uint32_t n, float *p);
 void ref_delta_step(const struct cpu_delta *delta);
+void ref_cap(float *x, float cap, uint32_t n);
 bool ref_canonical_logits(float *x, uint32_t n);
 
 /* x [cols] = row `row` of a matrix as stored in the file (NUMERICS.md, "Embedding"). */

@@ -242,6 +242,12 @@ void ref_delta_step(const struct cpu_delta *a)
     }
 }
 
+void ref_cap(float *x, float cap, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = num_cap(x[i], cap);
+}
+
 bool ref_canonical_logits(float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -277,5 +283,6 @@ const struct cpu_isa cpu_isa_ref = {
     .unit = ref_unit,
     .delta_read = ref_delta_read,
     .delta_step = ref_delta_step,
+    .cap = ref_cap,
     .canonical_logits = ref_canonical_logits,
 };

@@ -17,12 +17,13 @@ static uint32_t n_layers(const struct model *m)
     return m->n_layer + 1 + (m->mtp != NULL);
 }
 
-/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: the
- * head's. */
+/* Whether tensor t of layer i is a matrix that the instance has a place for; of no layer: those that
+ * a matmul reads. */
 static bool is_matrix(const struct model *m, uint32_t i, uint32_t t,
                       const struct model_tensor *file)
 {
-    return file->rows > 0 && (i != m->n_layer ? !model_layer_vector(t) : t == MODEL_OUTPUT);
+    return file->rows > 0 && (i != m->n_layer ? !model_layer_vector(t)
+                                              : t == MODEL_OUTPUT || t == MODEL_PER_LAYER_PROJ);
 }
 
 struct cpu_matrix *weights_matrix(struct cpu_weights *w, const struct model *model, uint32_t index)
@@ -67,7 +68,8 @@ static uint32_t tensors_of(const struct model *m, uint32_t i, const struct model
 
 static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
 {
-    return i != m->n_layer ? model_layer_vector(t) : t == MODEL_OUTPUT_NORM;
+    return i != m->n_layer ? model_layer_vector(t)
+                           : t == MODEL_OUTPUT_NORM || t == MODEL_PER_LAYER_NORM;
 }
 
 static size_t image_bytes(const struct backend *b)
@@ -116,8 +118,11 @@ static int place_all(struct backend *b, struct cpu_weights *w)
     uint8_t *at = b->image;
     for (uint32_t i = 0; i < n_layers(m); i++)
         at = place_layer(b, i, &w->layers[i], at);
-    /* A tied embedding is read from the head's repacked copy; an untied one stays in the file. */
+    /* A tied embedding is read from the head's repacked copy; an untied one stays in the file, as
+     * does the table of layers' inputs. */
     struct cpu_matrix *of_none = w->layers[m->n_layer].matrix;
+    if (m->n_per_layer > 0)
+        repack_init(&of_none[MODEL_PER_LAYER_EMBD], &m->global[MODEL_PER_LAYER_EMBD]);
     repack_init(&of_none[MODEL_TOKEN_EMBD], &m->global[MODEL_TOKEN_EMBD]);
     if (m->tied)
         of_none[MODEL_TOKEN_EMBD].packed = of_none[MODEL_OUTPUT].packed;
@@ -164,21 +169,23 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
     return rc;
 }
 
-/* Reads the file into all matrices that have a place. An embedding that stays in the file is hashed
- * beside them: after them one thread would do it, and the disk and the other threads wait. */
+/* Reads the file into all matrices that have a place. Tables that stay in the file are hashed beside
+ * them: after them one thread would do it, and the disk and the other threads wait. */
 static int fill_matrices(struct backend *b, struct cpu_weights *w)
 {
     const struct cpu_matrix **matrix;
     uint32_t n = 0;
     while (weights_matrix(w, b->model, n))
         n++;
-    matrix = malloc((n + 1) * sizeof(matrix[0]));
+    matrix = malloc((n + 2) * sizeof(matrix[0]));
     if (!matrix)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         matrix[i] = weights_matrix(w, b->model, i);
     if (!b->model->tied)
         matrix[n++] = &w->layers[b->model->n_layer].matrix[MODEL_TOKEN_EMBD];
+    if (b->model->n_per_layer > 0)
+        matrix[n++] = &w->layers[b->model->n_layer].matrix[MODEL_PER_LAYER_EMBD];
     int rc = load_from_file(b->pool, b->model, matrix, n, b->limits.loaded);
     free(matrix);
     return rc;

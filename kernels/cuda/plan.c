@@ -18,7 +18,7 @@ uint32_t cuda_most_parts(const struct backend *b)
 
 static uint32_t most_local_items(const struct backend *b)
 {
-    return b->model->local_period > 0 ? cuda_most_parts(b) : 0;
+    return b->model->local_sliding_window > 0 ? cuda_most_parts(b) : 0;
 }
 
 /* ---- words ------------------------------------------------------------------------------------ */
@@ -175,7 +175,7 @@ static void plan_local_items(struct backend *b)
     struct cuda_item *to = (struct cuda_item *)(p->words + b->upload.n_words);
     uint32_t n = 0;
     p->counts[CUDA_AT_LOCAL_ITEMS] = b->upload.n_words;
-    for (uint32_t i = 0; i < b->n_items && b->model->local_period > 0; i++) {
+    for (uint32_t i = 0; i < b->n_items && b->model->local_sliding_window > 0; i++) {
         struct cuda_item item = b->upload.items[i];
         const uint32_t first =
             seen_from(p->rows[item.row].position + 1, b->model->local_sliding_window) / CUDA_SPLIT;

@@ -2,11 +2,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/model/model.h"
 
-enum { MOST_OF_LAYER = 20, BEFORE_AND_HEAD = 3 };
+enum { MOST_OF_LAYER = 24, BEFORE_AND_HEAD = 7 };
 
 /* ---- one operation each ---------------------------------------------------------------------- */
 
@@ -31,13 +32,20 @@ static struct layer_op *add(struct maker *k, enum layer_op_kind kind, enum op_do
     return op;
 }
 
-static struct layer_op *norm(struct maker *k, enum op_buffer from, uint32_t tensor)
+/* An operation of a row that reads one buffer and writes one. */
+static struct layer_op *add_row(struct maker *k, enum layer_op_kind kind, enum op_buffer from,
+                                uint32_t tensor, enum op_buffer to, uint32_t n)
 {
-    struct layer_op *op = add(k, OP_NORM, OP_EACH_ROW, k->m->n_embd);
+    struct layer_op *op = add(k, kind, OP_EACH_ROW, n);
     op->from[0] = from;
-    op->to[0] = BUFFER_NORM;
+    op->to[0] = to;
     op->tensor[0] = tensor;
     return op;
+}
+
+static struct layer_op *norm(struct maker *k, enum op_buffer from, uint32_t tensor)
+{
+    return add_row(k, OP_NORM, from, tensor, BUFFER_NORM, k->m->n_embd);
 }
 
 /* The first matrix of a matmul; and another one that reads the same input. */
@@ -59,7 +67,7 @@ static void and_part(struct layer_op *op, uint32_t tensor, enum op_buffer to)
 }
 
 /* How a part of a layer ends, `op` its last matmul: to = W from + residual. Where what it adds has a
- * bias, is normed first, or scaled, W from is kept and OP_ADD adds it. */
+ * bias, is normed first, or scaled, as may be the sum, W from is kept and OP_ADD adds it. */
 static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, uint32_t bias,
                                         uint32_t post_norm, enum op_buffer residual,
                                         enum op_buffer to)
@@ -68,12 +76,9 @@ static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, ui
         !k->l->tensor[bias].data && !k->l->tensor[post_norm].data && k->m->residual_scale == 1.0f;
     op->to[0] = plain ? to : BUFFER_ADDED;
     if (!plain) {
-        op = add(k, OP_ADD, OP_EACH_ROW, k->m->n_embd);
-        op->from[0] = BUFFER_ADDED;
-        op->tensor[0] = post_norm;
+        op = add_row(k, OP_ADD, BUFFER_ADDED, post_norm, to, k->m->n_embd);
         op->tensor[1] = bias;
         op->factor = k->m->residual_scale;
-        op->to[0] = to;
     }
     op->residual = residual;
     return op;
@@ -83,19 +88,29 @@ static struct layer_op *add_to_residual(struct maker *k, struct layer_op *op, ui
 
 static void embedding(struct maker *k)
 {
-    struct layer_op *op = add(k, OP_EMBED, OP_EACH_ROW, k->m->n_embd);
-    op->to[0] = BUFFER_X;
-    op->tensor[0] = MODEL_TOKEN_EMBD;
-    op->factor = k->m->embd_scale;
+    add_row(k, OP_EMBED, BUFFER_NONE, MODEL_TOKEN_EMBD, BUFFER_X, k->m->n_embd)->factor =
+        k->m->embd_scale;
+}
+
+/* INPUTS: what each layer is given of the token, from a table and from X. */
+static void inputs_of_layers(struct maker *k)
+{
+    const uint32_t n = k->m->n_layer * k->m->n_per_layer;
+    if (n == 0)
+        return;
+    add_row(k, OP_LOOKUP, BUFFER_NONE, MODEL_PER_LAYER_EMBD, BUFFER_LOOKED_UP, n)->factor =
+        sqrtf((float)k->m->n_per_layer);
+    matmul(k, BUFFER_X, MODEL_PER_LAYER_PROJ, BUFFER_INPUTS, n);
+    struct layer_op *op =
+        add_row(k, OP_INPUTS, BUFFER_INPUTS, MODEL_PER_LAYER_NORM, BUFFER_INPUTS, n);
+    op->from[1] = BUFFER_LOOKED_UP;
+    op->factor = 1.0f / sqrtf((float)k->m->n_embd);
 }
 
 /* ATTENTION, gated head by head. */
 static void head_gate(struct maker *k, enum op_buffer gate, uint32_t norm_of_head, uint32_t n)
 {
-    struct layer_op *op = add(k, OP_HEAD_GATE, OP_EACH_ROW, n);
-    op->from[0] = op->to[0] = BUFFER_ATTENTION;
-    op->from[1] = gate;
-    op->tensor[0] = norm_of_head;
+    add_row(k, OP_HEAD_GATE, BUFFER_ATTENTION, norm_of_head, BUFFER_ATTENTION, n)->from[1] = gate;
 }
 
 /* H = X + gated delta rule(X) */
@@ -133,19 +148,34 @@ static void delta_part(struct maker *k)
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
-/* Q, K and V are finished, K and V appended. */
+/* Q, and K and V where the layer has its own, are finished, K and V appended. */
 static struct layer_op *qkv_finish(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
+    const bool no_v = !k->l->tensor[MODEL_ATTN_V].data;
     struct layer_op *op = add(k, OP_QKV_FINISH, OP_EACH_ROW, g->n_head * g->q_dim);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < (g->shares_kv ? 1 : 3); i++) {
+        op->from[i] = i == 2 && no_v ? BUFFER_K : BUFFER_Q + i;
         op->to[i] = BUFFER_Q + i;
         op->tensor[i] = MODEL_ATTN_Q_BIAS + i;
     }
     op->head_norm[0] = MODEL_ATTN_Q_NORM;
     op->head_norm[1] = MODEL_ATTN_K_NORM;
-    op->append = (struct op_memory){MEMORY_PAGES, g->memory};
+    if (!g->shares_kv)
+        op->append = (struct op_memory){MEMORY_PAGES, g->memory};
     return op;
+}
+
+/* The heads of a row, from NORM. */
+static void heads(struct maker *k)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
+    if (!g->shares_kv)
+        and_part(op, MODEL_ATTN_K, BUFFER_K);
+    if (!g->shares_kv && k->l->tensor[MODEL_ATTN_V].data)
+        and_part(op, MODEL_ATTN_V, BUFFER_V);
+    qkv_finish(k)->check = true;
 }
 
 /* H = X + attention(X) */
@@ -154,19 +184,13 @@ static void attention_part(struct maker *k)
     const struct layer_geometry *g = &k->l->geometry;
 
     norm(k, BUFFER_X, MODEL_ATTN_NORM);
-    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
-    and_part(op, MODEL_ATTN_K, BUFFER_K);
-    and_part(op, MODEL_ATTN_V, BUFFER_V);
+    heads(k);
 
-    op = qkv_finish(k);
-    op->check = true;
-    const struct op_memory memory = op->append;
-
-    op = add(k, OP_ATTEND, OP_QUERIES, g->n_head * g->v_dim);
+    struct layer_op *op = add(k, OP_ATTEND, OP_QUERIES, g->n_head * g->v_dim);
     op->from[0] = BUFFER_Q;
     op->to[0] = BUFFER_ATTENTION;
     op->tensor[0] = MODEL_ATTN_SINKS;
-    op->read = memory;
+    op->read = (struct op_memory){MEMORY_PAGES, g->memory};
     if (g->q_dim > g->k_dim)
         head_gate(k, BUFFER_Q, MODEL_NO_TENSOR, g->n_head * g->v_dim);
 
@@ -178,29 +202,28 @@ static void attention_part(struct maker *k)
 static struct layer_op *dense(struct maker *k, uint32_t tensor, uint32_t n_ff, enum op_buffer to)
 {
     and_part(matmul(k, BUFFER_NORM, tensor, BUFFER_FFN, n_ff), tensor + 1, BUFFER_UP);
-    struct layer_op *op = add(k, OP_GATE, OP_EACH_ROW, n_ff);
-    op->from[0] = op->to[0] = BUFFER_FFN;
-    op->from[1] = BUFFER_UP;
+    add_row(k, OP_GATE, BUFFER_FFN, MODEL_NO_TENSOR, BUFFER_FFN, n_ff)->from[1] = BUFFER_UP;
     return matmul(k, BUFFER_FFN, tensor + 2, to, k->m->n_embd);
 }
 
-/* The sum of the same of those experts that a router chooses, and of the shared one. */
-static struct layer_op *experts(struct maker *k)
+/* A row's experts and their weights, by NORM. */
+static void route(struct maker *k, bool gated)
 {
-    const struct layer_geometry *g = &k->l->geometry;
-    const bool shared = g->n_ff_shared > 0, gated = k->l->tensor[MODEL_FFN_SHARED_ROUTER].data;
-    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_FFN_ROUTER, BUFFER_ROUTER, g->n_expert);
+    const uint32_t n = k->l->geometry.n_expert;
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_FFN_ROUTER, BUFFER_ROUTER, n);
     if (gated)
         and_part(op, MODEL_FFN_SHARED_ROUTER, BUFFER_SHARED_GATE);
-    op = add(k, OP_ROUTE, OP_EACH_ROW, g->n_expert);
-    op->from[0] = BUFFER_ROUTER;
-    op->tensor[0] = MODEL_FFN_CHOICE_BIAS;
+    op = add_row(k, OP_ROUTE, BUFFER_ROUTER, MODEL_FFN_CHOICE_BIAS, BUFFER_NONE, n);
+    op->tensor[1] = MODEL_FFN_EXPERT_SCALE;
     op->bias[0] = MODEL_FFN_ROUTER_BIAS;
     op->check = true;
-    if (shared)
-        dense(k, MODEL_FFN_GATE_SHARED, g->n_ff_shared, BUFFER_SHARED);
+}
 
-    op = add(k, OP_EXPERT_GATE, OP_EXPERTS, g->n_ff);
+/* The sum over a row's experts of the same, and of the shared one. */
+static struct layer_op *expert_sum(struct maker *k, bool shared, bool gated)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op = add(k, OP_EXPERT_GATE, OP_EXPERTS, g->n_ff);
     op->from[0] = BUFFER_NORM;
     op->to[0] = BUFFER_EXPERTS;
     op->tensor[0] = MODEL_FFN_GATE_EXPS;
@@ -219,14 +242,71 @@ static struct layer_op *experts(struct maker *k)
     return op;
 }
 
-/* X = H + feed-forward(H), which ends the layer. */
-static void feed_forward_part(struct maker *k)
+/* The sum of those experts that a router chooses, and of the shared one. */
+static struct layer_op *experts(struct maker *k)
+{
+    const uint32_t n_ff = k->l->geometry.n_ff_shared;
+    const bool gated = k->l->tensor[MODEL_FFN_SHARED_ROUTER].data;
+    route(k, gated);
+    if (n_ff > 0)
+        dense(k, MODEL_FFN_GATE_SHARED, n_ff, BUFFER_SHARED);
+    return expert_sum(k, n_ff > 0, gated);
+}
+
+/* The sum of a dense part and of experts, which read H by norms of their own, as does the router; each is normed before
+ * they are added. */
+static struct layer_op *dense_and_experts(struct maker *k)
+{
+    const uint32_t n = k->m->n_embd;
+    dense(k, MODEL_FFN_GATE, k->l->geometry.n_ff_beside, BUFFER_ADDED);
+    add_row(k, OP_ADD, BUFFER_ADDED, MODEL_FFN_DENSE_POST_NORM, BUFFER_SHARED, n);
+    norm(k, BUFFER_H, MODEL_FFN_ROUTER_NORM)->factor = 1.0f / sqrtf((float)n);
+    route(k, false);
+    norm(k, BUFFER_H, MODEL_FFN_EXPERT_NORM);
+    expert_sum(k, false, false)->to[0] = BUFFER_EXPERT_SUM;
+    struct layer_op *op =
+        add_row(k, OP_ADD, BUFFER_EXPERT_SUM, MODEL_FFN_EXPERT_POST_NORM, BUFFER_ADDED, n);
+    op->residual = BUFFER_SHARED;
+    return op;
+}
+
+/* to = H + feed-forward(H) */
+static struct layer_op *feed_forward_part(struct maker *k, enum op_buffer to)
 {
     norm(k, BUFFER_H, MODEL_FFN_NORM);
     const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op = g->n_expert == 0     ? dense(k, MODEL_FFN_GATE, g->n_ff, to)
+                          : g->n_ff_beside > 0 ? dense_and_experts(k)
+                                               : experts(k);
+    return add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_FFN_POST_NORM, BUFFER_H, to);
+}
+
+/* X = FED + out(f(gate(FED)) * the layer's own input) */
+static struct layer_op *input_part(struct maker *k)
+{
+    const uint32_t n = k->m->n_per_layer;
+    matmul(k, BUFFER_FED, MODEL_PER_LAYER_GATE, BUFFER_INPUT_GATE, n);
     struct layer_op *op =
-        g->n_expert > 0 ? experts(k) : dense(k, MODEL_FFN_GATE, g->n_ff, BUFFER_X);
-    add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_FFN_POST_NORM, BUFFER_H, BUFFER_X)->check = true;
+        add_row(k, OP_GATE, BUFFER_INPUT_GATE, MODEL_NO_TENSOR, BUFFER_INPUT_GATE, n);
+    op->from[1] = BUFFER_INPUTS;
+    op->from_at = k->layer * n;
+    op = matmul(k, BUFFER_INPUT_GATE, MODEL_PER_LAYER_OUT, BUFFER_X, k->m->n_embd);
+    return add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_PER_LAYER_POST_NORM, BUFFER_FED, BUFFER_X);
+}
+
+static void layer(struct maker *k)
+{
+    if (k->l->geometry.delta.n_head_v > 0)
+        delta_part(k);
+    else
+        attention_part(k);
+    const bool input = k->m->n_per_layer > 0;
+    struct layer_op *op = feed_forward_part(k, input ? BUFFER_FED : BUFFER_X);
+    if (input)
+        op = input_part(k);
+    if (op->kind == OP_ADD)
+        op->tensor[2] = MODEL_LAYER_SCALE;
+    op->check = true;
 }
 
 static void of_no_layer(struct maker *k)
@@ -242,6 +322,11 @@ static void head(struct maker *k, uint32_t output_norm)
     op->wanted = true;
     of_no_layer(k);
     matmul(k, BUFFER_NORM, MODEL_OUTPUT, BUFFER_LOGITS, k->m->n_vocab)->wanted = true;
+    if (k->m->logit_cap == 0)
+        return;
+    op = add_row(k, OP_CAP, BUFFER_LOGITS, MODEL_NO_TENSOR, BUFFER_LOGITS, k->m->n_vocab);
+    op->factor = k->m->logit_cap;
+    op->wanted = true;
 }
 
 /* HIDDEN = rmsnorm(X, its tensor), as the head of the rows sees it. */
@@ -301,8 +386,7 @@ static void draft_rows(struct maker *k)
     of_mtp(k);
     join(k);
     matmul(k, BUFFER_JOINED, MODEL_MTP_JOIN, BUFFER_X, k->m->n_embd);
-    attention_part(k);
-    feed_forward_part(k);
+    layer(k);
     if (!own_norm)
         of_no_layer(k);
     hidden_row(k, own_norm ? MODEL_MTP_OUTPUT_NORM : MODEL_OUTPUT_NORM);
@@ -400,14 +484,11 @@ int layer_ops_make(const struct model *m, struct layer_ops *ret)
     if (!ret->op)
         return -ENOMEM;
     embedding(&k);
+    inputs_of_layers(&k);
     for (uint32_t i = 0; i < m->n_layer; i++) {
         k.layer = i;
         k.l = &m->layers[i];
-        if (k.l->geometry.delta.n_head_v > 0)
-            delta_part(&k);
-        else
-            attention_part(&k);
-        feed_forward_part(&k);
+        layer(&k);
     }
     of_no_layer(&k);
     ret->head = ret->n;

@@ -28,25 +28,30 @@ struct layer_geometry;
  * uses (layer_ops_rows). */
 enum op_buffer {
     BUFFER_NONE,
-    BUFFER_X,           /* [n_embd] the residual before and after a layer */
-    BUFFER_H,           /* [n_embd] the residual between attention and the feed-forward part */
-    BUFFER_ADDED,       /* [n_embd] what a part adds to the residual, where OP_ADD does that */
-    BUFFER_NORM,        /* [n_embd] the output of a norm */
-    BUFFER_Q,           /* [n_head][q_dim]: a head's k_dim values of Q, then its gate if any */
-    BUFFER_K,           /* [n_head_kv][k_dim] */
-    BUFFER_V,           /* [n_head_kv][v_dim] */
-    BUFFER_ATTENTION,   /* [n_head][v_dim] the output of attention */
-    BUFFER_FFN,         /* [n_ff] gate, then f(gate) * up */
-    BUFFER_UP,          /* [n_ff] */
-    BUFFER_EXPERTS,     /* [n_ff] f(gate) * up of an expert */
-    BUFFER_ROUTER,      /* [n_expert] the scores of a layer's experts */
-    BUFFER_SHARED,      /* [n_embd] the output of the shared expert */
+    BUFFER_X,     /* [n_embd] the residual before and after a layer */
+    BUFFER_H,     /* [n_embd] the residual between attention and the feed-forward part */
+    BUFFER_FED,   /* [n_embd] the residual between it and a layer's own input, where it has one */
+    BUFFER_ADDED, /* [n_embd] what a part adds to the residual, where OP_ADD does that */
+    BUFFER_NORM,  /* [n_embd] the output of a norm */
+    BUFFER_Q,     /* [n_head][q_dim]: a head's k_dim values of Q, then its gate if any */
+    BUFFER_K,     /* [n_head_kv][k_dim] */
+    BUFFER_V,     /* [n_head_kv][v_dim] */
+    BUFFER_ATTENTION, /* [n_head][v_dim] the output of attention */
+    BUFFER_FFN,       /* [n_ff] gate, then f(gate) * up */
+    BUFFER_UP,        /* [n_ff] */
+    BUFFER_EXPERTS,   /* [n_ff] f(gate) * up of an expert */
+    BUFFER_ROUTER,    /* [n_expert] the scores of a layer's experts */
+    BUFFER_SHARED, /* [n_embd] the output of the shared expert, or of the dense part beside experts */
     BUFFER_SHARED_GATE, /* [1] the score of the shared expert */
     BUFFER_MIXED,       /* [channels] of a recurrent layer: heads of q, k, v (delta_geometry) */
     BUFFER_CONVOLVED,   /* [channels] the same after the convolution */
     BUFFER_Z,           /* [n_head_v][v_dim] gates of the output */
     BUFFER_BETA,        /* [n_head_v] how much of a value is written */
     BUFFER_DECAY,       /* [n_head_v] how much of the state is kept */
+    BUFFER_EXPERT_SUM,  /* [n_embd] what experts add, where it is normed before it is added */
+    BUFFER_LOOKED_UP,   /* [n_layer][n_per_layer] a token's inputs of layers */
+    BUFFER_INPUTS,      /* [n_layer][n_per_layer] the same with the projected embedding */
+    BUFFER_INPUT_GATE,  /* [n_per_layer] gate of a layer's own input, then f(gate) * input */
     BUFFER_HIDDEN, /* [n_embd] a row's input of the head, which the layer of the next token reads */
     BUFFER_JOINED, /* [2 * n_embd] that layer's input: the normed token, the normed hidden row */
     BUFFER_LOGITS, /* [n_vocab] */
@@ -55,23 +60,31 @@ enum op_buffer {
 
 enum layer_op_kind {
     OP_EMBED,      /* to = factor * row of the embedding */
+    OP_LOOKUP,     /* to = factor * row of another table */
+    OP_INPUTS,     /* of each layer's n_per_layer values: to = (rmsnorm(factor * from[0], tensor) +
+                      from[1]) / sqrt(2) */
     OP_NORM,       /* to = factor * rmsnorm(from, tensor) */
     OP_MATMUL,     /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
-    OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, rope; K and V appended */
+    OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, and of V where the layer
+                      norms it, rope; K and V appended. V may come from K as its matmul left it
+                      (from[2]), and a layer may have neither (to[1], to[2] BUFFER_NONE) */
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees;
                   tensor: the sinks of its heads */
-    OP_GATE,   /* to = f(from[0]) * from[1], by model.gate */
+    OP_GATE,   /* to = f(from[0]) * from[1], by model.gate; from[1] from its value from_at on */
     OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
                      rmsnorm(head of from[0], tensor) * silu(from[1]) */
     OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from over the row and the three
                     before it, heads of q and k scaled to a length; to[1], to[2] in place */
     OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */
-    OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router and the bias
-                  that tensor is, if there is one; a backend keeps both */
+    OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router, the bias that
+                  tensor[0] is and the factors of weights that tensor[1] is, if there are these; a
+                  backend keeps both */
     OP_EXPERT_GATE, /* to[e] = f(tensor[0][e] from) * (tensor[1][e] from), e the row's experts */
     OP_EXPERT_SUM, /* to = sum of weight[e] * (tensor[0][e] from[0][e]), e ascending, + from[1], the
                        shared expert's, * sigmoid(from[2]), where there are these, + residual */
-    OP_ADD, /* to = factor * rmsnorm(from + tensor[1], tensor[0]) + residual, less what is absent */
+    OP_ADD, /* to = (factor * rmsnorm(from + tensor[1], tensor[0]) + residual) * tensor[2], less what
+               is absent */
+    OP_CAP,  /* to = cap * tanh(to / cap), cap the factor */
     OP_JOIN, /* to = rmsnorm(embedding of the row's token, tensor[0]), then rmsnorm(from of the row
                 before it, tensor[1]): of one before the pass as it was remembered */
     OP_REMEMBER, /* from, for rows that follow the pass: to state and records */
@@ -115,6 +128,7 @@ struct layer_op {
                       a vector that the layer lacks has data NULL */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
     uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*: of the matrices' outputs */
+    uint32_t from_at;      /* OP_GATE */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
     bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/model/model_load.h"
 #include "kernels/quant/quant_block.h"
@@ -22,7 +23,10 @@ enum size {
     HEADS,
     HEAD_DIM,
     ROPE_PAIRS,
+    PER_LAYER,
+    ALL_LAYERS, /* PER_LAYER of each */
     FF,
+    DENSE_FF, /* of a dense part, alone or beside experts */
     EXPERTS,
     GATE,
     SHARED_FF,
@@ -41,6 +45,7 @@ struct shape {
     enum size rows, cols;
     bool optional; /* the whole model may lack it; for layers the architecture says so */
     bool experts;  /* one such matrix for each expert */
+    bool floats;   /* is F32, F16 or BF16 */
 };
 
 static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
@@ -50,6 +55,9 @@ static const struct shape GLOBAL_SHAPES[MODEL_N_GLOBAL] = {
     [MODEL_ROPE_FREQS] = {"rope_freqs.weight", ONE, ROPE_PAIRS, true},
     [MODEL_ROPE_LONG] = {"rope_factors_long.weight", ONE, ROPE_PAIRS, true},
     [MODEL_ROPE_SHORT] = {"rope_factors_short.weight", ONE, ROPE_PAIRS, true},
+    [MODEL_PER_LAYER_EMBD] = {"per_layer_token_embd.weight", VOCAB, ALL_LAYERS, false},
+    [MODEL_PER_LAYER_PROJ] = {"per_layer_model_proj.weight", ALL_LAYERS, EMBD, .floats = true},
+    [MODEL_PER_LAYER_NORM] = {"per_layer_proj_norm.weight", ONE, PER_LAYER, false},
 };
 
 static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
@@ -67,9 +75,9 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
     [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_NORM] = {"ffn_norm.weight", ONE, EMBD, false},
-    [MODEL_FFN_GATE] = {"ffn_gate.weight", FF, EMBD, false},
-    [MODEL_FFN_UP] = {"ffn_up.weight", FF, EMBD, false},
-    [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, FF, false},
+    [MODEL_FFN_GATE] = {"ffn_gate.weight", DENSE_FF, EMBD, false},
+    [MODEL_FFN_UP] = {"ffn_up.weight", DENSE_FF, EMBD, false},
+    [MODEL_FFN_DOWN] = {"ffn_down.weight", EMBD, DENSE_FF, false},
     [MODEL_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, EMBD, false},
     [MODEL_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", ONE, EXPERTS, false},
@@ -97,6 +105,15 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", EACH_EXPERT, FF, false},
     [MODEL_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", EACH_EXPERT, FF, false},
     [MODEL_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps.bias", EACH_EXPERT, EMBD, false},
+    [MODEL_FFN_ROUTER_NORM] = {"ffn_gate_inp.scale", ONE, EMBD, false},
+    [MODEL_FFN_EXPERT_NORM] = {"pre_ffw_norm_2.weight", ONE, EMBD, false},
+    [MODEL_FFN_EXPERT_SCALE] = {"ffn_down_exps.scale", ONE, EXPERTS, false},
+    [MODEL_FFN_DENSE_POST_NORM] = {"post_ffw_norm_1.weight", ONE, EMBD, false},
+    [MODEL_FFN_EXPERT_POST_NORM] = {"post_ffw_norm_2.weight", ONE, EMBD, false},
+    [MODEL_PER_LAYER_GATE] = {"inp_gate.weight", PER_LAYER, EMBD, false},
+    [MODEL_PER_LAYER_OUT] = {"proj.weight", EMBD, PER_LAYER, false},
+    [MODEL_PER_LAYER_POST_NORM] = {"post_norm.weight", ONE, EMBD, false},
+    [MODEL_LAYER_SCALE] = {"layer_output_scale.weight", ONE, ONE, false},
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -125,8 +142,14 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return g->k_dim;
     case ROPE_PAIRS:
         return m->ropes[0].n / 2;
+    case PER_LAYER:
+        return m->n_per_layer;
+    case ALL_LAYERS:
+        return m->n_layer * m->n_per_layer;
     case FF:
         return g->n_ff;
+    case DENSE_FF:
+        return g->n_expert > 0 ? g->n_ff_beside : g->n_ff;
     case EXPERTS:
     case EACH_EXPERT:
         return g->n_expert;
@@ -194,6 +217,9 @@ static int view_tensor(struct model_loader *l, const char *name, const struct sh
                     "Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, Q3_K, Q2_K, IQ4_NL, IQ4_XS, IQ3_S, "
                     "IQ3_XXS, MXFP4",
                     name, info->name);
+    if (shape->floats && info->quantized)
+        return FAIL(l, -ENOTSUP, "tensor %s is %s: not supported; it must be F32, F16 or BF16",
+                    name, info->name);
     if ((uintptr_t)t->data % (t->type == QUANT_F32 ? 4 : 2) != 0)
         return FAIL(l, -ENOTSUP,
                     "tensor %s is not aligned (general.alignment is %u): write the file again "
@@ -229,32 +255,55 @@ static int read_vocab_size(struct model_loader *l)
     return 0;
 }
 
-/* Layers that have the same kind of memory, of those before one. */
+/* Has it no KV of its own, but reads that of another layer? */
+static bool shares_kv(const struct model_loader *l, uint32_t layer)
+{
+    return layer < l->model->n_layer && layer >= l->model->n_layer - l->model->n_shared_kv;
+}
+
+/* The layer whose KV a layer reads: itself, or the last one of its kind that has its own. n_layer: there is none. */
+static uint32_t kv_layer_of(const struct model_loader *l, uint32_t layer)
+{
+    uint32_t i = layer + 1;
+    if (!shares_kv(l, layer))
+        return layer;
+    while (i-- > 0)
+        if (!shares_kv(l, i) && l->local[i] == l->local[layer])
+            return i;
+    return l->model->n_layer;
+}
+
+/* Layers that have the same kind of memory, of those before the one whose memory the layer has. */
 static uint32_t memory_of(const struct model_loader *l, uint32_t layer)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < layer; i++)
-        n += l->recurrent[i] == l->recurrent[layer];
+    for (uint32_t i = 0; i < kv_layer_of(l, layer); i++)
+        n += l->recurrent[i] == l->recurrent[layer] && !shares_kv(l, i);
     return n;
 }
 
-/* Layers of a model differ in which rope and which sliding window they have, in KV heads, in experts,
- * and in whether they are recurrent. */
+/* Layers of a model differ in which rope and which sliding window they have, in heads and KV, in
+ * their widths, in experts, and in whether they are recurrent. */
 static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
     const struct model *m = l->model;
     const uint32_t plain = l->arch->no_rope_period;
-    const bool local = m->local_period > 0 && (layer + 1) % m->local_period != 0,
-               dense = layer < l->n_dense;
+    const bool local = l->local[layer], own = local && m->local_head_dim > 0,
+               dense = m->n_expert == 0 || layer < l->n_dense;
+    const uint32_t k_dim = own ? m->local_head_dim : m->head_dim,
+                   v_dim = own ? m->local_v_dim : m->v_dim;
     return (struct layer_geometry){
         .delta = l->recurrent[layer] ? m->delta : (struct delta_geometry){0},
         .memory = memory_of(l, layer),
-        .q_dim = m->head_dim + (l->arch->head_gate ? m->v_dim : 0),
+        .shares_kv = shares_kv(l, layer),
+        .value_norm = l->arch->value_norm,
+        .q_dim = k_dim + (l->arch->head_gate ? v_dim : 0),
         .n_head = m->n_head,
         .n_head_kv = l->n_head_kv[layer],
-        .k_dim = m->head_dim,
-        .v_dim = m->v_dim,
-        .n_ff = dense ? l->n_ff_dense : m->n_ff,
+        .k_dim = k_dim,
+        .v_dim = v_dim,
+        .n_ff = dense ? l->n_ff[layer] : m->n_ff,
+        .n_ff_beside = dense || !l->arch->beside ? 0 : l->n_ff[layer],
         .n_expert = dense ? 0 : m->n_expert,
         .n_expert_used = dense ? 0 : m->n_expert_used,
         .n_ff_shared = dense ? 0 : l->n_ff_shared,
@@ -270,7 +319,7 @@ static const struct fused {
     enum model_layer_tensor first;
     uint32_t n;
     bool anywhere;
-} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3, false},
+} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3, true},
              {"ffn_up.weight", MODEL_FFN_GATE, 2, false},
              {"ffn_gate_up_exps.weight", MODEL_FFN_GATE_EXPS, 2, true}};
 
@@ -286,7 +335,7 @@ static const struct fused *find_fused(const struct model_loader *l, uint32_t lay
         const struct fused *f = &FUSED[i];
         name_tensor(name, layer, f->name);
         if (tensor >= f->first && tensor < f->first + f->n &&
-            (f->anywhere ? gguf_find_tensor(l->gguf, name) != NULL : l->arch->fused))
+            (l->arch->fused || (f->anywhere && gguf_find_tensor(l->gguf, name))))
             return f;
     }
     return NULL;
@@ -331,7 +380,16 @@ static bool layer_has(const struct model_loader *l, enum model_layer_tensor tens
     case MODEL_FFN_GATE:
     case MODEL_FFN_UP:
     case MODEL_FFN_DOWN:
-        return g->n_expert == 0;
+        return g->n_expert == 0 || g->n_ff_beside > 0;
+    case MODEL_ATTN_K:
+    case MODEL_ATTN_V:
+    case MODEL_ATTN_K_NORM:
+        return !g->shares_kv;
+    case MODEL_FFN_ROUTER_NORM:
+    case MODEL_FFN_EXPERT_NORM:
+    case MODEL_FFN_EXPERT_SCALE:
+    case MODEL_FFN_DENSE_POST_NORM:
+    case MODEL_FFN_EXPERT_POST_NORM:
     case MODEL_FFN_ROUTER:
     case MODEL_FFN_CHOICE_BIAS:
     case MODEL_FFN_GATE_EXPS:
@@ -343,6 +401,10 @@ static bool layer_has(const struct model_loader *l, enum model_layer_tensor tens
     case MODEL_FFN_UP_SHARED:
     case MODEL_FFN_DOWN_SHARED:
         return g->n_ff_shared > 0;
+    case MODEL_PER_LAYER_GATE:
+    case MODEL_PER_LAYER_OUT:
+    case MODEL_PER_LAYER_POST_NORM:
+        return l->model->n_per_layer > 0;
     default:
         return true;
     }
@@ -364,6 +426,10 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
         rc = fused ? view_fused(l, fused, layer, tensor)
                    : view_tensor(l, name, shape, size_of(l, shape->rows), &tensor[i]);
     }
+    if (!rc && tensor[MODEL_ATTN_K].data && !tensor[MODEL_ATTN_V].data &&
+        l->geometry->k_dim != l->geometry->v_dim)
+        return FAIL(l, -EBADMSG, "malformed: layer %u has no attn_v.weight, and heads of %u and %u",
+                    layer, l->geometry->k_dim, l->geometry->v_dim);
     return rc;
 }
 
@@ -375,6 +441,11 @@ static int view_layers(struct model_loader *l)
     if (!m->layers)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
     for (uint32_t layer = 0; layer < m->n_layer && !rc; layer++) {
+        if (kv_layer_of(l, layer) == m->n_layer)
+            return FAIL(l, -EBADMSG,
+                        "malformed: layer %u shares KV (%s.attention.shared_kv_layers), and no "
+                        "layer before these is %s",
+                        layer, l->arch->name, l->local[layer] ? "local" : "global");
         m->layers[layer].geometry = geometry_of(l, layer);
         l->geometry = &m->layers[layer].geometry;
         rc = view_layer(l, layer, m->layers[layer].tensor);
@@ -419,20 +490,28 @@ static int view_mtp(struct model_loader *l)
     return rc;
 }
 
-/* Does the tensor belong to a layer that only drafts? One that is not read there does no harm. */
-static bool is_of_draft(const struct model_loader *l, struct gguf_string name)
+/* Is it of a layer that only drafts, or K and V of one that shares those of another? What is not
+ * read there does no harm. */
+static bool is_unread(const struct model_loader *l, struct gguf_string name)
 {
+    static const enum model_layer_tensor SHARED[] = {MODEL_ATTN_K, MODEL_ATTN_V, MODEL_ATTN_K_NORM};
     char text[GGUF_MAX_NAME + 1];
     uint32_t layer = 0;
+    int end = 0;
+    bool shared = false;
     snprintf(text, sizeof(text), "%.*s", GGUF_SHOW(name));
-    return sscanf(text, "blk.%u.", &layer) == 1 && layer >= l->model->n_layer && layer < l->n_block;
+    if (sscanf(text, "blk.%u.%n", &layer, &end) != 1 || layer >= l->n_block)
+        return false;
+    for (size_t i = 0; i < sizeof(SHARED) / sizeof(SHARED[0]); i++)
+        shared |= strcmp(text + end, LAYER_SHAPES[SHARED[i]].name) == 0;
+    return layer >= l->model->n_layer || (shared && shares_kv(l, layer));
 }
 
 /* A tensor that no row of the table names means a model that computes something else. */
 static int refuse_unused(struct model_loader *l)
 {
     for (uint64_t i = 0; i < gguf_n_tensors(l->gguf); i++)
-        if (!l->used[i] && !is_of_draft(l, gguf_tensor_at(l->gguf, i)->name))
+        if (!l->used[i] && !is_unread(l, gguf_tensor_at(l->gguf, i)->name))
             return FAIL(
                 l, -ENOTSUP, "tensor %.*s is not part of %s with %u layers, as hearth knows it",
                 GGUF_SHOW(gguf_tensor_at(l->gguf, i)->name), l->arch->name, l->model->n_layer);
@@ -464,15 +543,37 @@ static int take_rope_divisors(struct model_loader *l)
     return 0;
 }
 
+/* Those that the model has only with inputs of layers. */
+static bool global_has(const struct model_loader *l, enum model_global tensor)
+{
+    return tensor < MODEL_PER_LAYER_EMBD || l->model->n_per_layer > 0;
+}
+
+/* What files of some architectures must have. */
+static int check_globals(struct model_loader *l)
+{
+    const struct model *m = l->model;
+    bool global = false;
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        global |= !l->local[i];
+    const bool head = l->arch->untied && !m->global[MODEL_OUTPUT].data,
+               divisors = l->arch->local_heads && global && !m->global[MODEL_ROPE_FREQS].data;
+    if (head || divisors)
+        return FAIL(l, -EBADMSG, "malformed: tensor %s is missing",
+                    GLOBAL_SHAPES[head ? MODEL_OUTPUT : MODEL_ROPE_FREQS].name);
+    return 0;
+}
+
 static int view_tensors(struct model_loader *l)
 {
     struct model *m = l->model;
     int rc = read_vocab_size(l);
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
-        rc = view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
-                         size_of(l, GLOBAL_SHAPES[i].rows), &m->global[i]);
-    if (!rc && l->arch->untied && !m->global[MODEL_OUTPUT].data)
-        return FAIL(l, -EBADMSG, "malformed: tensor output.weight is missing");
+        rc = global_has(l, i) ? view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
+                                            size_of(l, GLOBAL_SHAPES[i].rows), &m->global[i])
+                              : 0;
+    if (!rc)
+        rc = check_globals(l);
     if (!rc)
         rc = take_rope_divisors(l);
     if (!rc)

@@ -28,7 +28,9 @@ enum {
     MODEL_MAX_EXPERTS = 1024,
     MODEL_MAX_EXPERTS_USED = 32,
     MODEL_MAX_HEADS = 1024,
-    MODEL_MAX_HEAD_DIM = 256,
+    MODEL_MAX_HEAD_DIM = 512,
+    MODEL_MAX_STATE_DIM = 256, /* of a head of a recurrent layer */
+    MODEL_MAX_PER_LAYER = 1 << 12,
     MODEL_MAX_ROPES = 2,
     MODEL_TAPS = 4, /* of the convolution of recurrent layers */
     MODEL_MAX_CONTEXT = 1 << 24,
@@ -39,7 +41,8 @@ enum {
 
 #define MODEL_MAX_ROPE_BASE 1e12
 #define MODEL_MIN_ROPE_DIVISOR 0.5
-#define MODEL_MAX_ROPE_DIVISOR 1e6
+#define MODEL_MAX_ROPE_SCALE 1e6
+#define MODEL_MAX_ROPE_DIVISOR 1e31 /* gemma4 has 1e30 for pairs that hardly turn */
 
 /* How rope pairs the dimensions of a head. */
 enum model_rope {
@@ -52,7 +55,7 @@ enum model_rope {
 /* How a feed-forward part joins gate and up (num.h). */
 enum model_gate {
     MODEL_GATE_SILU,    /* silu(gate) * up */
-    MODEL_GATE_GELU,    /* gelu(gate) * up: gemma3 */
+    MODEL_GATE_GELU,    /* gelu(gate) * up: gemma3, gemma4 */
     MODEL_GATE_SWIGLU,  /* swiglu(gate, up), clamped: gpt-oss */
     MODEL_GATE_SIGMOID, /* sigmoid(gate) * head: qwen35 */
     MODEL_N_GATE
@@ -71,12 +74,15 @@ struct model_router {
 };
 
 enum model_global {
-    MODEL_TOKEN_EMBD,  /* [n_vocab][n_embd] */
-    MODEL_OUTPUT_NORM, /* [n_embd] F32 */
-    MODEL_OUTPUT,      /* [n_vocab][n_embd], optional */
-    MODEL_ROPE_FREQS,  /* [n / 2] F32, optional: divisors of rope's frequencies, llama 3 */
-    MODEL_ROPE_LONG,   /* [n / 2] F32, both or none: LongRoPE's divisors, beyond the */
-    MODEL_ROPE_SHORT,  /* context that the model was first trained for, and within it */
+    MODEL_TOKEN_EMBD,     /* [n_vocab][n_embd] */
+    MODEL_OUTPUT_NORM,    /* [n_embd] F32 */
+    MODEL_OUTPUT,         /* [n_vocab][n_embd], optional */
+    MODEL_ROPE_FREQS,     /* [n / 2] F32, optional: divisors of rope's frequencies, llama 3 */
+    MODEL_ROPE_LONG,      /* [n / 2] F32, both or none: LongRoPE's divisors, beyond the */
+    MODEL_ROPE_SHORT,     /* context that the model was first trained for, and within it */
+    MODEL_PER_LAYER_EMBD, /* [n_vocab][n_layer * n_per_layer], where layers have inputs: gemma4 */
+    MODEL_PER_LAYER_PROJ, /* [n_layer * n_per_layer][n_embd] F32, F16 or BF16 */
+    MODEL_PER_LAYER_NORM, /* [n_per_layer] F32, of each layer's */
     MODEL_N_GLOBAL
 };
 
@@ -104,30 +110,39 @@ enum model_layer_tensor {
     MODEL_FFN_POST_NORM,   /* [n_embd] F32, of what the feed-forward part adds: gemma3 */
     MODEL_FFN_ROUTER,      /* [n_expert][n_embd] F32, where the layer has experts: qwen3moe */
     MODEL_FFN_CHOICE_BIAS, /* [n_expert] F32, added to probabilities for the choice alone: glm4moe */
-    MODEL_FFN_SHARED_ROUTER,  /* [1][n_embd] F32, of the shared expert: qwen2moe */
-    MODEL_FFN_GATE_SHARED,    /* [n_ff_shared][n_embd], where an expert is always used: glm4moe */
-    MODEL_FFN_UP_SHARED,      /* [n_ff_shared][n_embd] */
-    MODEL_FFN_DOWN_SHARED,    /* [n_embd][n_ff_shared] */
-    MODEL_FFN_GATE_EXPS,      /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_UP_EXPS,        /* n_expert matrices [n_ff][n_embd] */
-    MODEL_FFN_DOWN_EXPS,      /* n_expert matrices [n_embd][n_ff] */
-    MODEL_FFN_ROUTER_BIAS,    /* [n_expert] F32, where the architecture has these: gpt-oss */
-    MODEL_FFN_GATE_EXPS_BIAS, /* [n_expert][n_ff] F32 */
-    MODEL_FFN_UP_EXPS_BIAS,   /* [n_expert][n_ff] F32 */
-    MODEL_FFN_DOWN_EXPS_BIAS, /* [n_expert][n_embd] F32 */
-    MODEL_DELTA_QKV,          /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
-    MODEL_DELTA_Z,            /* [n_head_v * v_dim][n_embd] the gate of the output */
-    MODEL_DELTA_BETA,         /* [n_head_v][n_embd] */
-    MODEL_DELTA_ALPHA,        /* [n_head_v][n_embd] */
-    MODEL_DELTA_CONV,         /* [channels][MODEL_TAPS] F32, the oldest position first */
-    MODEL_DELTA_A,            /* [n_head_v] F32, below 0 */
-    MODEL_DELTA_DT,           /* [n_head_v] F32 */
-    MODEL_DELTA_NORM,         /* [v_dim] F32 */
-    MODEL_DELTA_OUT,          /* [n_embd][n_head_v * v_dim] */
-    MODEL_MTP_JOIN,           /* [n_embd][2 * n_embd], of the next-token layer, as those below */
-    MODEL_MTP_TOKEN_NORM,     /* [n_embd] F32, of the token's embedding */
-    MODEL_MTP_HIDDEN_NORM,    /* [n_embd] F32, of the hidden row before it */
-    MODEL_MTP_OUTPUT_NORM,    /* [n_embd] F32, in place of OUTPUT_NORM where the file has it */
+    MODEL_FFN_SHARED_ROUTER,   /* [1][n_embd] F32, of the shared expert: qwen2moe */
+    MODEL_FFN_GATE_SHARED,     /* [n_ff_shared][n_embd], where an expert is always used: glm4moe */
+    MODEL_FFN_UP_SHARED,       /* [n_ff_shared][n_embd] */
+    MODEL_FFN_DOWN_SHARED,     /* [n_embd][n_ff_shared] */
+    MODEL_FFN_GATE_EXPS,       /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_UP_EXPS,         /* n_expert matrices [n_ff][n_embd] */
+    MODEL_FFN_DOWN_EXPS,       /* n_expert matrices [n_embd][n_ff] */
+    MODEL_FFN_ROUTER_BIAS,     /* [n_expert] F32, where the architecture has these: gpt-oss */
+    MODEL_FFN_GATE_EXPS_BIAS,  /* [n_expert][n_ff] F32 */
+    MODEL_FFN_UP_EXPS_BIAS,    /* [n_expert][n_ff] F32 */
+    MODEL_FFN_DOWN_EXPS_BIAS,  /* [n_expert][n_embd] F32 */
+    MODEL_DELTA_QKV,           /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
+    MODEL_DELTA_Z,             /* [n_head_v * v_dim][n_embd] the gate of the output */
+    MODEL_DELTA_BETA,          /* [n_head_v][n_embd] */
+    MODEL_DELTA_ALPHA,         /* [n_head_v][n_embd] */
+    MODEL_DELTA_CONV,          /* [channels][MODEL_TAPS] F32, the oldest position first */
+    MODEL_DELTA_A,             /* [n_head_v] F32, below 0 */
+    MODEL_DELTA_DT,            /* [n_head_v] F32 */
+    MODEL_DELTA_NORM,          /* [v_dim] F32 */
+    MODEL_DELTA_OUT,           /* [n_embd][n_head_v * v_dim] */
+    MODEL_FFN_ROUTER_NORM,     /* [n_embd] F32, of the router's input, those below too: gemma4 */
+    MODEL_FFN_EXPERT_NORM,     /* [n_embd] F32, of the experts' input */
+    MODEL_FFN_EXPERT_SCALE,    /* [n_expert] F32, factors of their weights */
+    MODEL_FFN_DENSE_POST_NORM, /* [n_embd] F32, of what the dense part beside experts gives */
+    MODEL_FFN_EXPERT_POST_NORM, /* [n_embd] F32, of what the experts give */
+    MODEL_PER_LAYER_GATE,       /* [n_per_layer][n_embd] */
+    MODEL_PER_LAYER_OUT,        /* [n_embd][n_per_layer] */
+    MODEL_PER_LAYER_POST_NORM,  /* [n_embd] F32 */
+    MODEL_LAYER_SCALE,          /* [1] F32, factor of the residual after the layer */
+    MODEL_MTP_JOIN,             /* [n_embd][2 * n_embd], of the next-token layer, as those below */
+    MODEL_MTP_TOKEN_NORM,       /* [n_embd] F32, of the token's embedding */
+    MODEL_MTP_HIDDEN_NORM,      /* [n_embd] F32, of the hidden row before it */
+    MODEL_MTP_OUTPUT_NORM,      /* [n_embd] F32, in place of OUTPUT_NORM where the file has it */
     MODEL_N_LAYER_TENSORS
 };
 
@@ -186,8 +201,11 @@ struct layer_geometry {
     uint32_t k_dim, v_dim;      /* values of a head of Q and K, of V */
     uint32_t q_dim;             /* k_dim, or with v_dim more that gate a head's output */
     struct delta_geometry delta;
-    uint32_t memory; /* which of the layers that have KV, or of those with a state */
+    uint32_t memory; /* which of the layers that have KV of their own, or of those with a state */
+    bool shares_kv;  /* reads KV of an earlier layer, that of `memory`, and makes none */
+    bool value_norm; /* heads of V are normed, without weights */
     uint32_t n_ff;   /* with experts that of one of them */
+    uint32_t n_ff_beside;             /* of the dense part beside experts; 0: none */
     uint32_t n_expert, n_expert_used; /* 0: one feed-forward part for all rows */
     uint32_t n_ff_shared;             /* of the shared expert; 0: none */
     uint32_t rope;                    /* its table in model.ropes, or MODEL_NO_ROPE */
@@ -214,7 +232,7 @@ struct model {
     uint32_t n_layer;                 /* 1..MODEL_MAX_LAYERS; without layers that only draft */
     uint32_t n_recurrent;             /* of them have a state in place of KV */
     uint32_t n_embd;                  /* width of the residual */
-    uint32_t n_ff;                    /* with experts that of one of them */
+    uint32_t n_ff;                    /* of the widest layer; with experts that of one of them */
     uint32_t n_expert, n_expert_used; /* 0: no experts; else a row uses some of them, at least 1 */
     struct model_router router;       /* of the layers with experts */
     uint32_t n_head;                  /* a multiple of every layer's KV heads */
@@ -234,11 +252,16 @@ struct model {
     uint32_t n_ropes;
 
     struct delta_geometry delta;   /* of recurrent layers */
-    uint32_t local_period;         /* 0: no layer is local; else all are but every n-th */
-    uint32_t local_sliding_window; /* the sliding window of local layers */
-    float embd_scale;              /* factor of the embedding, not of the head; 1 without */
+    uint32_t n_shared_kv;          /* the last layers, which read the KV of earlier ones */
+    uint32_t n_per_layer;          /* values of a layer's own input; 0: layers have none */
+    uint32_t local_period;         /* 0, or: layers are local but every n-th */
+    uint32_t local_sliding_window; /* the sliding window of local layers; 0: no layer is local */
+    uint32_t local_head_dim; /* where they have head sizes of their own, as head_dim; else 0 */
+    uint32_t local_v_dim;
+    float embd_scale;     /* factor of the embedding, not of the head; 1 without */
     float residual_scale; /* factor of what a part of a layer adds to the residual; 1 without */
     float logit_scale;    /* divisor of the logits; 1 without */
+    float logit_cap;      /* logits are cap * tanh(logit / cap); 0: no cap */
     float score_scale;    /* factor of attention scores: 1 / sqrt(head_dim) but where the file, or
                               the architecture, has another */
     float temperature_scale;     /* 0, or: q after rope grows by 1 + this * ln(1 + p / period): */
@@ -341,6 +364,7 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   rope_dim N
  *   v_dim N                   only where it is not head_dim
  *   layer_heads_kv N N ..     only where layers differ; heads_kv is then the fewest
+ *   layer_ff N N ..           only where dense layers differ; ff is then the widest's
  *   vocab N
  *   context N
  *   experts N                these two only where the layers have experts; ff is then one's
@@ -361,8 +385,13 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   temperature_period N
  *   layer_recurrent B B ..    these two only where layers are recurrent: 0 or 1 for each; the sizes
  *   delta HK HV DK DV         of the delta rule: heads of K, of V, values of a head of K, of V
- *   local_period N            these two only where layers are local
- *   local_window N
+ *   local_period N            these two only where layers are local; where the file says which,
+ *   local_window N            `layer_local B B ..`, 0 or 1 for each, in place of the first
+ *   local_heads K V R         only where local layers have sizes of their own: values of a head of
+ *                             Q and K, of V, and how many of them rope turns
+ *   shared_kv N               the last layers that have no KV of their own, where there are such
+ *   per_layer N               values of a layer's own input, where there is one
+ *   logit_cap BITS            only where there is one
  *   local_rope_base BITS      only where local layers have a rope of their own
  *   embd_scale BITS           these four only where the file says them: granite
  *   score_scale BITS

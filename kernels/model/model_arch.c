@@ -25,6 +25,11 @@
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
 #define POST_NORM (HAS(MODEL_ATTN_POST_NORM) | HAS(MODEL_FFN_POST_NORM))
+#define BESIDE                                                                                     \
+    (HAS(MODEL_FFN_ROUTER_NORM) | HAS(MODEL_FFN_EXPERT_NORM) | HAS(MODEL_FFN_EXPERT_SCALE) |       \
+     HAS(MODEL_FFN_DENSE_POST_NORM) | HAS(MODEL_FFN_EXPERT_POST_NORM))
+#define PER_LAYER                                                                                  \
+    (HAS(MODEL_PER_LAYER_GATE) | HAS(MODEL_PER_LAYER_OUT) | HAS(MODEL_PER_LAYER_POST_NORM))
 
 /* README.md, "An architecture", says what a row means and what all of them have in common. */
 static const struct model_arch ARCHS[] = {
@@ -98,10 +103,27 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .tensors = ATTENTION_TENSORS | QKV_BIAS | HAS(MODEL_ATTN_SINKS) | HAS(MODEL_ATTN_OUT_BIAS) |
                 EXPERTS | EXPERT_BIASES},
+    {.name = "gemma4",
+     .rope = MODEL_ROPE_HALVES,
+     .gate = MODEL_GATE_GELU,
+     .embedding_scaled = true,
+     .local_period = 6,
+     .local_rope = true,
+     .local_given = true,
+     .local_heads = true,
+     .unit_scores = true,
+     .value_norm = true,
+     .shared_kv = true,
+     .beside = true,
+     .logit_cap = true,
+     .per_layer = true,
+     .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM | EXPERTS | BESIDE | PER_LAYER |
+                HAS(MODEL_LAYER_SCALE),
+     .optional = HAS(MODEL_ATTN_V) | HAS(MODEL_FFN_EXPERT_SCALE) | HAS(MODEL_LAYER_SCALE)},
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe, gpt-oss"
+    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe, gpt-oss, gemma4"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

@@ -19,6 +19,14 @@ struct model_arch {
         local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
     uint32_t no_rope_period; /* 0, or: every n-th layer has no rope */
     bool local_rope;         /* local layers turn by another base, without scaling */
+    bool local_given;        /* the file must say which layers are local, */
+    bool local_heads;        /* and the sizes of their heads; the others have rope_freqs.weight */
+    bool unit_scores;        /* attention scores have no factor */
+    bool value_norm;         /* heads of V are normed, without weights */
+    bool shared_kv;          /* the last layers may read the KV of earlier ones */
+    bool beside;             /* experts, where the file has any, are beside a dense part */
+    bool logit_cap;          /* the file may cap logits */
+    bool per_layer;          /* layers may have inputs of their own */
     bool yarn_untruncated;   /* YaRN's blended pairs begin and end between whole numbers */
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
     bool fused;   /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */

@@ -60,6 +60,19 @@ static void write_heads_kv(FILE *out, const struct model *m)
     fputc('\n', out);
 }
 
+static void write_ff(FILE *out, const struct model *m)
+{
+    bool differ = false;
+    for (uint32_t i = 0; i < m->n_layer && m->n_expert == 0; i++)
+        differ |= m->layers[i].geometry.n_ff != m->n_ff;
+    if (!differ)
+        return;
+    fputs("layer_ff", out);
+    for (uint32_t i = 0; i < m->n_layer; i++)
+        fprintf(out, " %u", m->layers[i].geometry.n_ff);
+    fputc('\n', out);
+}
+
 static void write_experts(FILE *out, const struct model *m)
 {
     if (m->n_expert == 0)
@@ -84,6 +97,24 @@ static void write_recurrent(FILE *out, const struct model *m)
     fprintf(out, "\ndelta %u %u %u %u\n", d->n_head_k, d->n_head_v, d->k_dim, d->v_dim);
 }
 
+static void write_local(FILE *out, const struct model *m)
+{
+    if (m->local_sliding_window == 0)
+        return;
+    if (m->local_period > 0)
+        fprintf(out, "local_period %u\n", m->local_period);
+    else
+        fputs("layer_local", out);
+    for (uint32_t i = 0; i < m->n_layer && m->local_period == 0; i++)
+        fprintf(out, " %d%s", m->layers[i].geometry.sliding_window != MODEL_NO_WINDOW,
+                i + 1 == m->n_layer ? "\n" : "");
+    fprintf(out, "local_window %u\n", m->local_sliding_window);
+    if (m->n_ropes > 1)
+        write_float(out, "local_rope_base", m->ropes[1].base);
+    if (m->local_head_dim > 0)
+        fprintf(out, "local_heads %u %u %u\n", m->local_head_dim, m->local_v_dim, m->ropes[1].n);
+}
+
 static void write_hyperparameters(FILE *out, const struct model *m)
 {
     fprintf(out, "hearth-model 1\narch %s\nlayers %u\nembd %u\nff %u\n", m->arch, m->n_layer,
@@ -93,6 +124,7 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     if (m->v_dim != m->head_dim)
         fprintf(out, "v_dim %u\n", m->v_dim);
     write_heads_kv(out, m);
+    write_ff(out, m);
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
     write_experts(out, m);
     write_float(out, "rope_base", m->ropes[0].base);
@@ -103,17 +135,19 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         fprintf(out, "temperature_period %u\n", m->temperature_period);
     }
     write_recurrent(out, m);
-    if (m->local_period > 0)
-        fprintf(out, "local_period %u\nlocal_window %u\n", m->local_period,
-                m->local_sliding_window);
-    if (m->n_ropes > 1)
-        write_float(out, "local_rope_base", m->ropes[1].base);
+    write_local(out, m);
     if (m->scales_given) {
         write_float(out, "embd_scale", m->embd_scale);
         write_float(out, "score_scale", m->score_scale);
         write_float(out, "residual_scale", m->residual_scale);
         write_float(out, "logit_scale", m->logit_scale);
     }
+    if (m->n_shared_kv > 0)
+        fprintf(out, "shared_kv %u\n", m->n_shared_kv);
+    if (m->n_per_layer > 0)
+        fprintf(out, "per_layer %u\n", m->n_per_layer);
+    if (m->logit_cap != 0)
+        write_float(out, "logit_cap", m->logit_cap);
 }
 
 static void write_keys(FILE *out, const struct gguf *gguf)

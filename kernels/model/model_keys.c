@@ -86,6 +86,27 @@ static int read_float(struct model_loader *l, const char *name, float *ret)
     return 0;
 }
 
+/* Reads a number between 1 and max, one for all layers or one for each: ret [n_block]. */
+static int read_counts(struct model_loader *l, const char *name, uint32_t max, uint32_t by_default,
+                       uint32_t *ret)
+{
+    const struct arch_key key = key_of(l, name);
+    struct gguf_array array = {0};
+    const bool by_layer = gguf_array(l->gguf, key.name, &array) == 0;
+    int rc = by_layer ? 0 : read_count(l, name, max, &by_default);
+    if (by_layer && (array.type > GGUF_I32 || array.count != l->n_block))
+        return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u of them", key.name,
+                    l->n_block);
+    for (uint32_t i = 0; i < l->n_block && !rc; i++) {
+        const int64_t n = by_layer ? gguf_array_i64(&array, i) : by_default;
+        if (n < 1 || n > max)
+            return FAIL(l, -EBADMSG, "malformed: %s holds %lld, must be 1 to %u", key.name,
+                        (long long)n, max);
+        ret[i] = (uint32_t)n;
+    }
+    return rc;
+}
+
 /* Reads a number that may be 0, which is also the default. */
 static int read_optional(struct model_loader *l, const char *name, uint32_t max, uint32_t *ret)
 {
@@ -143,8 +164,8 @@ static int read_around_experts(struct model_loader *l)
 {
     uint32_t shared = 0, groups = 0, step = 0;
     int rc = read_optional(l, "leading_dense_block_count", l->model->n_layer, &l->n_dense);
-    if (!rc && l->n_dense > 0)
-        rc = read_count(l, "feed_forward_length", MODEL_MAX_FF, &l->n_ff_dense);
+    if (!rc && (l->n_dense > 0 || l->arch->beside))
+        rc = read_counts(l, "feed_forward_length", MODEL_MAX_FF, 0, l->n_ff);
     if (!rc)
         rc = read_optional(l, "expert_shared_count", MODEL_MAX_EXPERTS_USED, &shared);
     l->n_ff_shared = shared * l->model->n_ff;
@@ -173,7 +194,7 @@ static int read_around_experts(struct model_loader *l)
 static const char *expert_width_key(const struct model_loader *l)
 {
     static const char OWN[] = "expert_feed_forward_length", ANY[] = "feed_forward_length";
-    return gguf_find_key(l->gguf, key_of(l, OWN).name) ||
+    return l->arch->beside || gguf_find_key(l->gguf, key_of(l, OWN).name) ||
                    !gguf_find_key(l->gguf, key_of(l, ANY).name)
                ? OWN
                : ANY;
@@ -205,6 +226,16 @@ static int read_layers(struct model_loader *l)
     return rc;
 }
 
+/* The widths of feed-forward parts of a model without experts. */
+static int read_widths(struct model_loader *l)
+{
+    struct model *m = l->model;
+    const int rc = read_counts(l, "feed_forward_length", MODEL_MAX_FF, 0, l->n_ff);
+    for (uint32_t i = 0; i < m->n_layer && !rc; i++)
+        m->n_ff = l->n_ff[i] > m->n_ff ? l->n_ff[i] : m->n_ff;
+    return rc;
+}
+
 static bool names_experts(const struct model_loader *l)
 {
     uint32_t count = 0;
@@ -221,7 +252,7 @@ static int read_sizes(struct model_loader *l)
     if (!rc)
         rc = l->arch->experts || (arch_has(l, MODEL_FFN_ROUTER) && names_experts(l))
                  ? read_experts(l)
-                 : read_count(l, "feed_forward_length", MODEL_MAX_FF, &m->n_ff);
+                 : read_widths(l);
     if (!rc)
         rc = read_count(l, "context_length", MODEL_MAX_CONTEXT, &m->n_context);
     return rc;
@@ -231,23 +262,15 @@ static int read_sizes(struct model_loader *l)
 static int read_kv_heads(struct model_loader *l)
 {
     struct model *m = l->model;
-    const struct arch_key key = key_of(l, "attention.head_count_kv");
-    struct gguf_array array = {0};
-    uint32_t all = m->n_head;
-    const bool by_layer = gguf_array(l->gguf, key.name, &array) == 0;
-    int rc = by_layer ? 0 : read_count(l, "attention.head_count_kv", MODEL_MAX_HEADS, &all);
-    if (!rc && by_layer && (array.type > GGUF_I32 || array.count != l->n_block))
-        return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u of them", key.name,
-                    l->n_block);
+    const int rc =
+        read_counts(l, "attention.head_count_kv", MODEL_MAX_HEADS, m->n_head, l->n_head_kv);
     m->n_head_kv = m->n_head;
     for (uint32_t i = 0; i < l->n_block && !rc; i++) {
-        const int64_t n = by_layer ? gguf_array_i64(&array, i) : all;
-        if (n < 1 || n > MODEL_MAX_HEADS || m->n_head % n != 0)
-            return FAIL(l, -EBADMSG, "malformed: %u heads over %lld key/value heads", m->n_head,
-                        (long long)n);
-        l->n_head_kv[i] = (uint32_t)n;
-        if (i < m->n_layer && l->n_head_kv[i] < m->n_head_kv)
-            m->n_head_kv = l->n_head_kv[i];
+        const uint32_t n = l->n_head_kv[i];
+        if (m->n_head % n != 0)
+            return FAIL(l, -EBADMSG, "malformed: %u heads over %u key/value heads", m->n_head, n);
+        if (i < m->n_layer && n < m->n_head_kv)
+            m->n_head_kv = n;
     }
     return rc;
 }
@@ -257,6 +280,14 @@ static int check_head_dim(struct model_loader *l, uint32_t dim)
     if (dim % 2 != 0 || dim > MODEL_MAX_HEAD_DIM)
         return FAIL(l, -ENOTSUP, "heads of %u dimensions: hearth takes even sizes up to %d", dim,
                     MODEL_MAX_HEAD_DIM);
+    return 0;
+}
+
+static int check_rope_dim(struct model_loader *l, uint32_t n_rot, uint32_t dim)
+{
+    if (n_rot > dim || n_rot % 2 != 0)
+        return FAIL(l, -ENOTSUP, "rope over %u of %u dimensions: hearth takes even numbers of them",
+                    n_rot, dim);
     return 0;
 }
 
@@ -289,10 +320,7 @@ static int read_heads(struct model_loader *l)
         rc = read_head_sizes(l);
     if (rc)
         return rc;
-    if (m->ropes[0].n > m->head_dim || m->ropes[0].n % 2 != 0)
-        return FAIL(l, -ENOTSUP, "rope over %u of %u dimensions: hearth takes even numbers of them",
-                    m->ropes[0].n, m->head_dim);
-    return 0;
+    return check_rope_dim(l, m->ropes[0].n, m->head_dim);
 }
 
 /* ---- recurrent layers ------------------------------------------------------------------------ */
@@ -323,7 +351,7 @@ static int read_delta(struct model_loader *l)
     uint32_t taps = 0, inner = 0;
     int rc = read_count(l, "ssm.conv_kernel", UINT32_MAX, &taps);
     if (!rc)
-        rc = read_count(l, "ssm.state_size", MODEL_MAX_HEAD_DIM, &d->k_dim);
+        rc = read_count(l, "ssm.state_size", MODEL_MAX_STATE_DIM, &d->k_dim);
     if (!rc)
         rc = read_count(l, "ssm.group_count", MODEL_MAX_HEADS, &d->n_head_k);
     if (!rc)
@@ -337,7 +365,7 @@ static int read_delta(struct model_loader *l)
                     key_of(l, "ssm.conv_kernel").name, MODEL_TAPS);
     d->v_dim = inner / d->n_head_v;
     if (d->n_head_v % d->n_head_k != 0 || inner % d->n_head_v != 0 || d->v_dim == 0 ||
-        d->v_dim > MODEL_MAX_HEAD_DIM)
+        d->v_dim > MODEL_MAX_STATE_DIM)
         return FAIL(l, -EBADMSG,
                     "malformed: %u values of %u heads over %u (ssm.inner_size, "
                     "ssm.time_step_rank, ssm.group_count)",
@@ -502,9 +530,9 @@ static int read_rope(struct model_loader *l)
     if ((kind == SCALING_LINEAR || kind == SCALING_YARN) && factor != 0.0f)
         rope->scale = factor; /* 0: converters write it for none */
     if (!(rope->scale >= (float)MODEL_MIN_ROPE_DIVISOR &&
-          rope->scale <= (float)MODEL_MAX_ROPE_DIVISOR))
+          rope->scale <= (float)MODEL_MAX_ROPE_SCALE))
         return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g",
-                    (double)rope->scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_DIVISOR);
+                    (double)rope->scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_SCALE);
     rc = kind == SCALING_YARN ? read_yarn(l, rope) : 0;
     if (!rc && !(rope->attention > 0 && rope->attention <= 100))
         return FAIL(l, -EBADMSG,
@@ -537,6 +565,46 @@ static int read_scales(struct model_loader *l)
     return rc ? rc : read_factor(l, "logit_scale", &m->logit_scale);
 }
 
+/* Which layers are local: as an array says, or all but every n-th. Returns -ENOENT where none is. */
+static int read_pattern(struct model_loader *l)
+{
+    static const char NAME[] = "attention.sliding_window_pattern";
+    struct model *m = l->model;
+    const struct arch_key key = key_of(l, NAME);
+    struct gguf_array array = {0};
+    int rc = gguf_array(l->gguf, key.name, &array);
+    const bool by_layer = rc != -ENOENT && gguf_find_key(l->gguf, key.name)->type == GGUF_ARRAY;
+    bool any = false;
+    if (by_layer && (rc || array.type != GGUF_BOOL || array.count != l->n_block))
+        return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u booleans", key.name,
+                    l->n_block);
+    m->local_period = by_layer || l->arch->local_given ? 0 : l->arch->local_period;
+    rc = by_layer ? 0 : read_count(l, NAME, MODEL_MAX_LAYERS, &m->local_period);
+    for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
+        l->local[i] = by_layer ? gguf_array_i64(&array, i) != 0 : (i + 1) % m->local_period != 0;
+        any |= l->local[i];
+    }
+    return rc ? rc : any ? 0 : -ENOENT;
+}
+
+/* Local layers whose heads have sizes of their own, and how much of them rope turns. */
+static int read_local_heads(struct model_loader *l)
+{
+    struct model *m = l->model;
+    uint32_t *n_rot = &m->ropes[1].n;
+    int rc = read_count(l, "attention.key_length_swa", UINT32_MAX, &m->local_head_dim);
+    if (!rc)
+        rc = read_count(l, "attention.value_length_swa", UINT32_MAX, &m->local_v_dim);
+    *n_rot = m->local_head_dim;
+    if (!rc)
+        rc = read_count(l, "rope.dimension_count_swa", UINT32_MAX, n_rot);
+    if (!rc)
+        rc = check_head_dim(l, m->local_head_dim);
+    if (!rc)
+        rc = check_head_dim(l, m->local_v_dim);
+    return rc ? rc : check_rope_dim(l, *n_rot, m->local_head_dim);
+}
+
 /* Layers that attend in a window, between others that see all: the window's length must be there,
  * which layers these are and their rope's base may be. Where they have no rope of their own its base
  * is the others'. */
@@ -544,15 +612,17 @@ static int read_local_layers(struct model_loader *l)
 {
     struct model *m = l->model;
     const float base = m->ropes[0].base;
-    m->local_period = l->arch->local_period;
+    int rc = read_pattern(l);
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
     m->ropes[1] = (struct model_rope_table){.n = m->ropes[0].n,
                                             .base = l->arch->local_rope ? 10000.0f : base,
                                             .scale = 1.0f,
                                             .attention = 1.0f};
     m->n_ropes = l->arch->local_rope ? 2 : 1;
-    int rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
-    if (!rc)
-        rc = read_count(l, "attention.sliding_window_pattern", MODEL_MAX_LAYERS, &m->local_period);
+    rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
+    if (!rc && l->arch->local_heads)
+        rc = read_local_heads(l);
     if (!rc)
         rc = read_rope_base(l, "rope.freq_base_swa", &m->ropes[1].base);
     if (!rc && m->n_ropes == 1 && m->ropes[1].base != base)
@@ -567,10 +637,12 @@ static int set_scales(struct model_loader *l)
 {
     enum { GEMMA3_27B_LAYERS = 62 };
     struct model *m = l->model;
-    bool by_width = l->arch->local_rope && m->n_layer == GEMMA3_27B_LAYERS;
+    bool by_width = l->arch->local_rope && !l->arch->unit_scores && m->n_layer == GEMMA3_27B_LAYERS;
     if (by_width && m->n_embd < m->n_head)
         return FAIL(l, -EBADMSG, "malformed: %u heads in a width of %u", m->n_head, m->n_embd);
-    m->score_scale = 1.0f / sqrtf((float)(by_width ? m->n_embd / m->n_head : m->head_dim));
+    m->score_scale = l->arch->unit_scores
+                         ? 1.0f
+                         : 1.0f / sqrtf((float)(by_width ? m->n_embd / m->n_head : m->head_dim));
     m->residual_scale = m->logit_scale = 1.0f;
     m->embd_scale = l->arch->embedding_scaled ? sqrtf((float)m->n_embd) : 1.0f;
     return l->arch->scales ? read_scales(l) : 0;
@@ -614,6 +686,29 @@ static int refuse_softcap(struct model_loader *l, const char *name)
     return rc;
 }
 
+static int read_cap(struct model_loader *l)
+{
+    float *cap = &l->model->logit_cap;
+    int rc = read_float(l, "final_logit_softcapping", cap);
+    if (!rc && !(*cap == 0 || (*cap >= 1e-3f && *cap <= 1e6f)))
+        return FAIL(l, -EBADMSG, "malformed: %s must be 0, or 0.001 to 1e6",
+                    key_of(l, "final_logit_softcapping").name);
+    return rc;
+}
+
+/* The last layers that have no KV of their own, and what layers are given beside the residual. */
+static int read_layer_parts(struct model_loader *l)
+{
+    struct model *m = l->model;
+    int rc = l->arch->shared_kv
+                 ? read_optional(l, "attention.shared_kv_layers", m->n_layer - 1, &m->n_shared_kv)
+                 : 0;
+    if (!rc && l->arch->per_layer)
+        rc = read_optional(l, "embedding_length_per_layer_input", MODEL_MAX_PER_LAYER,
+                           &m->n_per_layer);
+    return rc;
+}
+
 /* Features that would change the numbers and that hearth does not compute. */
 static int refuse_features(struct model_loader *l)
 {
@@ -624,7 +719,7 @@ static int refuse_features(struct model_loader *l)
                     key_of(l, "expert_count").name, l->arch->name);
     int rc = refuse_softcap(l, "attn_logit_softcapping");
     if (!rc)
-        rc = refuse_softcap(l, "final_logit_softcapping");
+        rc = l->arch->logit_cap ? read_cap(l) : refuse_softcap(l, "final_logit_softcapping");
     if (rc)
         return rc;
     rc = gguf_bool(g, key_of(l, "attention.causal").name, &causal);
@@ -651,6 +746,8 @@ int model_read_keys(struct model_loader *l)
         rc = read_temperature(l);
     if (!rc)
         rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
+    if (!rc)
+        rc = read_layer_parts(l);
     m->rms_eps = NAN;
     if (!rc)
         rc = read_float(l, "attention.layer_norm_rms_epsilon", &m->rms_eps);

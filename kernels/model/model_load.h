@@ -16,13 +16,15 @@ struct model_loader {
     const struct gguf *gguf;
     const struct model_arch *arch;
     struct model *model;
-    const char *rope_scaling;             /* in place of the file's, or NULL */
-    uint32_t original_context;            /* what it was trained for without scaling of rope */
-    uint32_t n_block;                     /* layers of the file; the last ones may only draft */
-    uint32_t n_head_kv[MODEL_MAX_LAYERS]; /* of each layer */
-    uint32_t n_dense, n_ff_dense;     /* the first layers, which have no experts, and their width */
-    uint32_t n_ff_shared;             /* of the shared expert; 0: none */
-    bool recurrent[MODEL_MAX_LAYERS]; /* each layer */
+    const char *rope_scaling;              /* in place of the file's, or NULL */
+    uint32_t original_context;             /* what it was trained for without scaling of rope */
+    uint32_t n_block;                      /* layers of the file; the last ones may only draft */
+    uint32_t n_head_kv[MODEL_MAX_LAYERS];  /* of each layer */
+    uint32_t n_dense;                      /* the first layers, which have no experts */
+    uint32_t n_ff[MODEL_MAX_LAYERS];       /* of each layer's dense part */
+    bool local[MODEL_MAX_LAYERS];          /* each layer */
+    uint32_t n_ff_shared;                  /* of the shared expert; 0: none */
+    bool recurrent[MODEL_MAX_LAYERS];      /* each layer */
     const struct layer_geometry *geometry; /* of the layer that is viewed; NULL: of none */
     bool *used;                            /* [tensors of the file] a view was made of it */
     char *err;

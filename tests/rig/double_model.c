@@ -129,7 +129,7 @@ static void multiply(const struct weights *w, const double *x, double *y)
     }
 }
 
-/* y may be x. */
+/* y may be x; without weights they are 1. */
 static void rmsnorm(const struct double_model *d, const struct weights *w, const double *x,
                     double *y)
 {
@@ -138,7 +138,7 @@ static void rmsnorm(const struct double_model *d, const struct weights *w, const
         sum += x[i] * x[i];
     double r = 1 / sqrt(sum / w->cols + (double)d->m->rms_eps);
     for (uint32_t i = 0; i < w->cols; i++)
-        y[i] = x[i] * r * w->w[i];
+        y[i] = x[i] * r * (w->w ? w->w[i] : 1);
 }
 
 static void add(double *x, const double *y, uint32_t n)
@@ -200,14 +200,15 @@ static void finish_heads(const struct double_model *d, const struct layer_op *op
     const uint32_t heads = part == 0 ? g->n_head : g->n_head_kv,
                    dim = part == 2 ? g->v_dim : g->k_dim, step = part == 0 ? g->q_dim : dim;
     double *x = d->buffer[op->to[part]];
+    if (op->from[part] != op->to[part])
+        memcpy(x, d->buffer[op->from[part]], (size_t)heads * dim * sizeof(*x));
     if (bias->w)
         add(x, bias->w, heads * dim);
-    if (part == 2)
-        return;
-    const struct weights *norm = &w[op->head_norm[part]];
-    for (uint32_t h = 0; norm->w && h < heads; h++)
+    const struct weights ones = {NULL, 1, dim}, *norm = part < 2 ? &w[op->head_norm[part]] : &ones;
+    const bool normed = part < 2 ? norm->w != NULL : g->value_norm;
+    for (uint32_t h = 0; normed && h < heads; h++)
         rmsnorm(d, norm, x + (size_t)h * step, x + (size_t)h * step);
-    if (g->rope != MODEL_NO_ROPE)
+    if (part < 2 && g->rope != MODEL_NO_ROPE)
         rope(d, &d->m->ropes[g->rope], x, heads, step);
     if (part != 0 || d->m->temperature_scale == 0)
         return;
@@ -225,9 +226,12 @@ static double *kv_at(const struct double_model *d, int part, uint32_t index, uin
 static void heads(const struct double_model *d, const struct layer_op *op)
 {
     const struct layer_geometry *g = op->geometry;
-    for (int part = op->to[0] ? 0 : 1; part < 3; part++)
+    const bool append = op->append.class == MEMORY_PAGES;
+    if (op->to[0])
+        finish_heads(d, op, 0);
+    for (int part = 2; part > 0 && append; part--) /* V may come from K before its norm */
         finish_heads(d, op, part);
-    for (int part = 0; part < 2; part++) {
+    for (int part = 0; part < 2 && append; part++) {
         const uint32_t n = g->n_head_kv * (part == 0 ? g->k_dim : g->v_dim);
         const double *x = d->buffer[op->to[1 + part]];
         double *to = kv_at(d, part, op->append.index, d->position);
@@ -376,7 +380,8 @@ static void route(struct double_model *d, const struct layer_op *op)
     const struct model_router *router = &d->m->router;
     const uint32_t n = op->geometry->n_expert_used;
     const double *bias = d->layers[op->layer][op->tensor[0]].w,
-                 *own = d->layers[op->layer][op->bias[0]].w;
+                 *own = d->layers[op->layer][op->bias[0]].w,
+                 *factor = d->layers[op->layer][op->tensor[1]].w;
     double *score = d->buffer[op->from[0]];
     double sum = 0, *p = numbers(op->n), *by = numbers(op->n);
     uint32_t used = 0;
@@ -395,7 +400,8 @@ static void route(struct double_model *d, const struct layer_op *op)
     for (uint32_t i = 0; i < n; i++)
         sum += p[d->chosen[i]];
     for (uint32_t i = 0; i < n; i++)
-        d->weight[i] = (double)router->scale * p[d->chosen[i]] / (router->normed ? sum : 1);
+        d->weight[i] = (double)router->scale * p[d->chosen[i]] / (router->normed ? sum : 1) *
+                       (factor ? factor[d->chosen[i]] : 1);
     free(p);
     free(by);
 }
@@ -449,7 +455,7 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
 {
     const struct weights *w = &d->layers[op->layer][op->tensor[0]],
                          *bias = &d->layers[op->layer][op->tensor[1]];
-    const bool embed = op->kind == OP_EMBED;
+    const bool embed = op->kind == OP_EMBED || op->kind == OP_LOOKUP;
     const double factor = (double)op->factor;
     double *to = d->buffer[op->to[0]];
     memcpy(to, embed ? w->w + (size_t)token * w->cols : d->buffer[op->from[0]],
@@ -462,6 +468,23 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
         to[i] *= factor;
     if (op->residual)
         add(to, d->buffer[op->residual], op->n);
+    const double *last = op->kind == OP_ADD ? d->layers[op->layer][op->tensor[2]].w : NULL;
+    for (uint32_t i = 0; last && i < op->n; i++)
+        to[i] *= last[0];
+}
+
+/* What each layer is given of the token. */
+static void inputs(const struct double_model *d, const struct layer_op *op)
+{
+    const uint32_t n = d->m->n_per_layer;
+    double *x = d->buffer[op->to[0]];
+    for (uint32_t i = 0; i < op->n; i++)
+        x[i] *= (double)op->factor;
+    for (uint32_t i = 0; i < op->n; i += n)
+        rmsnorm(d, &d->layers[op->layer][op->tensor[0]], x + i, x + i);
+    add(x, d->buffer[op->from[1]], op->n);
+    for (uint32_t i = 0; i < op->n; i++)
+        x[i] /= sqrt(2);
 }
 
 /* The normed embedding of the token, the normed hidden row before it. */
@@ -492,7 +515,16 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
         break;
     case OP_GATE:
         for (uint32_t i = 0; i < op->n; i++)
-            buffer[op->to[0]][i] = gated(d->m, buffer[op->from[0]][i], buffer[op->from[1]][i]);
+            buffer[op->to[0]][i] =
+                gated(d->m, buffer[op->from[0]][i], buffer[op->from[1]][i + op->from_at]);
+        break;
+    case OP_INPUTS:
+        inputs(d, op);
+        break;
+    case OP_CAP:
+        for (uint32_t i = 0; i < op->n; i++)
+            buffer[op->to[0]][i] =
+                (double)op->factor * tanh(buffer[op->to[0]][i] / (double)op->factor);
         break;
     case OP_HEAD_GATE:
         head_gate(d, op);

@@ -178,6 +178,29 @@ static uint32_t rope_dim(const struct tiny_model *s)
     return is_arch(s, "phi3") ? dim - 2 : has_late_norm(s) ? dim / 4 * 2 : dim;
 }
 
+static bool is_gemma4(const struct tiny_model *s)
+{
+    return is_arch(s, "gemma4");
+}
+
+/* Of a layer of gemma4, whose local layers have smaller heads. */
+static uint32_t halved(const struct tiny_model *s, uint32_t layer, uint32_t dim)
+{
+    return is_gemma4(s) && layer % 2 == 0 ? dim / 4 * 2 : dim;
+}
+
+/* Has it no KV of its own? */
+static bool shares_kv(const struct tiny_model *s, uint32_t layer)
+{
+    return s->n_shared_kv > 0 && layer >= s->n_layer - s->n_shared_kv;
+}
+
+/* Of a dense layer: those that share KV are wider. */
+static uint32_t n_ff_of(const struct tiny_model *s, uint32_t layer)
+{
+    return shares_kv(s, layer) ? 2 * s->n_ff : s->n_ff;
+}
+
 static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 {
     return layer % 2 && s->odd_head_kv ? s->odd_head_kv : s->n_head_kv;
@@ -186,7 +209,7 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 static bool has_head_norms(const struct tiny_model *s)
 {
     return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
-           is_arch(s, "glm4moe") || is_hybrid(s);
+           is_arch(s, "glm4moe") || is_gemma4(s) || is_hybrid(s);
 }
 
 static bool has_qkv_bias(const struct tiny_model *s)
@@ -250,6 +273,62 @@ static void delta(struct builder *b, uint32_t index)
 #undef NAME
 }
 
+/* A matrix whose rows may be too short for the blocks of the model's type. */
+static void short_matrix(struct builder *b, const char *name, uint32_t cols, uint32_t rows,
+                         float spread)
+{
+    const uint32_t type = next_type(b, cols);
+    tensor(b, name,
+           cols % quant_find(type)->block == 0 ? type
+           : cols % 32 == 0                    ? (uint32_t)QUANT_Q8_0
+                                               : (uint32_t)QUANT_F16,
+           cols, rows, 0, spread * b->shape->scale);
+}
+
+/* A layer's own input, the norms and factors around experts, and the factor of the residual, which the first layer lacks. */
+static void gemma4_extras(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    static const char *const norms[] = {"ffn_gate_inp.scale", "pre_ffw_norm_2.weight",
+                                        "post_ffw_norm_1.weight", "post_ffw_norm_2.weight"};
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part, index), name)
+    for (int i = 0; i < 4 && s->n_expert; i++) {
+        snprintf(name, sizeof(name), "blk.%u.%s", index, norms[i]);
+        tensor(b, name, QUANT_F32, s->n_embd, 0, 1, 0.3f);
+    }
+    if (s->n_expert)
+        tensor(b, NAME("ffn_down_exps.scale"), QUANT_F32, s->n_expert, 0, 1, 0.3f);
+    if (s->n_per_layer) {
+        short_matrix(b, NAME("inp_gate.weight"), s->n_embd, s->n_per_layer,
+                     1.0f / sqrtf((float)s->n_embd));
+        short_matrix(b, NAME("proj.weight"), s->n_per_layer, s->n_embd,
+                     1.0f / sqrtf((float)s->n_per_layer));
+        tensor(b, NAME("post_norm.weight"), QUANT_F32, s->n_embd, 0, 1, 0.3f);
+    }
+    if (index > 0)
+        tensor(b, NAME("layer_output_scale.weight"), QUANT_F32, 1, 0, 0.8f, 0.1f);
+#undef NAME
+}
+
+/* What all layers' inputs are made of, and the divisors of rope, the second half of which leaves pairs where they are. */
+static void gemma4_globals(struct builder *b)
+{
+    const struct tiny_model *s = b->shape;
+    const uint32_t n = s->n_layer * s->n_per_layer, pairs = k_dim(s) / 2;
+    float *divisors = values(pairs);
+    for (uint32_t i = 0; i < pairs; i++)
+        divisors[i] = i < (pairs + 1) / 2 ? 1 : 1e30f;
+    put_tensor(b, "rope_freqs.weight", QUANT_F32, (uint64_t[]){pairs, 0, 0}, divisors);
+    free(divisors);
+    if (n == 0)
+        return;
+    short_matrix(b, "per_layer_token_embd.weight", n, s->n_vocab, 1);
+    tensor(b, "per_layer_model_proj.weight", s->type == QUANT_F32 ? QUANT_F32 : QUANT_BF16,
+           s->n_embd, n, 0, s->scale);
+    tensor(b, "per_layer_proj_norm.weight", QUANT_F32, s->n_per_layer, 0, 1, 0.3f);
+}
+
 /* The tensors that an architecture has beyond llama's. */
 static void extras(struct builder *b, uint32_t index)
 {
@@ -270,19 +349,22 @@ static void extras(struct builder *b, uint32_t index)
     }
     for (int i = 0; i < 2 && has_head_norms(s) && !is_recurrent(s, index); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
-        tensor(b, name, QUANT_F32, k_dim(s), 0, 1, 0.3f);
+        if (i == 0 || !shares_kv(s, index))
+            tensor(b, name, QUANT_F32, halved(s, index, k_dim(s)), 0, 1, 0.3f);
     }
     const char *const added[] = {"post_attention", "post_ffw"};
-    for (int i = 0; i < 2 && is_arch(s, "gemma3"); i++) {
+    for (int i = 0; i < 2 && (is_arch(s, "gemma3") || is_gemma4(s)); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, added[i]);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
     }
+    if (is_gemma4(s))
+        gemma4_extras(b, index);
 }
 
 static uint32_t n_expert(const struct tiny_model *s)
 {
     const bool any = is_arch(s, "qwen3moe") || is_arch(s, "gpt-oss") || has_shared_expert(s) ||
-                     (is_arch(s, "llama") && s->n_expert);
+                     ((is_arch(s, "llama") || is_gemma4(s)) && s->n_expert);
     return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
@@ -347,7 +429,9 @@ static void feed_forward(struct builder *b, uint32_t index)
         snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp.weight", index);
         tensor(b, name, QUANT_F32, s->n_embd, experts, 0, 2 * in * s->scale);
     }
-    ffn(b, index, experts ? "_exps" : "", s->n_ff, experts);
+    ffn(b, index, experts ? "_exps" : "", experts ? s->n_ff : n_ff_of(s, index), experts);
+    if (experts && is_gemma4(s))
+        ffn(b, index, "", n_ff_of(s, index), 0);
     if (experts && has_shared_expert(s))
         ffn(b, index, "_shexp", n_ff_shared(s), 0);
     if (is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe")) {
@@ -365,8 +449,9 @@ static void feed_forward(struct builder *b, uint32_t index)
 static void layer(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
-    uint32_t q = k_dim(s) * s->n_head, out = v_dim(s) * s->n_head;
-    uint32_t k = k_dim(s) * heads_kv(s, index), v = v_dim(s) * heads_kv(s, index);
+    const uint32_t dim = halved(s, index, k_dim(s)), dim_v = halved(s, index, v_dim(s));
+    uint32_t q = dim * s->n_head, out = dim_v * s->n_head;
+    uint32_t k = dim * heads_kv(s, index), v = dim_v * heads_kv(s, index);
     float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
@@ -377,8 +462,10 @@ static void layer(struct builder *b, uint32_t index)
         matrix(b, NAME("attn_qkv"), s->n_embd, q + k + v, in * 2);
     } else {
         matrix(b, NAME("attn_q"), s->n_embd, is_hybrid(s) ? q + out : q, in * 2);
-        matrix(b, NAME("attn_k"), s->n_embd, k, in * 2);
-        matrix(b, NAME("attn_v"), s->n_embd, v, in);
+        if (!shares_kv(s, index))
+            matrix(b, NAME("attn_k"), s->n_embd, k, in * 2);
+        if (!shares_kv(s, index) && !(is_gemma4(s) && index % 2 == 1 && k == v))
+            matrix(b, NAME("attn_v"), s->n_embd, v, in);
     }
     if (!is_recurrent(s, index))
         matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
@@ -513,6 +600,27 @@ static void expert_keys(struct gw *w, const struct tiny_model *s)
     }
 }
 
+static void gemma4_keys(struct gw *w, const struct tiny_model *s)
+{
+    uint8_t local[64];
+    uint32_t n_ff[64];
+    for (uint32_t i = 0; i < s->n_layer && i < 64; i++) {
+        local[i] = i % 2 == 0;
+        n_ff[i] = n_ff_of(s, i);
+    }
+    gw_key_array(w, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, s->n_layer, local,
+                 s->n_layer);
+    gw_key_array(w, "gemma4.feed_forward_length", GGUF_U32, s->n_layer, n_ff,
+                 s->n_layer * sizeof(*n_ff));
+    arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
+    arch_key(w, s, "attention.key_length_swa", halved(s, 0, k_dim(s)));
+    arch_key(w, s, "attention.value_length_swa", halved(s, 0, v_dim(s)));
+    arch_key(w, s, "attention.shared_kv_layers", s->n_shared_kv);
+    arch_key(w, s, "embedding_length_per_layer_input", s->n_per_layer);
+    arch_key_f32(w, s, "rope.freq_base", 1e6f);
+    arch_key_f32(w, s, "final_logit_softcapping", 8);
+}
+
 static void keys(struct gw *w, const struct tiny_model *s)
 {
     const char *arch = s->arch ? s->arch : "llama";
@@ -525,7 +633,10 @@ static void keys(struct gw *w, const struct tiny_model *s)
     arch_key(w, s, "block_count", s->n_layer + s->n_draft);
     if (s->n_draft)
         arch_key(w, s, "nextn_predict_layers", s->n_draft);
-    arch_key(w, s, "feed_forward_length", s->n_ff);
+    if (is_gemma4(s))
+        gemma4_keys(w, s);
+    else
+        arch_key(w, s, "feed_forward_length", s->n_ff);
     arch_key(w, s, "attention.head_count", s->n_head);
     kv_heads_key(w, s);
     gw_key_f32(w, eps, 1e-5f);
@@ -606,6 +717,20 @@ struct tiny_model tiny_model_default(uint32_t type)
     return shape;
 }
 
+void tiny_model_as(struct tiny_model *shape, const char *name)
+{
+    const bool all = strcmp(name, "gemma4-all") == 0, experts = strcmp(name, "gemma4-experts") == 0,
+               inputs = strcmp(name, "gemma4-inputs") == 0;
+    shape->arch = all || experts || inputs ? "gemma4" : name;
+    if (all || experts)
+        shape->n_expert = 7;
+    if (all || inputs) {
+        shape->n_layer = 5;
+        shape->n_per_layer = all ? 18 : 32;
+        shape->n_shared_kv = all ? 2 : 3;
+    }
+}
+
 uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
 {
     struct builder b = {.shape = shape, .random = shape->seed};
@@ -620,7 +745,9 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
         layer(&b, i);
     for (uint32_t i = 0; i < shape->n_draft; i++)
         draft_layer(&b, shape->n_layer + i);
-    if (shape->freqs)
+    if (is_gemma4(shape))
+        gemma4_globals(&b);
+    else if (shape->freqs)
         freqs(&b, rope_dim(shape) / 2);
     return gw_finish(&b.w, ret_bytes, NULL);
 }

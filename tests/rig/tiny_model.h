@@ -26,21 +26,25 @@ struct tiny_model {
                          layer without them, as ernie4_5-moe; granitemoe granite's factors and
                          experts, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
-                         qwen35moe that and what qwen2moe has, gpt-oss all that it has */
+                         qwen35moe that and what qwen2moe has, gpt-oss all that it has, gemma4 all
+                         that the dense 31B has, every second layer local from the first on with
+                         half as large heads, and experts, inputs of layers and shared KV where
+                         n_expert, n_per_layer and n_shared_kv are given */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv;
     uint32_t head_dim;    /* 0: n_embd / n_head */
     uint32_t v_dim;       /* of V; 0: as of Q and K */
     uint32_t odd_head_kv; /* KV heads of every second layer; 0: n_head_kv */
     uint32_t n_vocab;     /* at least TINY_MIN_VOCAB */
     uint32_t n_context;
-    uint32_t window;                  /* of local layers, gemma3 and gpt-oss; 0: 20 */
-    uint32_t n_draft;                 /* layers after n_layer that only draft (MTP) */
-    bool merged;                      /* gate and up of experts are one tensor */
-    uint32_t n_expert, n_expert_used; /* 0: 7, 3; n_ff is one's */
-    uint32_t delta_k, delta_v;        /* qwen35: values of a head of K, of V; 0: 12, 40 */
-    uint32_t type;                    /* quant_type of the matrices, or one of TINY_MIXED.. */
-    bool untied;                      /* with output.weight, as gpt-oss always */
-    bool freqs;                       /* with rope_freqs.weight: divisors from 1 to 8 */
+    uint32_t window;                   /* of local layers, gemma3, gemma4 and gpt-oss; 0: 20 */
+    uint32_t n_draft;                  /* layers after n_layer that only draft (MTP) */
+    bool merged;                       /* gate and up of experts are one tensor */
+    uint32_t n_expert, n_expert_used;  /* 0: 7, 3; n_ff is one's */
+    uint32_t n_per_layer, n_shared_kv; /* gemma4 */
+    uint32_t delta_k, delta_v;         /* qwen35: values of a head of K, of V; 0: 12, 40 */
+    uint32_t type;                     /* quant_type of the matrices, or one of TINY_MIXED.. */
+    bool untied;                       /* with output.weight, as gpt-oss always */
+    bool freqs;                        /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1: logits stay small */
 
@@ -51,6 +55,10 @@ struct tiny_model {
 /* Two layers, width 64, 4 heads over 2, ffn 96, vocabulary 320, context 512; for types with blocks
  * of 256 width 256, ffn 512 (TINY_MIXED_K: 288, TINY_MIXED_SMALL: 544). */
 struct tiny_model tiny_model_default(uint32_t type);
+
+/* Sets the architecture; of gemma4 also with what other variants of it have: gemma4-experts,
+ * gemma4-inputs (which share KV, too), gemma4-all. */
+void tiny_model_as(struct tiny_model *shape, const char *name);
 
 /* Returns the file, aligned to 64, *ret_bytes long; free() it. */
 uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes);

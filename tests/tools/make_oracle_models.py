@@ -32,6 +32,14 @@ LEAST_GAP = 0.01  # between the scores of the last expert chosen and the first o
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 
+# Rope turns half of the pairs of layers that see all.
+GEMMA4 = dict(hidden_size=32, intermediate_size=36, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
+              pad_token_id=0, sliding_window=12, final_logit_softcapping=30.0, hidden_size_per_layer_input=0,
+              vocab_size_per_layer_input=N_VOCAB, hidden_activation="gelu_pytorch_tanh",
+              rope_parameters={"full_attention": {"rope_type": "proportional", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+                               "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0}})
+GEMMA4_LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
+
 MODELS = {
     "llama": dict(kind="llama", hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
                   num_key_value_heads=3, tie_word_embeddings=False),
@@ -132,6 +140,16 @@ MODELS = {
                     tie_word_embeddings=False, pad_token_id=0,
                     rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 8.0, "beta_fast": 2.0, "beta_slow": 0.25,
                                      "original_max_position_embeddings": 16, "truncate": False}),
+    # Every third layer sees all, the others 12 positions; its heads are larger, and V is K.
+    "gemma4": dict(kind="gemma4_text", num_hidden_layers=6, head_dim=12, global_head_dim=18, attention_k_eq_v=True,
+                   num_global_key_value_heads=1, layer_types=GEMMA4_LAYERS * 2, **GEMMA4),
+    "gemma4-experts": dict(kind="gemma4_text", num_hidden_layers=2, head_dim=10, global_head_dim=16, attention_k_eq_v=True,
+                           num_global_key_value_heads=1, enable_moe_block=True, num_experts=7, top_k_experts=3,
+                           moe_intermediate_size=22, layer_types=GEMMA4_LAYERS[1:], **GEMMA4),
+    # The last three layers have no KV of their own, and a wider feed-forward part; all have inputs of their own.
+    "gemma4-inputs": dict(kind="gemma4_text", num_hidden_layers=6, head_dim=12, global_head_dim=16, num_kv_shared_layers=3,
+                          use_double_wide_mlp=True, layer_types=GEMMA4_LAYERS * 2,
+                          **{**GEMMA4, "hidden_size_per_layer_input": 10}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -168,6 +186,11 @@ class NextToken(torch.nn.Module):
         return model.lm_head(self.norm(self.layer(x, position_embeddings=turns, attention_mask=mask)))
 
 
+def norm_in_double(module):
+    """The norm of a module of transformers, which is float32, in float64: large norms of what is added magnify what it loses."""
+    module.Gemma4RMSNorm.forward = lambda norm, x: norm._norm(x) * (norm.weight if norm.with_scale else 1)
+
+
 def make_model(spec, seed):
     """A model in float64 whose weights are f16 numbers, and whose attention and logits are not flat."""
     spec = dict(spec)
@@ -180,8 +203,10 @@ def make_model(spec, seed):
         model.mtp = NextToken(config)
     model = model.double().eval()
     random = torch.Generator().manual_seed(seed)
+    if config.model_type == "gemma4_text":
+        norm_in_double(sys.modules[type(model).__module__])
     gemma, gpt_oss = config.model_type == "gemma3_text", config.model_type == "gpt_oss"
-    qwen35 = config.model_type.startswith("qwen3_5")
+    qwen35, gemma4 = config.model_type.startswith("qwen3_5"), config.model_type == "gemma4_text"
     if qwen35:
         recur_in_double(sys.modules[type(model).__module__])
     with torch.no_grad():
@@ -189,6 +214,9 @@ def make_model(spec, seed):
             x = torch.randn(p.shape, generator=random, dtype=torch.float64)
             if gemma and name.endswith("norm.weight"):  # the model adds 1
                 x = 0.25 * x + (5 if "post_" in name else 0)  # else it answers with its last token for ever, too
+            elif gemma4 and p.dim() == 1:
+                x = 0.25 * x + (5 if "post_attention" in name or name.endswith("post_feedforward_layernorm.weight") else 1)
+                x = x / 2 if name.endswith("q_norm.weight") else x  # scores have no other factor
             elif name.endswith("norm.weight"):
                 x = 0.25 * x + (0 if qwen35 and "linear_attn" not in name else 1)  # qwen35 adds 1 to the others
             elif name.endswith("A_log"):
@@ -201,10 +229,16 @@ def make_model(spec, seed):
                 x = x * p.shape[1] ** 0.5
             if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj")):
                 x = 3 * x  # else a tied model answers with its last token for ever
+            if name.endswith("router.proj.weight") and gemma4:
+                x = 3 * x * p.shape[1] ** 0.5  # its input is as much smaller
+            if gemma4 and "embed_tokens" in name:
+                x = x / 2  # else logits are at their cap
             if gpt_oss and "gate_up_proj" in name:
                 x = 3 * x  # some gates reach their limits
             p.copy_(x.to(torch.float16))
         for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.copy_((0.25 * torch.randn(b.shape, generator=random, dtype=torch.float64) + 1).to(torch.float16))
             if name.endswith("e_score_correction_bias"):
                 b.copy_((0.3 * torch.randn(b.shape, generator=random, dtype=torch.float64)).to(torch.float16))
     return model
@@ -214,7 +248,11 @@ def watch_routers(model):
     """A list to which every router of a mixture of experts adds how close its choices were."""
     gaps = []
 
-    def note(router, inputs, _):
+    def note(router, inputs, outputs):
+        if hasattr(router, "per_expert_scale"):
+            scores, k = outputs[0].log().sort(dim=-1, descending=True).values, router.config.top_k_experts
+            gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
+            return
         scores = inputs[0] @ router.weight.T + (router.bias if model.config.model_type == "gpt_oss" else 0)
         if hasattr(router, "e_score_correction_bias"):
             scores = scores.sigmoid() + router.e_score_correction_bias
@@ -225,7 +263,7 @@ def watch_routers(model):
         gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
 
     for name, module in model.named_modules():
-        if name.endswith(("mlp.gate", "moe.router", "mlp.router")):
+        if name.endswith(("mlp.gate", "moe.router", "mlp.router")) or type(module).__name__ == "Gemma4TextRouter":
             module.register_forward_hook(note)
     return gaps
 
@@ -359,7 +397,18 @@ GPT_OSS_PARTS = {**GLM_PARTS, "self_attn.sinks": "attn_sinks.weight",
                  "self_attn.o_proj.bias": "attn_output.bias", "mlp.router.weight": "ffn_gate_inp.weight",
                  "mlp.router.bias": "ffn_gate_inp.bias", "mlp.experts.down_proj_bias": "ffn_down_exps.bias"}
 OTHER_PARTS = {"gemma3": GEMMA_PARTS, "glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS, "gpt-oss": GPT_OSS_PARTS}
-GLOBALS = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+GEMMA4_PARTS = {**GEMMA_PARTS, "layer_scalar": "layer_output_scale.weight", "router.proj.weight": "ffn_gate_inp.weight",
+                "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+                "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+                "pre_feedforward_layernorm_2.weight": "pre_ffw_norm_2.weight",
+                "post_feedforward_layernorm_1.weight": "post_ffw_norm_1.weight",
+                "post_feedforward_layernorm_2.weight": "post_ffw_norm_2.weight",
+                "per_layer_input_gate.weight": "inp_gate.weight", "per_layer_projection.weight": "proj.weight",
+                "post_per_layer_input_norm.weight": "post_norm.weight"}
+OTHER_PARTS["gemma4"] = GEMMA4_PARTS
+GLOBALS = {"model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
+           "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+           "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight", "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
            "lm_head.weight": "output.weight"}
 
 
@@ -386,16 +435,46 @@ def recurrent_part(part, value, c):
     return value if part.endswith("linear_attn.norm.weight") else tiled(value, c, 1)
 
 
+def add_gemma4(out, c):
+    """What only files of gemma4 hold; the divisors of rope leave pairs where they are."""
+    local = [kind == "sliding_attention" for kind in c.layer_types]
+    layers = [c.per_layer_config[i] for i in range(c.num_hidden_layers)]
+    full, own = layers[local.index(False)], layers[local.index(True)]
+    shared = c.num_hidden_layers - c.num_kv_shared_layers
+    wide = c.intermediate_size * (2 if c.use_double_wide_mlp else 1)
+    out.add_feed_forward_length([c.intermediate_size if i < shared else wide for i in range(c.num_hidden_layers)])
+    out.add_head_count_kv([layer.num_key_value_heads for layer in layers])
+    out.add_key_length(full.head_dim)
+    out.add_value_length(full.head_dim)
+    out.add_key_length_swa(own.head_dim)
+    out.add_value_length_swa(own.head_dim)
+    out.add_rope_dimension_count(full.head_dim)
+    out.add_rope_dimension_count_swa(own.head_dim)
+    out.add_rope_freq_base_swa(c.rope_parameters["sliding_attention"]["rope_theta"])
+    out.add_sliding_window(c.sliding_window)
+    out.add_sliding_window_pattern(local)
+    out.add_shared_kv_layers(c.num_kv_shared_layers)
+    out.add_embedding_length_per_layer_input(c.hidden_size_per_layer_input)
+    out.add_final_logit_softcapping(c.final_logit_softcapping)
+    turned = int(full.head_dim * c.rope_parameters["full_attention"]["partial_rotary_factor"] / 2)
+    out.add_tensor("rope_freqs.weight", np.array([1.0] * turned + [1e30] * (full.head_dim // 2 - turned), np.float32))
+    if c.enable_moe_block:
+        out.add_expert_count(c.num_experts)
+        out.add_expert_used_count(c.top_k_experts)
+        out.add_expert_feed_forward_length(c.moe_intermediate_size)
+
+
 def write(model, name, path):
     c = model.config
     gemma, gpt_oss = c.model_type == "gemma3_text", c.model_type == "gpt_oss"
+    gemma4 = c.model_type == "gemma4_text"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
             "qwen3_5_moe_text": "qwen35moe", "mixtral": "llama", "granitemoeshared": "granitemoe",
-            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss"}.get(c.model_type, c.model_type)
+            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
-    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    rope = c.rope_parameters["full_attention"] if gemma else c.rope_parameters
+    head_dim = None if gemma4 else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rope = c.rope_parameters["full_attention"] if gemma or gemma4 else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
     out.add_name(f"oracle {name}")
     out.add_context_length(c.max_position_embeddings)
@@ -403,13 +482,16 @@ def write(model, name, path):
     out.add_block_count(c.num_hidden_layers + hasattr(model, "mtp"))
     if hasattr(model, "mtp"):
         out.add_nextn_predict_layers(1)
-    if arch != "qwen35moe":
+    if gemma4:
+        add_gemma4(out, c)
+    elif arch != "qwen35moe":
         out.add_feed_forward_length(c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
-    out.add_head_count_kv(c.num_key_value_heads)
+    if not gemma4:
+        out.add_head_count_kv(c.num_key_value_heads)
     out.add_layer_norm_rms_eps(c.rms_norm_eps)
     out.add_rope_freq_base(rope["rope_theta"])
-    if head_dim * c.num_attention_heads != c.hidden_size:
+    if not gemma4 and head_dim * c.num_attention_heads != c.hidden_size:
         out.add_key_length(head_dim)
         out.add_value_length(head_dim)
     if rope["rope_type"] == "linear":
@@ -473,7 +555,7 @@ def write(model, name, path):
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.intermediate_size)
         out.add_sliding_window(c.sliding_window)
-    if "partial_rotary_factor" in rope:
+    if "partial_rotary_factor" in rope and not gemma4:
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
     if gemma:
         out.add_sliding_window(c.sliding_window)
@@ -517,7 +599,7 @@ def write(model, name, path):
             if gpt_oss and "gate_up_proj" in part:  # rows of gate and up in turn
                 kind = "bias" if part.endswith("bias") else "weight"
                 parts = {f"ffn_gate_exps.{kind}": value[:, 0::2], f"ffn_up_exps.{kind}": value[:, 1::2]}
-            elif part.endswith("experts.gate_up_proj"):
+            elif part.endswith("experts.gate_up_proj") and not gemma4:
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
             elif part == "shared_mlp.input_linear.weight":
                 parts = dict(zip(["ffn_gate_shexp.weight", "ffn_up_shexp.weight"], np.split(value, 2, axis=0)))

@@ -18,12 +18,12 @@ enum {
 
 /* The scratch of one worker. */
 struct attention {
-    float q[CPU_QUERIES * CPU_MAX_HEAD];      /* [group][k_dim][queries of a group] */
-    float e[CPU_QUERIES][CPU_SPLIT + 16];     /* scores, then softmax weights, of the split; the
+    float q[CPU_QUERIES * CPU_MAX_HEAD];  /* [group][k_dim][queries of a group] */
+    float e[CPU_QUERIES][CPU_SPLIT + 16]; /* scores, then softmax weights, of the split; the
                                                   rows of a group map to different cache sets */
-    float partial[CPU_QUERIES][CPU_MAX_HEAD]; /* o of the split (a partial of split-KV attention) */
-    float total[CPU_QUERIES][CPU_MAX_HEAD];   /* combined over the splits */
-    float m[CPU_QUERIES], l[CPU_QUERIES];     /* running max and sum of the combined splits */
+    /* o of the split (a partial of split-KV attention), and combined over the splits */
+    float partial[CPU_QUERIES][CPU_MAX_HEAD + 16], total[CPU_QUERIES][CPU_MAX_HEAD + 16];
+    float m[CPU_QUERIES], l[CPU_QUERIES]; /* running max and sum of the combined splits */
 };
 _Static_assert(sizeof(struct attention) <= CPU_ATTEND_SCRATCH * sizeof(float), "scratch");
 

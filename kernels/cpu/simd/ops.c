@@ -319,6 +319,22 @@ void SIMD(simd_sigmoid_mul)(const float *g, const float *u, uint32_t n, float *m
     gate_mul_row(g, u, n, m, MODEL_GATE_SIGMOID);
 }
 
+ALWAYS_INLINE vf cap_of(vf x, float cap)
+{
+    const vf one = v_set1(1.0f), v = v_div(x, v_set1(cap));
+    const vf tanh = v_sub(one, v_div(v_set1(2.0f), v_add(one, v_exp(v_add(v, v)))));
+    return v_add(v_mul(v_set1(cap), tanh), v_sub(x, x));
+}
+
+void SIMD(simd_cap)(float *x, float cap, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + VEC <= n; i += VEC)
+        v_store(x + i, cap_of(v_load(x + i), cap));
+    if (i < n)
+        v_store_part(x + i, cap_of(v_load_part(x + i, n - i), cap), n - i);
+}
+
 bool SIMD(simd_canonical_logits)(float *x, uint32_t n)
 {
     vi m = vi_zero();

@@ -32,6 +32,7 @@
     void simd_unit_##isa(float *x, uint32_t n, float factor);                                      \
     void simd_delta_read_##isa(const float *state, const float *k, uint32_t n, float *p);          \
     void simd_delta_step_##isa(const struct cpu_delta *a);                                         \
+    void simd_cap_##isa(float *x, float cap, uint32_t n);                                          \
     bool simd_canonical_logits_##isa(float *x, uint32_t n);                                        \
     extern const struct tile_set tiles_f32_##isa, tiles_f16_##isa, tiles_bf16_##isa
 

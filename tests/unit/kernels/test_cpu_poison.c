@@ -169,23 +169,39 @@ START_TEST(nonfinite_biases_and_norms_poison_their_layer)
         enum model_layer_tensor tensor;
         float value;
     } cases[] = {
-        {"qwen2", MODEL_ATTN_Q_BIAS, NAN},          {"qwen2", MODEL_ATTN_K_BIAS, INFINITY},
-        {"qwen2", MODEL_ATTN_V_BIAS, -INFINITY},    {"qwen2", MODEL_ATTN_V_BIAS, NAN},
-        {"qwen3", MODEL_ATTN_Q_NORM, NAN},          {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
-        {"qwen3", MODEL_ATTN_Q, INFINITY},          {"qwen3", MODEL_ATTN_K, NAN},
-        {"gemma3", MODEL_ATTN_POST_NORM, NAN},      {"gemma3", MODEL_FFN_POST_NORM, INFINITY},
-        {"qwen3moe", MODEL_FFN_ROUTER, NAN},        {"qwen3moe", MODEL_FFN_ROUTER, INFINITY},
-        {"glm4moe", MODEL_FFN_CHOICE_BIAS, NAN},    {"glm4moe", MODEL_FFN_DOWN_SHARED, NAN},
-        {"qwen2moe", MODEL_FFN_SHARED_ROUTER, NAN}, {"qwen2", MODEL_ATTN_SINKS, NAN},
-        {"qwen2", MODEL_ATTN_SINKS, INFINITY},      {"gemma3", MODEL_ATTN_OUT_BIAS, NAN},
-        {"gpt-oss", MODEL_FFN_ROUTER_BIAS, NAN},    {"gpt-oss", MODEL_FFN_ROUTER_BIAS, -INFINITY},
+        {"qwen2", MODEL_ATTN_Q_BIAS, NAN},
+        {"qwen2", MODEL_ATTN_K_BIAS, INFINITY},
+        {"qwen2", MODEL_ATTN_V_BIAS, -INFINITY},
+        {"qwen2", MODEL_ATTN_V_BIAS, NAN},
+        {"qwen3", MODEL_ATTN_Q_NORM, NAN},
+        {"qwen3", MODEL_ATTN_K_NORM, INFINITY},
+        {"qwen3", MODEL_ATTN_Q, INFINITY},
+        {"qwen3", MODEL_ATTN_K, NAN},
+        {"gemma3", MODEL_ATTN_POST_NORM, NAN},
+        {"gemma3", MODEL_FFN_POST_NORM, INFINITY},
+        {"qwen3moe", MODEL_FFN_ROUTER, NAN},
+        {"qwen3moe", MODEL_FFN_ROUTER, INFINITY},
+        {"glm4moe", MODEL_FFN_CHOICE_BIAS, NAN},
+        {"glm4moe", MODEL_FFN_DOWN_SHARED, NAN},
+        {"qwen2moe", MODEL_FFN_SHARED_ROUTER, NAN},
+        {"qwen2", MODEL_ATTN_SINKS, NAN},
+        {"qwen2", MODEL_ATTN_SINKS, INFINITY},
+        {"gemma3", MODEL_ATTN_OUT_BIAS, NAN},
+        {"gpt-oss", MODEL_FFN_ROUTER_BIAS, NAN},
+        {"gpt-oss", MODEL_FFN_ROUTER_BIAS, -INFINITY},
+        {"gemma4", MODEL_ATTN_K, NAN},
+        {"gemma4-all", MODEL_FFN_ROUTER_NORM, NAN},
+        {"gemma4-all", MODEL_FFN_EXPERT_POST_NORM, NAN},
+        {"gemma4-all", MODEL_FFN_DENSE_POST_NORM, INFINITY},
+        {"gemma4-all", MODEL_PER_LAYER_GATE, NAN},
+        {"gemma4-all", MODEL_PER_LAYER_POST_NORM, NAN},
     };
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
             continue;
         struct tiny_model shape = tiny_model_default(QUANT_F32);
         struct help_model m;
-        shape.arch = cases[_i].arch;
+        tiny_model_as(&shape, cases[_i].arch);
         shape.sinks = true;
         help_model_tiny(&m, &shape);
         const struct model_tensor *t = &m.model->layers[1].tensor[cases[_i].tensor];
@@ -203,7 +219,7 @@ int main(void)
     tcase_add_test(tcase, a_nonfinite_residual_poisons_its_row_only);
     tcase_add_loop_test(tcase, a_key_beyond_the_kv_type_poisons_its_sequence, 0, 2);
     tcase_add_test(tcase, nonfinite_weights_poison_every_row);
-    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 20);
+    tcase_add_loop_test(tcase, nonfinite_biases_and_norms_poison_their_layer, 0, 26);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     help_say_missing_isas();

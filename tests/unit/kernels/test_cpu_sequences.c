@@ -204,8 +204,8 @@ START_TEST(window_pages_give_the_same_bits)
     for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
         struct tiny_model shape = tiny_model_default(types[_i % 3]);
         struct expected e;
-        shape.arch = "gemma3";
         shape.n_layer = 3;
+        tiny_model_as(&shape, i % 2 == 0 ? "gemma3" : "gemma4-inputs");
         shape.window = windows[i];
         shape.v_dim = i == 2 ? 32 : 0;
         shape.sinks = i == 3;

@@ -5,85 +5,30 @@
 #include <string.h>
 
 #include "tests/run_suite.h"
-#include "tests/rig/model_opened.h"
-#include "tests/rig/tiny_model.h"
-
-/* What a copy of the tiny model has of its own: a key in place of another, or added; a
- * tensor, too. */
-struct change {
-    const char *key;
-    uint32_t type; /* of the value, or of each of `count` values; GGUF_ARRAY: the key is left out */
-    uint32_t count;     /* 0: no array */
-    const void *values; /* of four bytes, but for GGUF_BOOL */
-    const char *tensor;
-    uint32_t tensor_type, cols, rows;
-};
+#include "tests/rig/model_changed.h"
 
 #define KEY(name, its_type, n, its_values)                                                         \
     .key = "qwen35." name, .type = its_type, .count = n, .values = its_values
 
-static void copy_key(struct gw *w, const struct gguf_key *key)
+static struct tiny_model shape_of_four(void)
 {
-    char name[GGUF_MAX_KEY + 1];
-    snprintf(name, sizeof(name), "%.*s", GGUF_SHOW(key->name));
-    gw_key(w, name, key->type, key->raw, key->raw_bytes);
-}
-
-static void copy_tensor(struct gw *w, const struct gguf_tensor *t)
-{
-    char name[GGUF_MAX_NAME + 1];
-    snprintf(name, sizeof(name), "%.*s", GGUF_SHOW(t->name));
-    gw_tensor_info(w, name, t->type, t->n_dims, t->ne, w->data.bytes);
-    gw_put(&w->data, t->data, t->bytes);
-    gw_pad(&w->data, w->alignment);
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = "qwen35";
+    shape.n_layer = 4;
+    return shape;
 }
 
 /* The tiny model of four layers with the changes. */
 static void write_changed(struct gw *w, const struct change *change, uint32_t n)
 {
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct opened o;
-    size_t bytes;
-    shape.arch = "qwen35";
-    shape.n_layer = 4;
-    uint8_t *file = tiny_model_file(&shape, &bytes);
-    ck_assert_int_eq(open_file(file, bytes, &o), 0);
-    gw_init(w);
-    for (uint64_t i = 0; i < o.gguf->n_keys; i++) {
-        bool kept = true;
-        for (uint32_t c = 0; c < n; c++)
-            kept &= !change[c].key || !gguf_string_equal(o.gguf->keys[i].name, change[c].key);
-        if (kept)
-            copy_key(w, &o.gguf->keys[i]);
-    }
-    for (uint64_t i = 0; i < gguf_n_tensors(o.gguf); i++) {
-        bool kept = true;
-        for (uint32_t c = 0; c < n; c++)
-            kept &= !change[c].tensor ||
-                    !gguf_string_equal(gguf_tensor_at(o.gguf, i)->name, change[c].tensor);
-        if (kept)
-            copy_tensor(w, gguf_tensor_at(o.gguf, i));
-    }
-    for (uint32_t c = 0; c < n; c++) {
-        const size_t value_bytes = change[c].type == GGUF_BOOL ? 1 : 4;
-        if (change[c].key && change[c].count > 0)
-            gw_key_array(w, change[c].key, change[c].type, change[c].count, change[c].values,
-                         change[c].count * value_bytes);
-        else if (change[c].key && change[c].type != GGUF_ARRAY)
-            gw_key(w, change[c].key, change[c].type, change[c].values, value_bytes);
-        if (change[c].tensor)
-            gw_tensor(w, change[c].tensor, change[c].tensor_type, change[c].cols, change[c].rows);
-    }
-    close_opened(&o);
+    const struct tiny_model shape = shape_of_four();
+    changed_write(w, &shape, change, n);
 }
 
 static void open_changed(struct opened *o, const struct change *change, uint32_t n)
 {
-    struct gw w;
-    size_t bytes;
-    write_changed(&w, change, n);
-    uint8_t *file = gw_finish(&w, &bytes, NULL);
-    ck_assert_msg(open_file(file, bytes, o) == 0, "%s", err);
+    const struct tiny_model shape = shape_of_four();
+    changed_open(o, &shape, change, n);
 }
 
 START_TEST(bad_keys_are_refused)
