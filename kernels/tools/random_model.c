@@ -65,6 +65,19 @@ enum kind {
     MTP_HIDDEN_NORM,
     MTP_OUTPUT_NORM,
     MARK, /* not a tensor: which words of a peaked model carry a mark */
+    FFN_ROUTER_NORM,
+    FFN_EXPERT_NORM,
+    FFN_EXPERT_SCALE,
+    FFN_DENSE_POST_NORM,
+    FFN_EXPERT_POST_NORM,
+    INPUT_GATE,
+    INPUT_OUT,
+    INPUT_POST_NORM,
+    LAYER_SCALE,
+    INPUT_EMBD, /* of no layer, as those below */
+    INPUT_PROJ,
+    INPUT_NORM,
+    ROPE_FREQS,
     N_KINDS,
 };
 
@@ -120,6 +133,15 @@ static const struct {
     {"nextn.enorm.weight", MTP_TOKEN_NORM, MODEL_MTP_TOKEN_NORM},
     {"nextn.hnorm.weight", MTP_HIDDEN_NORM, MODEL_MTP_HIDDEN_NORM},
     {"nextn.shared_head_norm.weight", MTP_OUTPUT_NORM, MODEL_MTP_OUTPUT_NORM},
+    {"ffn_gate_inp.scale", FFN_ROUTER_NORM, MODEL_FFN_ROUTER_NORM},
+    {"pre_ffw_norm_2.weight", FFN_EXPERT_NORM, MODEL_FFN_EXPERT_NORM},
+    {"ffn_down_exps.scale", FFN_EXPERT_SCALE, MODEL_FFN_EXPERT_SCALE},
+    {"post_ffw_norm_1.weight", FFN_DENSE_POST_NORM, MODEL_FFN_DENSE_POST_NORM},
+    {"post_ffw_norm_2.weight", FFN_EXPERT_POST_NORM, MODEL_FFN_EXPERT_POST_NORM},
+    {"inp_gate.weight", INPUT_GATE, MODEL_PER_LAYER_GATE},
+    {"proj.weight", INPUT_OUT, MODEL_PER_LAYER_OUT},
+    {"post_norm.weight", INPUT_POST_NORM, MODEL_PER_LAYER_POST_NORM},
+    {"layer_output_scale.weight", LAYER_SCALE, MODEL_LAYER_SCALE},
 };
 enum { N_LAYER_TENSORS = sizeof(layer_tensors) / sizeof(layer_tensors[0]) };
 
@@ -165,6 +187,57 @@ static bool is_recurrent(const struct random_model *m, uint32_t layer)
     return period > 0 && (layer + 1) % period != 0 && layer < m->shape->n_layer;
 }
 
+/* ---- layers of two kinds: gemma4 ------------------------------------------------------------- */
+
+static bool of_two_kinds(const struct random_model *m)
+{
+    return find_arch(m->arch)->local_heads;
+}
+
+static bool is_global(const struct random_model *m, uint32_t layer)
+{
+    return !of_two_kinds(m) || (layer + 1) % shape_kinds(m->shape).period == 0;
+}
+
+static bool shares_kv(const struct random_model *m, uint32_t layer)
+{
+    return of_two_kinds(m) && layer >= m->shape->n_layer - shape_kinds(m->shape).n_shared_kv;
+}
+
+static uint32_t head_dim_of(const struct random_model *m, uint32_t layer)
+{
+    return is_global(m, layer) ? m->shape->head_dim : shape_kinds(m->shape).local_head_dim;
+}
+
+static uint32_t n_head_kv_of(const struct random_model *m, uint32_t layer)
+{
+    return is_global(m, layer) ? m->shape->n_head_kv : shape_kinds(m->shape).local_kv;
+}
+
+static uint32_t n_ff_of(const struct random_model *m, uint32_t layer)
+{
+    return shares_kv(m, layer) && shape_kinds(m->shape).double_ff ? 2 * m->shape->n_ff
+                                                                  : m->shape->n_ff;
+}
+
+static uint32_t n_per_layer(const struct random_model *m)
+{
+    return of_two_kinds(m) ? shape_kinds(m->shape).n_per_layer : 0;
+}
+
+/* What a layer lacks, that others of the architecture hold: K and V of another's, experts and inputs
+ * that the real model has not. */
+static bool is_lacking(const struct random_model *m, uint32_t layer, enum kind kind)
+{
+    const bool kv = kind == ATTN_K || kind == ATTN_V || kind == ATTN_K_NORM,
+               experts = (kind >= FFN_ROUTER && kind <= FFN_DOWN_SHARED) ||
+                         (kind >= FFN_ROUTER_NORM && kind <= FFN_EXPERT_POST_NORM),
+               inputs = kind >= INPUT_GATE && kind <= INPUT_POST_NORM;
+    return (kv && shares_kv(m, layer)) || (experts && m->shape->n_expert == 0) ||
+           (inputs && n_per_layer(m) == 0) ||
+           (kind == ATTN_V && is_global(m, layer) && shape_kinds(m->shape).no_v);
+}
+
 /* Whether a layer holds such a tensor: what is fused in place of its parts. All layers have experts,
  * if all files of the architecture have them. */
 static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
@@ -176,7 +249,7 @@ static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
     const enum kind kind = layer_tensors[i].kind;
     const bool dense = kind == FFN_GATE || kind == FFN_UP || kind == FFN_DOWN,
                of_experts = kind >= FFN_ROUTER && kind <= FFN_DOWN_SHARED;
-    if (arch->experts ? dense : of_experts)
+    if (arch->beside ? is_lacking(m, layer, kind) : arch->experts ? dense : of_experts)
         return false;
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
@@ -205,9 +278,19 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
                                       norm ? arch->ffn_norm : layer_tensors[i].name};
                 return true;
             }
-    *ret = tensor == 0 ? (struct place){OUTPUT_NORM, 0, "output_norm.weight"}
-                       : (struct place){OUTPUT, 0, "output.weight"};
-    return tensor < (is_tied(m) ? 1 : 2);
+    static const struct place last[] = {{OUTPUT_NORM, 0, "output_norm.weight"},
+                                        {OUTPUT, 0, "output.weight"},
+                                        {ROPE_FREQS, 0, "rope_freqs.weight"},
+                                        {INPUT_EMBD, 0, "per_layer_token_embd.weight"},
+                                        {INPUT_PROJ, 0, "per_layer_model_proj.weight"},
+                                        {INPUT_NORM, 0, "per_layer_proj_norm.weight"}};
+    if (tensor > 0 && is_tied(m))
+        tensor++;
+    const uint32_t n = n_per_layer(m) > 0 ? 6 : of_two_kinds(m) ? 3 : 2;
+    if (tensor >= n)
+        return false;
+    *ret = last[tensor];
+    return true;
 }
 
 /* Where experts were asked for and the shape has none: eight, half as wide, two of them used. */
@@ -231,20 +314,21 @@ static uint32_t matrices_of(const struct model_shape *s, enum kind kind) /* 0: n
     return kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS || kind == FFN_DOWN_EXPS ? n_expert(s) : 0;
 }
 
-static uint32_t cols_of(const struct model_shape *s, enum kind kind)
+static uint32_t cols_of(const struct random_model *m, struct place p)
 {
-    switch (kind) {
+    const struct model_shape *s = m->shape;
+    switch (p.kind) {
     case ATTN_OUTPUT:
     case ATTN_Q_BIAS:
-        return s->n_head * s->head_dim;
+        return s->n_head * head_dim_of(m, p.layer);
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
-        return s->n_head_kv * s->head_dim;
+        return n_head_kv_of(m, p.layer) * head_dim_of(m, p.layer);
     case ATTN_Q_NORM:
     case ATTN_K_NORM:
-        return s->head_dim;
+        return head_dim_of(m, p.layer);
     case FFN_DOWN:
-        return s->n_ff;
+        return n_ff_of(m, p.layer);
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED: /* the shared expert is as wide as the others */
     case FFN_GATE_EXPS_BIAS:
@@ -252,7 +336,17 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
         return n_ff_expert(s);
     case FFN_CHOICE_BIAS:
     case FFN_ROUTER_BIAS:
+    case FFN_EXPERT_SCALE:
         return n_expert(s);
+    case INPUT_OUT:
+    case INPUT_NORM:
+        return n_per_layer(m);
+    case INPUT_EMBD:
+        return n_per_layer(m) * s->n_layer;
+    case LAYER_SCALE:
+        return 1;
+    case ROPE_FREQS:
+        return s->head_dim / 2;
     case DELTA_CONV:
         return MODEL_TAPS;
     case DELTA_A:
@@ -271,18 +365,24 @@ static uint32_t cols_of(const struct model_shape *s, enum kind kind)
     }
 }
 
-static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a vector */
+static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a vector */
 {
     const struct model_shape *s = m->shape;
-    switch (kind) {
+    switch (p.kind) {
     case EMBD:
+    case INPUT_EMBD:
     case OUTPUT:
         return s->n_vocab;
     case ATTN_Q:
-        return s->n_head * s->head_dim * (find_arch(m->arch)->head_gate ? 2 : 1);
+        return s->n_head * head_dim_of(m, p.layer) * (find_arch(m->arch)->head_gate ? 2 : 1);
     case ATTN_K:
     case ATTN_V:
-        return s->n_head_kv * s->head_dim;
+        return n_head_kv_of(m, p.layer) * head_dim_of(m, p.layer);
+    case INPUT_GATE:
+        return n_per_layer(m);
+    case INPUT_PROJ:
+        return n_per_layer(m) * s->n_layer;
+    case INPUT_OUT:
     case ATTN_OUTPUT:
     case FFN_DOWN:
     case FFN_DOWN_EXPS:
@@ -314,9 +414,9 @@ static uint32_t rows_of(const struct random_model *m, enum kind kind) /* 0: a ve
         return (s->n_head + 2 * s->n_head_kv) * s->head_dim;
     case FFN_GATE:
     case FFN_UP:
-        return s->n_ff;
+        return n_ff_of(m, p.layer);
     case FFN_GATE_UP:
-        return 2 * s->n_ff;
+        return 2 * n_ff_of(m, p.layer);
     default:
         return 0;
     }
@@ -350,7 +450,7 @@ static void list_local_layers(const struct random_model *m, struct gguf_out *out
     if (period == 0)
         return;
     u32(out, m->arch, "attention.sliding_window", window ? window : m->shape->n_context / 16);
-    if (m->shape->n_layer < period)
+    if (m->shape->n_layer < period && !of_two_kinds(m))
         u32(out, m->arch, "attention.sliding_window_pattern", 2);
 }
 
@@ -381,7 +481,7 @@ static void list_yarn(const struct random_model *m, struct gguf_out *out)
 static void list_experts(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_arch *arch = find_arch(m->arch);
-    if (!arch->experts)
+    if (!arch->experts && !(arch->beside && m->shape->n_expert > 0))
         return;
     u32(out, m->arch, "expert_count", n_expert(m->shape));
     u32(out, m->arch, "expert_used_count", n_expert_used(m->shape));
@@ -419,6 +519,38 @@ static void list_recurrence(const struct random_model *m, struct gguf_out *out)
         u32(out, m->arch, "nextn_predict_layers", 1);
 }
 
+static void each_layer(const struct random_model *m, struct gguf_out *out, const char *key,
+                       uint32_t type, const void *values, size_t bytes)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "%s.%s", m->arch, key);
+    gguf_out_array(out, name, type, m->shape->n_layer, values, m->shape->n_layer * bytes);
+}
+
+/* Which layers are local, and what these have of their own. */
+static void list_kinds(const struct random_model *m, struct gguf_out *out)
+{
+    const struct shape_kinds kinds = shape_kinds(m->shape);
+    const uint32_t n = m->shape->n_layer;
+    uint32_t n_ff[MODEL_MAX_LAYERS], kv[MODEL_MAX_LAYERS];
+    uint8_t local[MODEL_MAX_LAYERS];
+    assert(n <= MODEL_MAX_LAYERS);
+    for (uint32_t i = 0; i < n; i++) {
+        n_ff[i] = n_ff_of(m, i);
+        kv[i] = n_head_kv_of(m, i);
+        local[i] = !is_global(m, i);
+    }
+    each_layer(m, out, "feed_forward_length", GGUF_U32, n_ff, sizeof(n_ff[0]));
+    each_layer(m, out, "attention.head_count_kv", GGUF_U32, kv, sizeof(kv[0]));
+    each_layer(m, out, "attention.sliding_window_pattern", GGUF_BOOL, local, sizeof(local[0]));
+    u32(out, m->arch, "attention.key_length_swa", kinds.local_head_dim);
+    u32(out, m->arch, "attention.value_length_swa", kinds.local_head_dim);
+    u32(out, m->arch, "rope.dimension_count_swa", kinds.local_head_dim);
+    u32(out, m->arch, "attention.shared_kv_layers", kinds.n_shared_kv);
+    u32(out, m->arch, "embedding_length_per_layer_input", kinds.n_per_layer);
+    f32(out, m->arch, "final_logit_softcapping", 30);
+}
+
 static int list_keys(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
@@ -433,9 +565,13 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "block_count", n_layers(m));
     u32(out, m->arch, "context_length", s->n_context);
     u32(out, m->arch, "embedding_length", s->n_embd);
-    u32(out, m->arch, "feed_forward_length", s->n_ff);
+    if (of_two_kinds(m))
+        list_kinds(m, out);
+    else
+        u32(out, m->arch, "feed_forward_length", s->n_ff);
     u32(out, m->arch, "attention.head_count", s->n_head);
-    u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
+    if (!of_two_kinds(m))
+        u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
     u32(out, m->arch, "attention.key_length", s->head_dim);
     u32(out, m->arch, "attention.value_length", s->head_dim);
     u32(out, m->arch, "rope.dimension_count", rope_dims(m));
@@ -458,7 +594,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
         .n_layer = s->n_layer, .n_gqa = s->n_head / s->n_head_kv, .tied = is_tied(m)};
     int rc = list_keys(m, out);
     for (uint32_t i = 0; !rc && place_of(m, i, &p); i++) {
-        uint32_t rows = rows_of(m, p.kind), cols = cols_of(m->shape, p.kind);
+        uint32_t rows = rows_of(m, p), cols = cols_of(m, p);
         uint32_t matrices = matrices_of(m->shape, p.kind);
         struct gguf_out_tensor t = {.n_dims = matrices ? 3
                                               : rows   ? 2
@@ -466,7 +602,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
                                     .cols = cols,
                                     .rows = rows ? rows : 1,
                                     .n_matrices = matrices};
-        if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM)
+        if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM || p.kind >= INPUT_EMBD)
             snprintf(t.name, sizeof(t.name), "%s", p.name);
         else
             snprintf(t.name, sizeof(t.name), "blk.%u.%s", p.layer, p.name);
@@ -506,9 +642,20 @@ static bool embedding_scaled(const struct random_model *m)
     return find_arch(m->arch)->embedding_scaled;
 }
 
+/* What no seed changes: rope's divisors, of a quarter of the pairs 1, of the others so large that they
+ * stay where they are; and factors of the residual. False: another tensor. */
+static bool fixed_row(struct place p, float *x, uint32_t n)
+{
+    if (p.kind != ROPE_FREQS && p.kind != LAYER_SCALE)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = p.kind == LAYER_SCALE || i < n / 4 ? 1 : 1e30f;
+    return true;
+}
+
 static void plain_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
-    uint32_t cols = cols_of(m->shape, p.kind);
+    uint32_t cols = cols_of(m, p);
     float in = 1.0f / sqrtf((float)cols), spread = embedding_scaled(m) ? 1 : 3;
     switch (p.kind) {
     case EMBD:
@@ -523,6 +670,8 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case FFN_POST_NORM:
         noise(m, p, row, 4, 0.1f, x, cols);
         break;
+    case INPUT_EMBD:
+    case INPUT_PROJ:
     case DELTA_CONV:
     case DELTA_DT:
         noise(m, p, row, 0, 1, x, cols);
@@ -549,7 +698,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
         noise(m, p, row, 0, 1, x, cols);
         break;
     default:
-        if (rows_of(m, p.kind))
+        if (rows_of(m, p))
             noise(m, p, row, 0, in, x, cols);
         else
             noise(m, p, row, 1, 0.1f, x, cols); /* a norm */
@@ -667,7 +816,7 @@ static void peaked_output_norm(const struct random_model *m, struct place p, flo
 static void peaked_join(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     const struct model_shape *s = m->shape;
-    const uint32_t a = code_dims(s), cols = cols_of(s, MTP_JOIN);
+    const uint32_t a = code_dims(s), cols = cols_of(m, p);
     const bool of_b = row >= a && row < 2 * a;
     code(m, 0, x);
     const float other = of_b ? x[row - a] : 0;
@@ -701,18 +850,18 @@ static void peaked_query(const struct random_model *m, struct place p, uint64_t 
     uint64_t head = row / s->head_dim, share = s->n_head / s->n_head_kv;
     const bool gated = find_arch(m->arch)->head_gate;
     if (gated && head % 2 == 1) {
-        noise(m, p, row, 0, 0, x, cols_of(s, p.kind));
+        noise(m, p, row, 0, 0, x, cols_of(m, p));
         return;
     }
     p.kind = ATTN_K;
     row = (gated ? head / 2 : head) / share * s->head_dim + row % s->head_dim;
-    noise(m, p, row, 0, weight, x, cols_of(s, ATTN_Q));
+    noise(m, p, row, 0, weight, x, s->n_embd);
 }
 
 /* If it is a norm; own: the square of what queries and keys of one position are scaled by. */
 static bool peaked_norm(const struct random_model *m, struct place p, float own, float *x)
 {
-    const uint32_t cols = cols_of(m->shape, p.kind);
+    const uint32_t cols = cols_of(m, p);
     switch (p.kind) {
     case OUTPUT_NORM:
         peaked_output_norm(m, p, x);
@@ -727,6 +876,7 @@ static bool peaked_norm(const struct random_model *m, struct place p, float own,
         break;
     case ATTN_POST_NORM:
     case FFN_POST_NORM:
+    case INPUT_POST_NORM:
         peaked_post_norm(m, p, x);
         break;
     case ATTN_NORM:
@@ -745,8 +895,10 @@ static bool peaked_norm(const struct random_model *m, struct place p, float own,
 static void peaked_row(const struct random_model *m, struct place p, uint64_t row, float *x)
 {
     const struct model_shape *s = m->shape;
-    uint32_t cols = cols_of(s, p.kind), a = code_dims(s), share = s->n_head / s->n_head_kv;
-    float in = 1.0f / sqrtf((float)cols), own = OWN_SCORE / sqrtf((float)s->head_dim);
+    uint32_t cols = cols_of(m, p), a = code_dims(s), share = s->n_head / s->n_head_kv;
+    const float dim = (float)s->head_dim;
+    float in = 1.0f / sqrtf((float)cols),
+          own = OWN_SCORE / (find_arch(m->arch)->unit_scores ? dim : sqrtf(dim));
     const bool gated = find_arch(m->arch)->head_gate, first = p.layer == first_attention(m);
     switch (p.kind) {
     case EMBD:
@@ -802,9 +954,8 @@ static void find_part(const struct random_model *m, struct place *p, uint64_t *r
     const enum kind *part = p->kind == ATTN_QKV ? qkv : gate_up;
     if (p->kind != ATTN_QKV && p->kind != FFN_GATE_UP)
         return;
-    for (; *row >= rows_of(m, *part); part++)
-        *row -= rows_of(m, *part);
-    p->kind = *part;
+    for (p->kind = *part; *row >= rows_of(m, *p); p->kind = *++part)
+        *row -= rows_of(m, *p);
 }
 
 int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
@@ -815,6 +966,8 @@ int random_model_row(void *arg, uint32_t tensor, uint64_t row, float *x)
     assert(found);
     (void)found;
     find_part(m, &p, &row);
+    if (fixed_row(p, x, cols_of(m, p)))
+        return 0;
     if (m->peaked)
         peaked_row(m, p, row, x);
     else

@@ -37,6 +37,16 @@ const struct model_shape shapes[] = {
      false, VOCABULARY_QWEN, 0, 256, 8, 512},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 199998, 131072, 150000, 1e-5f,
      false, VOCABULARY_HARMONY, 128, 32, 4, 2880},
+    {"gemma-4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 512, 262144, 256000, 131072, 1e6f, 1e-6f, true,
+     VOCABULARY_GEMMA, 512, 0, 0, 0},
+    {"gemma-4-e4b", "gemma4", 42, 2560, 10240, 8, 2, 512, 262144, 256000, 131072, 1e6f, 1e-6f, true,
+     VOCABULARY_GEMMA, 512, 0, 0, 0},
+    {"gemma-4-12b", "gemma4", 48, 3840, 15360, 16, 1, 512, 262144, 256000, 262144, 1e6f, 1e-6f,
+     true, VOCABULARY_GEMMA, 1024, 0, 0, 0},
+    {"gemma-4-26b-a4b", "gemma4", 30, 2816, 2112, 16, 2, 512, 262144, 256000, 262144, 1e6f, 1e-6f,
+     true, VOCABULARY_GEMMA, 1024, 128, 8, 704},
+    {"gemma-4-31b", "gemma4", 60, 5376, 21504, 32, 4, 512, 262144, 256000, 262144, 1e6f, 1e-6f,
+     true, VOCABULARY_GEMMA, 1024, 0, 0, 0},
 };
 const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
 
@@ -46,6 +56,30 @@ struct shape_delta shape_delta(const struct model_shape *s)
     if (!dense && strcmp(s->arch, "qwen35moe") != 0)
         return (struct shape_delta){s->n_head_kv, s->n_head, s->head_dim};
     return (struct shape_delta){16, dense && s->n_embd <= 2048 ? 16 : 32, 128};
+}
+
+struct shape_kinds shape_kinds(const struct model_shape *s)
+{
+    static const struct {
+        const char *name;
+        struct shape_kinds kinds;
+    } gemma4[] = {
+        {"gemma-4-e2b", {5, 256, 1, 20, 256, false, true}},
+        {"gemma-4-e4b", {6, 256, 2, 18, 256, false, false}},
+        {"gemma-4-12b", {6, 256, 8, 0, 0, true, false}},
+        {"gemma-4-26b-a4b", {6, 256, 8, 0, 0, true, false}},
+        {"gemma-4-31b", {6, 256, 16, 0, 0, true, false}},
+    };
+    struct shape_kinds kinds = {
+        .period = 6, .local_head_dim = s->head_dim, .local_kv = s->n_head_kv};
+    for (size_t i = 0; i < sizeof(gemma4) / sizeof(gemma4[0]); i++)
+        if (strcmp(s->name, gemma4[i].name) == 0)
+            kinds = gemma4[i].kinds;
+    if (s->n_layer < 2 * kinds.period) /* fewer layers than the real model: some of every kind */
+        kinds.period = 2;
+    const uint32_t most = s->n_layer > kinds.period ? s->n_layer - kinds.period : 0;
+    kinds.n_shared_kv = kinds.n_shared_kv < most ? kinds.n_shared_kv : most;
+    return kinds;
 }
 
 const struct model_shape *shape_find(const char *name)

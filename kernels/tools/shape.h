@@ -27,6 +27,15 @@ struct shape_delta {
     uint32_t k_heads, v_heads, dim;
 };
 
+/* Layers of two kinds: of gemma4, or as many of one. */
+struct shape_kinds {
+    uint32_t period;                   /* every n-th layer is global */
+    uint32_t local_head_dim, local_kv; /* of local layers: values of a head, KV heads */
+    uint32_t n_shared_kv,
+        n_per_layer;      /* layers without KV of their own; values of a layer's input */
+    bool no_v, double_ff; /* global layers have V from K; the former twice the width */
+};
+
 extern const struct model_shape shapes[];
 extern const uint32_t n_shapes;
 
@@ -34,6 +43,9 @@ const struct model_shape *shape_find(const char *name); /* or NULL */
 
 /* Sizes of recurrent layers; where the real model has none, derived from its attention. */
 struct shape_delta shape_delta(const struct model_shape *shape);
+
+/* Of a shape whose real model is another's: heads of one size, every sixth layer global. */
+struct shape_kinds shape_kinds(const struct model_shape *shape);
 
 /* Writes "a, b, c" of all names. */
 void shape_names(char *text, size_t text_bytes);

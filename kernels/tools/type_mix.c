@@ -146,9 +146,12 @@ static uint32_t wanted(const struct type_mix *mix, const char *tensor,
     const uint32_t layer = (uint32_t)strtoul(tensor + strcspn(tensor, "0123456789"), NULL, 10);
     if (mix->file_type == FILE_MXFP4 && strstr(tensor, "_exps."))
         return QUANT_MXFP4;
+    if (strcmp(tensor, "per_layer_model_proj.weight") == 0) /* never quantized */
+        return plain && mix->base != QUANT_Q8_0 ? mix->base : QUANT_BF16;
     if (plain)
         return mix->base;
-    if (strcmp(tensor, m->tied ? "token_embd.weight" : "output.weight") == 0)
+    if (strcmp(tensor, m->tied ? "token_embd.weight" : "output.weight") == 0 ||
+        (m->tied && strcmp(tensor, "per_layer_token_embd.weight") == 0))
         return mix->base == QUANT_MXFP4 ? QUANT_Q8_0 : QUANT_Q6_K;
     if (strncmp(tensor, "blk.", 4) != 0)
         return mix->base;
