@@ -116,7 +116,8 @@ const char *harness_tiny_model_of(const char *arch, uint32_t type)
     const char *build = getenv("BUILD");
     struct tiny_model shape = tiny_model_default(type);
 
-    shape.arch = arch;
+    if (arch)
+        tiny_model_as(&shape, arch);
     shape.n_draft = arch && strncmp(arch, "qwen35", 6) == 0;
     snprintf(path, sizeof(path), "%s/tests/tiny-%s-%u.gguf", build ? build : "build",
              arch ? arch : "llama", type);

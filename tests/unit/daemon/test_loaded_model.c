@@ -129,7 +129,7 @@ START_TEST(an_unknown_vocabulary_is_refused_before_the_weights)
 }
 END_TEST
 
-static const char *const archs[] = {"llama", "gemma3", "qwen35"};
+static const char *const archs[] = {"llama", "gemma3", "qwen35", "gemma4-inputs"};
 
 /* Opens a tiny model with this --kv-bytes. Returns the result. */
 static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, size_t err_bytes)
@@ -139,7 +139,7 @@ static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, si
     struct config config = {0};
     static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
     size_t n;
-    shape.arch = arch;
+    tiny_model_as(&shape, arch);
     uint8_t *file = tiny_model_file(&shape, &n);
 
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
@@ -212,7 +212,7 @@ int main(void)
     tcase_add_test(t, the_first_difference_is_named);
     tcase_add_test(t, another_number_of_tokens_is_named);
     tcase_add_test(t, an_unknown_vocabulary_is_refused_before_the_weights);
-    tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 3);
+    tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 4);
     tcase_add_test(t, a_recurrent_draft_model_is_refused);
     suite_add_tcase(suite, t);
     return run_suite(suite);
