@@ -57,7 +57,7 @@ END_TEST
 
 static void fill_cache(struct cache *c, uint64_t *seed, uint32_t positions, float size)
 {
-    float k[256 * 4], v[256 * 4];
+    float k[CPU_MAX_HEAD * 4], v[CPU_MAX_HEAD * 4];
     for (uint32_t t = 0; t < positions; t++) {
         for (const struct kv_layer *l = c->kv.layer; l <= c->layer; l++) {
             help_fill(seed, HELP_NORMAL, k, l->n_head_kv * l->k_dim);
@@ -146,11 +146,11 @@ static void attend_all(struct cache *c, uint64_t *seed, uint32_t window, uint32_
 START_TEST(attention_equals_reference)
 {
     uint64_t seed = 6;
-    const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256};
+    const uint32_t dims[] = {2, 8, 10, 16, 24, 32, 48, 64, 80, 96, 128, 256, 330, 512};
     const uint32_t bases[] = {0, 1, 30, 31, 32, 63, 200, 250, 255, 256, 257, 511, 512, 600};
     for (size_t s = 0; s < sizeof(dims) / sizeof(dims[0]); s++) {
         struct cache c;
-        cache_open(&c, 2, dims[s], dims[s % 2 ? s : (s + 3) % 12], _i);
+        cache_open(&c, 2, dims[s], dims[s % 2 ? s : (s + 3) % 14], _i);
         fill_cache(&c, &seed, 640, s % 3 == 0 ? 8.0f : 1.0f);
         for (size_t p = 0; p < sizeof(bases) / sizeof(bases[0]); p++) {
             uint32_t n = 1 + (uint32_t)((p + s) % CPU_QUERIES), same[CPU_QUERIES], up[CPU_QUERIES];
