@@ -37,8 +37,7 @@ struct cpu_matrix *weights_matrix(struct cpu_weights *w, const struct model *mod
     return NULL;
 }
 
-/* ---- memory
- * ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Bytes of tensor `file` in the image: 0 for what the model lacks, or what the isa reads in the
  * file. A matrix may have only one row, too. */

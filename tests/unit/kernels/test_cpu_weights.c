@@ -76,8 +76,7 @@ START_TEST(every_row_is_packed_by_any_thread)
     struct backend *b = open_backend((uint32_t)_i, NULL);
     struct cpu_matrix *m;
     uint32_t n = 0;
-    for (; b->isa->packed &&
-           (m = weights_matrix(&b->weights[PASS_CANONICAL], model->n_layer, n)) != NULL;
+    for (; b->isa->packed && (m = weights_matrix(&b->weights[PASS_CANONICAL], model, n)) != NULL;
          n++)
         check_matrix(m);
     ck_assert_uint_eq(n, b->isa->packed ? model->n_layer * 7 + 1 : 0);
@@ -177,8 +176,8 @@ START_TEST(a_load_packs_and_hashes_every_byte_with_any_number_of_threads)
         struct cpu_matrix *m;
         uint64_t packed = 0;
         uint32_t n = 0;
-        for (; b->isa->packed &&
-               (m = weights_matrix(&b->weights[PASS_CANONICAL], shape.n_layer, n)) != NULL;
+        for (;
+             b->isa->packed && (m = weights_matrix(&b->weights[PASS_CANONICAL], random, n)) != NULL;
              n++)
             check_packed(m, b->pool), packed += m->file.bytes;
         if (b->isa->packed) {
@@ -235,7 +234,7 @@ START_TEST(an_instance_can_be_given_the_weights_of_another)
     if (info.image)
         ck_assert_uint_eq(loaded_bytes, 0);
     for (uint32_t i = 0; info.image && i < model->n_layer * 7 + 1; i++)
-        check_matrix(weights_matrix(w, model->n_layer, i));
+        check_matrix(weights_matrix(w, model, i));
     for (uint32_t i = 0; i < model->n_layer; i++) {
         const struct model_tensor *norm = &model->layers[i].tensor[MODEL_ATTN_NORM];
         ck_assert_mem_eq(w->layers[i].vector[MODEL_ATTN_NORM], norm->data, norm->bytes);
