@@ -41,7 +41,7 @@ static const struct option_row table[] = {
     O(batches, "batches", 0, OPTION_FLAG, NULL, NULL, 0, 0,
       "also decode with 1, 4, 16 .. of the slots"),
     O(windows, "windows", 0, OPTION_FLAG, NULL, NULL, 0, 0,
-      "cost of passes of 2 to 16 rows (GPU: 64), one row = 1"),
+      "cost of 2 to 16 rows (GPU: 64), one row = 1"),
     O(drafts, "drafts", 0, OPTION_FLAG, NULL, NULL, 0, 0, "run it as a draft model: fast passes"),
     O(json, "json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "one JSON object a line"),
     TOOL_COMMON_ROWS(struct bench_options)

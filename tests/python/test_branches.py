@@ -48,9 +48,9 @@ def test_a_closed_answer_keeps_what_was_read(client):
     sequence = client.sequence("def f(x):\n    return")
     before = sequence.tokens
     stream = sequence.generate(max_tokens=500, keep=True)
-    with pytest.raises(hearth.InvalidRequest, match="still on its way"):
+    with pytest.raises(hearth.InvalidRequest, match="has not ended yet"):
         sequence.append("x")
-    with pytest.raises(hearth.InvalidRequest, match="still on its way"):
+    with pytest.raises(hearth.InvalidRequest, match="has not ended yet"):
         sequence.generate()
     fork = sequence.fork()
     read = next(stream).ids
