@@ -4,6 +4,7 @@
 #include "client/http/exchange.h"
 #include "client/http/guard.h"
 #include "client/http/indent.h"
+#include "client/http/reply.h"
 #include "client/http/token_json.h"
 #include "tests/run_suite.h"
 
@@ -114,7 +115,7 @@ END_TEST
 
 START_TEST(a_server_sent_event_is_one_line_of_json)
 {
-    struct exchange x = {.params = {.stream = true}};
+    struct exchange x = {.reply = &reply_native, .params = {.stream = true}};
     exchange_put(&x, json_pack("{s:s, s:f}", "a", "1\n2", "b", 0.1f));
     buffer_add(&x.out, "", 1);
     ck_assert_str_eq(x.out.data, "data: {\"a\":\"1\\n2\",\"b\":0.100000001}\n\n");
