@@ -55,7 +55,7 @@ enum cli_command {
     O("template", "NAME|FILE", CLI_CMD_CHAT, OPTION_TEXT, chat_template, NULL, 0, 0,               \
       "a family's chat template, or a file (the model's)")                                         \
     O("tools", "FILE", CLI_CMD_CHAT, OPTION_TEXT, tools, NULL, 0, 0,                               \
-      "programs that the model may call, each after a question")                                   \
+      "programs that the model may call, if you say so")                                           \
     O("max-tokens", "N", CLI_CMD_SAY, OPTION_U32, request.max_tokens, "256", 0, UINT32_MAX,        \
       "max tokens of the answer; 0: only warm up")                                                 \
     O("temperature", "T", CLI_CMD_SAY, OPTION_F32, request.temperature, "0", 0, 100,               \
