@@ -89,7 +89,7 @@ void a_nonfinite_score_poisons_at_its_layer(void);
 void native_experts_do_not_depend_on_their_pass(void);
 
 /* contract_states.c */
-void recurrent_layers_of_every_type_give_the_same_bits(void);
+void recurrent_layers_of_quantized_and_float_models_give_the_same_bits(void);
 void recurrent_layers_of_odd_shapes_give_the_same_bits(void);
 void every_division_of_a_text_gives_the_same_bits(void);
 void texts_that_share_a_state_give_the_same_bits(void);
