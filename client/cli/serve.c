@@ -141,27 +141,35 @@ static int add_words(const struct cli_options *o, struct buffer *text)
     return 0;
 }
 
-/* Writes the unit's configuration, or leaves one that says the same. One that says something else is
- * the user's: it stays. */
+static const char written_by[] = "# written by hearth serve\n";
+
+/* Is the configuration one that this wrote before, to be written anew? Returns 0, or an exit code:
+ * another one is the user's. */
+static int check_old(const struct serving *s, const char *path)
+{
+    struct buffer old = {0};
+    const size_t n = strlen(written_by);
+    int code = cli_read_file(path, &old);
+    if (!code && (old.bytes < n || memcmp(old.data, written_by, n) != 0))
+        code = cli_fail(CLI_BAD_INPUT,
+                        "%s was not written by hearth serve: start it with systemctl --user start "
+                        "hearth@%s.socket, or remove the file",
+                        path, s->instance);
+    buffer_fini(&old);
+    return code;
+}
+
 static int write_settings(const struct serving *s, const struct buffer *text)
 {
     char folder[PATH_MAX], path[PATH_MAX + DAEMONS_NAME_BYTES + 8];
-    struct buffer old = {0};
     int code = find_folder("XDG_CONFIG_HOME", ".config", folder);
     if (code)
         return code;
     snprintf(path, sizeof(path), "%s/%s.conf", folder, s->instance);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST) {
-        code = cli_read_file(path, &old);
-        if (!code && (old.bytes != text->bytes || memcmp(old.data, text->data, old.bytes) != 0))
-            code = cli_fail(CLI_BAD_INPUT,
-                            "%s has other settings: start it with systemctl --user "
-                            "start hearth@%s.socket, or remove the file",
-                            path, s->instance);
-        buffer_fini(&old);
+    if (access(path, F_OK) == 0 && (code = check_old(s, path)))
         return code;
-    }
+    (void)unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return cli_fail(CLI_CANNOT_MAKE, "%s: %s", path, strerror(errno));
     int rc = cli_write(fd, text->data, text->bytes);
@@ -177,7 +185,7 @@ static int serve_by_manager(const struct serving *s)
 {
     struct buffer text = {0};
     char socket[DAEMONS_NAME_BYTES + 16], service[DAEMONS_NAME_BYTES + 16];
-    buffer_format(&text, "# written by hearth serve\nmodel = %s\n", s->model);
+    buffer_format(&text, "%smodel = %s\n", written_by, s->model);
     add_setting(&text, "draft", s->draft);
     add_setting(&text, "context", s->o->context);
     add_setting(&text, "kv-bytes", s->o->kv_bytes);
