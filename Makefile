@@ -167,7 +167,7 @@ $(BUILD)/bin/hearth: $(call obj,$(CLI) $(MODELS) $(wildcard kernels/gguf/*.c) ke
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)
 
-$(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP)) $(LIB_OBJ)
+$(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP) $(MODELS)) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $(call carried,'$$ORIGIN/../lib/hearth') $^ -o $@ $(MHD) $(JANSSON)
@@ -432,7 +432,7 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	$(compile_fuzzed)
 $(call simd_rules,$(BUILD)/fuzz/obj,compile_fuzzed)
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
-                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(HTTP))
+                      $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(MODELS) $(HTTP))
 	$(say) LINK $@
 	$(Q)clang -fsanitize=fuzzer,address,undefined $(FUZZ_COVERAGE) -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 

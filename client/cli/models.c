@@ -11,7 +11,7 @@
 
 int cli_find_hearthd(char ret[PATH_MAX])
 {
-    if (describe_find_hearthd(ret) == 0)
+    if (describe_find_own("hearthd", ret) == 0)
         return 0;
     return cli_fail(CLI_SYSTEM, "hearthd is neither in hearth's folder nor in $PATH: install it");
 }

@@ -12,11 +12,13 @@ static const struct option_row rows[] = {
     OPTION(struct http_config, id, name, 0, OPTION_TEXT, value, NULL, 0, 0, help),
 #define ROW_NUMBER(id, name, def, least, most, value, help)                                        \
     OPTION(struct http_config, id, name, 0, OPTION_U32, value, def, least, most, help),
+#define ROW_BYTES(id, name, value, help)                                                           \
+    OPTION(struct http_config, id, name, 0, OPTION_U64, value, NULL, 1, OPTION_U64_MAX, help),
 #define ROW_TEXTS(id, name, value, help)                                                           \
     OPTION(struct http_config, id, name, 0, OPTION_TEXTS, value, NULL, 1, 65536, help),
 #define ROW_FLAG(id, name, help)                                                                   \
     OPTION(struct http_config, id, name, 0, OPTION_FLAG, NULL, NULL, 0, 0, help),
-    HTTP_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_TEXTS, ROW_FLAG)};
+    HTTP_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_BYTES, ROW_TEXTS, ROW_FLAG)};
 
 enum { KEYS_MOST = 64 << 10, TEMPLATE_MOST = 1 << 20 }; /* bytes of a file */
 
@@ -98,6 +100,27 @@ static int read_template(struct http_config *c, char *err, size_t err_bytes)
     return rc;
 }
 
+bool http_config_needs_key(const struct http_config *c)
+{
+    return c->budget && !c->api_key_file;
+}
+
+static int check_budget(const struct http_config *c, char *err, size_t err_bytes)
+{
+    const char *named = getenv("HEARTH_SOCKET");
+    const char *what = NULL;
+    if (c->pins.n && !c->budget)
+        what = "--pin: give a --budget, too";
+    else if (c->budget && (c->daemon || (named && *named)))
+        what = "--budget: with --socket or HEARTH_SOCKET there is one daemon: leave them out";
+    else if (c->port && http_config_needs_key(c))
+        what = "--port with --budget: every user of this machine could start models: give an "
+               "--api-key-file";
+    if (what)
+        snprintf(err, err_bytes, "%s", what);
+    return what ? -EINVAL : 0;
+}
+
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
 {
     const struct options o = table(c);
@@ -119,6 +142,8 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
         snprintf(err, err_bytes, "--host %s: give a --port, too", c->host);
         rc = -EINVAL;
     }
+    if (!rc)
+        rc = check_budget(c, err, err_bytes);
     return rc;
 }
 

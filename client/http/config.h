@@ -10,8 +10,9 @@
 #include <stdio.h>
 
 /* TEXT(field, name, value, help)   NUMBER(field, name, default, least, most, value, help)
+ * BYTES(field, name, value, help): 64 bits
  * TEXTS(field, name, value, help): may be repeated    FLAG(field, name, help) */
-#define HTTP_OPTIONS(TEXT, NUMBER, TEXTS, FLAG)                                                    \
+#define HTTP_OPTIONS(TEXT, NUMBER, BYTES, TEXTS, FLAG)                                             \
     TEXT(daemon, "socket", "PATH", "hearthd's socket, if not the default")                         \
     TEXT(listen, "listen", "PATH", "listen on this Unix socket, if not the default")               \
     NUMBER(port, "port", NULL, 1, 65535, "N", "listen on this port of 127.0.0.1 and ::1")          \
@@ -23,6 +24,10 @@
     TEXT(api_key_file, "api-key-file", "FILE", "keys from a file, one per line (hidden from ps)")  \
     TEXTS(origins, "cors-origin", "ORIGIN", "allow its pages (http://localhost:3000); repeatable") \
     TEXTS(hosts, "allow-host", "NAME", "also answer requests for this host name; repeatable")      \
+    BYTES(budget, "budget", "N", "start models asked for, in N bytes of memory in all")            \
+    TEXTS(pins, "pin", "NAME", "start this model at once and keep it; repeatable")                 \
+    NUMBER(idle_stop, "idle-stop", "900", 0, 1 << 24, "S", "stop models idle for S s; 0: never")   \
+    NUMBER(stay, "stay", "30", 0, 1 << 24, "S", "a model stays S s before it gives way")           \
     NUMBER(slots, "slots", "16", 1, 64, "N", "max requests that run at once")                      \
     NUMBER(queue, "queue", "64", 1, 4096, "N", "max queued requests; more get 503")                \
     NUMBER(connections, "connections", "128", 1, 4096, "N", "max open connections")                \
@@ -38,11 +43,13 @@
 struct http_config {
 #define HTTP_TEXT(field, name, value, help) const char *field;
 #define HTTP_NUMBER(field, name, def, least, most, value, help) uint32_t field;
+#define HTTP_BYTES(field, name, value, help) uint64_t field;
 #define HTTP_TEXTS(field, name, value, help) struct option_texts field;
 #define HTTP_FLAG(field, name, help) int field;
-    HTTP_OPTIONS(HTTP_TEXT, HTTP_NUMBER, HTTP_TEXTS, HTTP_FLAG)
+    HTTP_OPTIONS(HTTP_TEXT, HTTP_NUMBER, HTTP_BYTES, HTTP_TEXTS, HTTP_FLAG)
 #undef HTTP_TEXT
 #undef HTTP_NUMBER
+#undef HTTP_BYTES
 #undef HTTP_TEXTS
 #undef HTTP_FLAG
     char *key_text;      /* what --api-key-file holds; the keys point into it */
@@ -52,6 +59,10 @@ struct http_config {
 /* Fills *c, which keeps pointers into argv. Returns 0, or -EINVAL (usage), or of a file another
  * -errno, with one line in err. Call http_config_fini in either case. */
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes);
+
+/* May requests do more than ask the models that run? Then a port needs a file of keys. */
+bool http_config_needs_key(const struct http_config *c);
+
 void http_config_fini(struct http_config *c);
 
 void http_config_help(FILE *out);

@@ -123,6 +123,16 @@ static void start_stream(struct exchange *x)
     x->is_streaming = true;
 }
 
+void exchange_comment(struct exchange *x, const char *text)
+{
+    if (x->reply->is_lines)
+        return;
+    start_stream(x);
+    x->params.stream = true; /* a failure is one of the stream */
+    buffer_format(&x->out, ": %s\n\n", text);
+    wake(x);
+}
+
 void exchange_fail(struct exchange *x, const struct fail *f)
 {
     struct fail mine = *f;
@@ -151,6 +161,8 @@ void exchange_hang_up(struct exchange *x)
     cancel_all(x);
     if (x->is_started && !x->is_finished && !x->is_ready)
         x->server->count.dropped++;
+    if (x->launch)
+        launcher_left(x->server);
     wake(x);
 }
 
@@ -368,8 +380,11 @@ void exchange_close(struct exchange *x)
         return;
     }
     cancel_all(x);
-    if (x->served)
+    if (x->served) {
         x->served->n_exchanges--;
+        if (x->n_choices)
+            launcher_released(x->served);
+    }
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
         buffer_fini(&c->text);
@@ -383,7 +398,8 @@ void exchange_close(struct exchange *x)
         gen_params_fini(&x->params);
     json_decref(x->root);
     json_decref(x->asked);
-    json_decref(x->daemon);
+    json_decref(x->found);
+    free(x->wanted);
     buffer_fini(&x->body);
     buffer_fini(&x->out);
     free(x);

@@ -85,9 +85,9 @@ struct exchange {
     const char *content_type;
     struct buffer out;
 
-    json_t *root;   /* the request's object, until x->params takes it */
-    json_t *asked;  /* the same before it was translated, or NULL */
-    json_t *daemon; /* its status, for metrics */
+    json_t *root;  /* the request's object, until x->params takes it */
+    json_t *asked; /* the same before it was translated, or NULL */
+    json_t *found; /* by a worker: the daemon's status; names of models on the disk */
     struct task task;
     struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */
@@ -98,6 +98,9 @@ struct exchange {
     uint64_t n_events; /* of the stream, where a dialect counts them */
     uint64_t start_ns, created;
     bool waits_for_connect; /* until an attempt to reach the daemon ended */
+    char *wanted;           /* [DISK_NAME_BYTES] the model that may have to be started, or NULL */
+    bool is_on_disk;        /* there is a model of that name */
+    const struct launch *launch; /* whose end is waited for, or NULL */
 };
 
 /* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */
@@ -107,6 +110,10 @@ void exchange_fail(struct exchange *x, const struct fail *f);
 /* exchange_answer() in two steps, the first of which a worker can take. */
 void exchange_put_whole(struct exchange *x, json_t *json);
 void exchange_answer_whole(struct exchange *x);
+
+/* Begins the stream that was asked for, unless it has begun, with a comment. Not in a dialect of
+ * lines, which has none. */
+void exchange_comment(struct exchange *x, const char *text);
 
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);

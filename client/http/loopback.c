@@ -59,3 +59,10 @@ int loopback_check(int fd, char *err, size_t err_bytes)
         "path, 127.0.0.1 or [::1]");
     return -EINVAL;
 }
+
+bool loopback_is_tcp(int fd)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof(at);
+    return getsockname(fd, (struct sockaddr *)&at, &bytes) < 0 || at.ss_family != AF_UNIX;
+}

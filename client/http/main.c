@@ -75,6 +75,12 @@ static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
     int passed = service_listen_fds();
     for (int i = 0; i < passed; i++) {
         int rc = loopback_check(SERVICE_FIRST_FD + i, err, err_bytes);
+        if (!rc && loopback_is_tcp(SERVICE_FIRST_FD + i) && http_config_needs_key(&g->config)) {
+            snprintf(err, err_bytes,
+                     "a port with --budget: every user of this machine could start models: give an "
+                     "--api-key-file");
+            rc = -EPERM;
+        }
         if (rc)
             return rc;
         g->fds[g->n_fds++] = SERVICE_FIRST_FD + i;
@@ -165,6 +171,7 @@ static int exit_code(int error)
     case -EADDRINUSE:
         return EX_TEMPFAIL;
     case -ENAMETOOLONG:
+    case -EPERM:
         return EX_USAGE;
     case -ENOTSOCK:
     case -ENOENT:

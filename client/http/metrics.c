@@ -50,6 +50,7 @@ void metrics_own(const struct server *s, struct buffer *out)
     line(out, "hearth_http_connections_total", "counter", "Connections.", (double)c->connections);
     line(out, "hearth_http_connections", "gauge", "Connections that are open.", s->n_connections);
     line(out, "hearth_http_queued", "gauge", "Requests that wait for a slot.", served_queued(s));
+    line(out, "hearth_http_launches", "gauge", "Models that are to be started.", s->launcher.n);
     line(out, "hearth_http_running", "gauge", "Requests that run.", served_running(s));
     line(out, "hearth_http_slots", "gauge", "Slots at the daemon that are open.",
          served_connected(s));

@@ -8,23 +8,23 @@
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
+#include "client/http/status.h"
 #include "client/http/token_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    STATUS_BYTES = 65536,
-    STATUS_CONNECT_MS = 1000,
-    WORK_BYTES = 4096 /* of a body that a worker reads */
-};
+enum { WORK_BYTES = 4096 }; /* of a body that a worker reads */
 
 enum {
-    ROUTE_OPEN = 1,   /* no key is needed */
-    ROUTE_REST = 2,   /* the path continues after it */
-    ROUTE_DAEMON = 4, /* there must be a daemon */
-    ROUTE_POST = 8    /* with a JSON object, in x->root; else GET */
+    ROUTE_OPEN = 1,    /* no key is needed */
+    ROUTE_REST = 2,    /* the path continues after it */
+    ROUTE_DAEMON = 4,  /* there must be a daemon */
+    ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
+    ROUTE_IDLE = 32,   /* but for ROUTE_DAEMON, where daemons can be started */
+    ROUTE_STARTS = 16, /* a daemon for its model may be started */
+    ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
 };
 
 struct route {
@@ -55,10 +55,20 @@ static json_t *model_object(const struct served *d, const char *name)
                      m->numerics);
 }
 
-static void models(struct exchange *x)
+/* Those on the disk that may be started follow those that are served. */
+static void tell_models(struct exchange *x)
 {
-    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data",
-                                 served_names(x->server, model_object)));
+    json_t *list = served_names(x->server, model_object), *name;
+    size_t i;
+    json_array_foreach(x->found, i, name) {
+        const char *text = json_string_value(name);
+        if (!served_is_known(x->server, text))
+            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:{s:s}}", "id",
+                                                  text, "object", "model", "type", "model",
+                                                  "display_name", text, "created", 0, "owned_by",
+                                                  "hearth", "status", "value", "unloaded"));
+    }
+    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static void one_model(struct exchange *x)
@@ -140,27 +150,35 @@ static bool is_back(struct exchange *x)
     return false;
 }
 
-static json_t *daemon_status(struct hearth *h)
+static void list_work(struct task *t, struct hearth *h, int rc, const char *err)
 {
-    size_t room = STATUS_BYTES;
-    json_t *status = NULL;
-    int64_t n = 1;
-    for (int i = 0; !status && n > 0 && i < 2; i++) { /* again, where it is longer */
-        char *text = malloc(room);
-        n = text ? hearth_status(h, text, room) : -1;
-        if (n > 0 && (size_t)n < room)
-            status = json_loadb(text, (size_t)n, 0, NULL);
-        room = n > 0 ? (size_t)n + 1 : room;
-        free(text);
+    struct exchange *x = of_task(t);
+    (void)h, (void)rc, (void)err;
+    x->found = disk_list(&x->server->launcher.disk);
+}
+
+static void listed(struct task *t)
+{
+    if (is_back(of_task(t)))
+        tell_models(of_task(t));
+}
+
+static void models(struct exchange *x)
+{
+    if (!x->server->launcher.server) {
+        tell_models(x);
+        return;
     }
-    return status;
+    x->task = (struct task){.work = list_work, .done = listed, .alone = true};
+    x->worker = &x->server->launcher.disk.worker;
+    worker_give(x->worker, &x->task);
 }
 
 static void tell_metrics(struct exchange *x)
 {
     struct buffer t = {0};
     metrics_own(x->server, &t);
-    metrics_daemon(x->daemon, &t);
+    metrics_daemon(x->found, &t);
     exchange_answer(x, json_object());
     buffer_fini(&x->out);
     x->out = t;
@@ -171,8 +189,8 @@ static void read_status(struct task *t, struct hearth *h, int rc, const char *er
 {
     struct exchange *x = of_task(t);
     (void)rc, (void)err; /* hearth_up says it */
-    x->daemon = h ? daemon_status(h) : NULL;
-    t->drop = !x->daemon;
+    x->found = h ? status_ask(h) : NULL;
+    t->drop = !x->found;
 }
 
 static void status_asked(struct task *t)
@@ -249,36 +267,33 @@ static int read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
-    {"/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL, NULL},
-    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON, health, NULL, NULL},
-    {"/completion", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_completion, &reply_native},
-    {"/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_completion, &reply_native},
-    {"/infill", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_infill, &reply_native},
-    {"/v1/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_v1, &reply_text},
-    {"/v1/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
-    {"/chat/completions", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_chat, &reply_chat},
-    {"/v1/messages", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_messages, &reply_messages},
-    {"/v1/messages/count_tokens", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole,
-     routes_read_messages_count, &reply_messages},
-    {"/v1/responses", ROUTE_POST | ROUTE_DAEMON, routes_run, routes_read_responses,
+    {"/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE, health, NULL, NULL},
+    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE, health, NULL, NULL},
+    {"/completion", ROUTE_MODEL, routes_run, routes_read_completion, &reply_native},
+    {"/completions", ROUTE_MODEL, routes_run, routes_read_completion, &reply_native},
+    {"/infill", ROUTE_MODEL, routes_run, routes_read_infill, &reply_native},
+    {"/v1/completions", ROUTE_MODEL, routes_run, routes_read_v1, &reply_text},
+    {"/v1/chat/completions", ROUTE_MODEL, routes_run, routes_read_chat, &reply_chat},
+    {"/chat/completions", ROUTE_MODEL, routes_run, routes_read_chat, &reply_chat},
+    {"/v1/messages", ROUTE_MODEL, routes_run, routes_read_messages, &reply_messages},
+    {"/v1/messages/count_tokens", ROUTE_MODEL, exchange_answer_whole, routes_read_messages_count,
+     &reply_messages},
+    {"/v1/responses", ROUTE_MODEL, routes_run, routes_read_responses, &reply_responses},
+    {"/v1/responses/input_tokens", ROUTE_MODEL, exchange_answer_whole, routes_read_responses_count,
      &reply_responses},
-    {"/v1/responses/input_tokens", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole,
-     routes_read_responses_count, &reply_responses},
-    {"/apply-template", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, routes_read_template,
-     NULL},
-    {"/tokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_tokenize, NULL},
-    {"/detokenize", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, read_detokenize, NULL},
-    {"/api/chat", ROUTE_POST | ROUTE_DAEMON, ollama_run, ollama_read_chat, &reply_ollama_chat},
-    {"/api/generate", ROUTE_POST | ROUTE_DAEMON, ollama_run, ollama_read_generate,
-     &reply_ollama_generate},
+    {"/apply-template", ROUTE_MODEL, exchange_answer_whole, routes_read_template, NULL},
+    {"/tokenize", ROUTE_MODEL, exchange_answer_whole, read_tokenize, NULL},
+    {"/detokenize", ROUTE_MODEL, exchange_answer_whole, read_detokenize, NULL},
+    {"/api/chat", ROUTE_MODEL, ollama_run, ollama_read_chat, &reply_ollama_chat},
+    {"/api/generate", ROUTE_MODEL, ollama_run, ollama_read_generate, &reply_ollama_generate},
     {"/api/show", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, ollama_read_show,
      &reply_ollama_chat},
     {"/api/tags", ROUTE_DAEMON, ollama_tags, NULL, &reply_ollama_chat},
     {"/api/ps", ROUTE_DAEMON, ollama_ps, NULL, &reply_ollama_chat},
     {"/api/version", 0, ollama_version, NULL, &reply_ollama_chat},
     {"/", 0, ollama_root, NULL, NULL},
-    {"/v1/models", ROUTE_DAEMON, models, NULL, NULL},
-    {"/models", ROUTE_DAEMON, models, NULL, NULL},
+    {"/v1/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
+    {"/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
     {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL, NULL},
     {"/props", ROUTE_DAEMON, props, NULL, NULL},
     {"/slots", ROUTE_DAEMON, slots, NULL, NULL},
@@ -394,17 +409,63 @@ static void answer(struct exchange *x)
     }
 }
 
+static bool needs_daemon(const struct exchange *x)
+{
+    return x->route->flags & ROUTE_DAEMON &&
+           !(x->route->flags & ROUTE_IDLE && x->server->launcher.server);
+}
+
 /* The request is for the daemon of that model. */
-static void ask(struct exchange *x, const char *model)
+static void ask_daemon(struct exchange *x, const char *model)
 {
     x->served = served_choose(x->server, model, &x->is_named);
     x->served->n_exchanges++;
-    if (x->route->flags & ROUTE_DAEMON && !pool_is_up(&x->served->pool)) {
+    if (needs_daemon(x) && !pool_is_up(&x->served->pool)) {
         x->waits_for_connect = true;
         pool_connect(&x->served->pool);
     } else {
         answer(x);
     }
+}
+
+static void find_work(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    struct exchange *x = of_task(t);
+    (void)h, (void)rc, (void)err;
+    x->is_on_disk = disk_find(&x->server->launcher.disk, x->wanted);
+}
+
+/* A name that no model has is treated as it would be without a budget. */
+static void found(struct task *t)
+{
+    struct exchange *x = of_task(t);
+    struct fail f;
+    if (!is_back(x))
+        return;
+    if (!x->is_on_disk || !launcher_wants(x->server, x->wanted))
+        ask_daemon(x, x->wanted);
+    else if (launcher_join(x, &f) < 0)
+        exchange_fail(x, &f);
+}
+
+/* The request is for that model, whose daemon may have to be started. */
+static void ask(struct exchange *x, const char *model)
+{
+    if (!(x->route->flags & ROUTE_STARTS) || !launcher_wants(x->server, model)) {
+        ask_daemon(x, model);
+        return;
+    }
+    x->wanted = calloc(1, DISK_NAME_BYTES);
+    if (!x->wanted) {
+        struct fail f;
+        fail_set(&f, 500, FAIL_SERVER, "out of memory: try again in a moment");
+        exchange_fail(x, &f);
+        return;
+    }
+    snprintf(x->wanted, DISK_NAME_BYTES, "%s", model);
+    x->task = (struct task){.work = find_work, .done = found, .alone = true};
+    x->worker = &x->server->launcher.disk.worker;
+    worker_give(x->worker, &x->task);
 }
 
 /* The body was parsed. Ollama's clients say `name`, too. */
@@ -441,6 +502,26 @@ void route_answer(struct exchange *x)
         x->worker = &x->server->served->workers[WORKER_TEXT];
         worker_give(x->worker, &x->task);
     }
+}
+
+void route_launched(struct exchange *x, const struct fail *why)
+{
+    if (x->is_gone)
+        return;
+    if (why)
+        exchange_fail(x, why);
+    else
+        ask_daemon(x, x->wanted);
+}
+
+void route_tell_launching(struct exchange *x)
+{
+    char text[DISK_NAME_BYTES + 16];
+    if (x->is_gone || x->route->answer != routes_run ||
+        !json_is_true(json_object_get(x->root, "stream")))
+        return;
+    snprintf(text, sizeof(text), "loading %s", x->wanted);
+    exchange_comment(x, text);
 }
 
 void route_connected(struct exchange *x, const struct fail *why)

@@ -23,6 +23,11 @@ bool route_takes(const struct route *r, const char *method);
 /* Answers a whole request, or starts to. */
 void route_answer(struct exchange *x);
 
+/* For an exchange with a launch: its model is served (why NULL), or cannot be; it still waits: says
+ * so in the stream that was asked for. */
+void route_launched(struct exchange *x, const struct fail *why);
+void route_tell_launching(struct exchange *x);
+
 /* For an exchange with waits_for_connect: there is a daemon (why NULL), or none. */
 void route_connected(struct exchange *x, const struct fail *why);
 

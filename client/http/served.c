@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SERVED_MAX = 32 };
-
 static void on_pool_connect(void *owner, const struct fail *why)
 {
     struct served *d = owner;
@@ -93,7 +91,8 @@ static void forget_gone(struct server *s)
 {
     for (struct served **at = &s->served->next; *at;) {
         struct served *d = *at;
-        if (d->n_exchanges || pool_is_up(&d->pool) || access(d->path, F_OK) == 0) {
+        if (d->n_exchanges || d->is_asked || d == s->launcher.stopping || pool_is_up(&d->pool) ||
+            access(d->path, F_OK) == 0) {
             at = &d->next;
             continue;
         }
@@ -126,6 +125,16 @@ void served_look(struct server *s)
     free(daemons.sockets);
 }
 
+bool served_is_there(struct served *d)
+{
+    char usual[HELLO_PATH_BYTES];
+    if (pool_is_up(&d->pool) || d->pool.joining)
+        return true;
+    if (!d->path[0])
+        return is_one(d->server) || (find_default(usual) && access(usual, F_OK) == 0);
+    return !d->is_ours && access(d->path, F_OK) == 0;
+}
+
 int served_open(struct server *s)
 {
     int rc = add(s, "", NULL);
@@ -150,8 +159,7 @@ static void drop_tag(char *instance)
         instance[n - sizeof(tag) + 1] = 0;
 }
 
-/* Are these the same name, as those of sockets are written? */
-static bool is_same(const char *one, const char *other)
+bool served_is_same(const char *one, const char *other)
 {
     char a[DAEMONS_NAME_BYTES], b[DAEMONS_NAME_BYTES];
     daemons_instance(one, a);
@@ -161,13 +169,18 @@ static bool is_same(const char *one, const char *other)
     return *a && strcasecmp(a, b) == 0;
 }
 
+bool served_is_named(const struct served *d, const char *model)
+{
+    return served_is_same(d->instance, model) || served_is_same(d->pool.model.name, model);
+}
+
 static struct served *find_known(struct server *s, const char *model)
 {
     const char *own = s->served->pool.model.name;
     if (*own && http_config_names(s->config, own, model))
         return s->served;
     for (struct served *d = s->served; d; d = d->next)
-        if (is_same(d->instance, model) || is_same(d->pool.model.name, model))
+        if (served_is_named(d, model))
             return d;
     return NULL;
 }
@@ -186,7 +199,7 @@ static struct served *find_usual(struct server *s)
 {
     char path[HELLO_PATH_BYTES];
     for (struct served *d = s->served; d; d = d->next)
-        if (pool_is_up(&d->pool))
+        if (pool_is_up(&d->pool) && d != s->launcher.stopping)
             return d;
     if (is_one(s) || (find_default(path) && access(path, F_OK) == 0))
         return s->served;
@@ -199,6 +212,14 @@ struct served *served_choose(struct server *s, const char *model, bool *ret_name
     struct served *d = model && *model ? served_find(s, model) : NULL;
     *ret_named = d != NULL;
     return d ? d : find_usual(s);
+}
+
+bool served_is_known(const struct server *s, const char *model)
+{
+    for (const struct served *d = s->served; d; d = d->next)
+        if (*d->pool.model.name && served_is_named(d, model))
+            return true;
+    return false;
 }
 
 json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name))

@@ -16,6 +16,7 @@
 #include "client/lib/daemons.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct server;
 
@@ -27,6 +28,15 @@ enum {
     SERVED_WORKERS
 };
 
+enum { SERVED_MAX = 32 };
+
+/* A daemon is asked for its status. */
+struct survey {
+    struct task task; /* first */
+    struct served *served;
+    json_t *status;
+};
+
 struct served {
     struct server *server;
     char instance[DAEMONS_NAME_BYTES]; /* of its socket; "" for the default one */
@@ -34,6 +44,17 @@ struct served {
     struct pool pool;
     struct worker workers[SERVED_WORKERS];
     uint32_t n_exchanges; /* requests that are for it */
+
+    /* The launcher's. */
+    struct survey survey;
+    bool is_asked;     /* a survey is under way */
+    bool is_ours;      /* this gateway started the daemon */
+    bool is_active;    /* it had requests when it was last asked, or did not answer */
+    bool gives_way;    /* new requests wait, so that it can be stopped */
+    uint64_t bytes;    /* that it declared */
+    uint64_t n_others; /* requests of other programs, when it was last asked */
+    uint64_t since_ns, used_ns;
+
     struct served *next;
 };
 
@@ -44,6 +65,15 @@ void served_close(struct server *s);
 /* Looks which daemons there are now. */
 void served_look(struct server *s);
 
+/* Is a daemon there, or a socket whose listener may start one? */
+bool served_is_there(struct served *d);
+
+/* Are these the same name, as those of sockets are written, and without Ollama's tag `latest`? */
+bool served_is_same(const char *one, const char *other);
+
+/* Is this the name of its socket or of its model? */
+bool served_is_named(const struct served *d, const char *model);
+
 /* The name of its model for clients; "" where no daemon was there yet. */
 const char *served_name(const struct served *d);
 
@@ -52,6 +82,9 @@ struct served *served_choose(struct server *s, const char *model, bool *ret_name
 
 /* The one that is called so, or NULL. */
 struct served *served_find(struct server *s, const char *model);
+
+/* Does a daemon that is there serve a model of that name? */
+bool served_is_known(const struct server *s, const char *model);
 
 /* An array of what `object` makes of each daemon that is there and each of its names. */
 json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name));

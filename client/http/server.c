@@ -204,6 +204,8 @@ int server_open(struct server *s, const struct http_config *config, const int *f
         rc = start_mhd(s, err, err_bytes);
     if (!rc)
         rc = served_open(s);
+    if (!rc)
+        rc = launcher_open(s, err, err_bytes);
     for (uint32_t i = 0; i < n && !rc; i++) {
         struct listener *l = &s->listeners[s->n_listeners++];
         *l = (struct listener){.watch = {.fd = fds[i], .on = on_connect}, .server = s};
@@ -263,6 +265,7 @@ void server_close(struct server *s)
         (void)MHD_run_wait(s->mhd, 0); /* it must not end with suspended connections */
         MHD_stop_daemon(s->mhd);
     }
+    launcher_close(s);
     served_close(s);
     reactor_close(&s->loop);
 }

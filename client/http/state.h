@@ -4,6 +4,7 @@
 
 #include "client/http/config.h"
 #include "client/http/guard.h"
+#include "client/http/launcher.h"
 #include "client/http/reactor.h"
 #include "client/http/served.h"
 
@@ -31,6 +32,7 @@ struct server {
     struct reactor loop;
     struct served *served; /* a list, the default daemon first */
     uint32_t n_served;
+    struct launcher launcher;
     struct MHD_Daemon *mhd;
     struct watch mhd_watch;
     struct listener listeners[SERVER_LISTENERS_MAX];

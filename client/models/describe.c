@@ -39,16 +39,16 @@ int describe_find_program(const char *name, char ret[PATH_MAX])
     return -ENOENT;
 }
 
-int describe_find_hearthd(char ret[PATH_MAX])
+int describe_find_own(const char *name, char ret[PATH_MAX])
 {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n > 0) {
         self[n] = 0;
-        if (is_there(self, (size_t)(strrchr(self, '/') - self), "hearthd", ret))
+        if (is_there(self, (size_t)(strrchr(self, '/') - self), name, ret))
             return 0;
     }
-    return describe_find_program("hearthd", ret);
+    return describe_find_program(name, ret);
 }
 
 /* Runs argv[0] with what it prints in out and err_fd. Returns its exit code, or -errno. */

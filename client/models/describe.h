@@ -34,9 +34,9 @@ struct description_wish {
  * tools? */
 bool description_for_agents(const struct description *d);
 
-/* A program in $PATH; hearthd: beside this one, else there. Returns 0, or -ENOENT. */
+/* A program in $PATH; one of hearth: beside this one, else there. Returns 0, or -ENOENT. */
 int describe_find_program(const char *name, char ret[PATH_MAX]);
-int describe_find_hearthd(char ret[PATH_MAX]);
+int describe_find_own(const char *name, char ret[PATH_MAX]);
 
 /* Returns 0 with *ret, which may say that the file is refused; or -errno where hearthd cannot be run
  * or says nothing that can be read, with one line. */

@@ -1,0 +1,476 @@
+/* launcher: see launcher.h. */
+#include "client/http/launcher.h"
+
+#include "client/http/exchange.h"
+#include "client/http/residency.h"
+#include "client/http/routes.h"
+#include "client/http/say.h"
+#include "client/http/state.h"
+#include "client/http/status.h"
+#include "client/models/describe.h"
+#include "ipc/bell.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+enum {
+    LAUNCHES_MAX = 16,
+    TICK_S = 5,      /* while a request waits */
+    TICK_MOST_S = 60 /* else, at most */
+};
+
+static void consider(struct launcher *l);
+
+/* ---- which daemons count --------------------------------------------------------------------- */
+
+/* Is it one of this user's? */
+static bool is_own(const struct served *d)
+{
+    const char *path = d->path[0] ? d->path : d->pool.model.socket;
+    char folder[HELLO_PATH_BYTES];
+    size_t n = daemons_folder(folder) == 0 ? strlen(folder) : 0;
+    return n && strncmp(path, folder, n) == 0 && path[n] == '/';
+}
+
+static bool is_resident(struct served *d)
+{
+    return is_own(d) && (pool_is_up(&d->pool) || (d->is_ours && d->pool.joining));
+}
+
+/* The default daemon, and those of --pin. */
+static bool is_pinned(const struct server *s, const struct served *d)
+{
+    const struct option_texts *pins = &s->config->pins;
+    if (!d->path[0])
+        return true;
+    for (uint32_t i = 0; i < pins->n; i++)
+        if (served_is_named(d, pins->items[i]))
+            return true;
+    return false;
+}
+
+/* Fills all[SERVED_MAX] and of[SERVED_MAX], whose daemons these are. */
+static struct residency describe(struct server *s, struct resident *all, struct served **of)
+{
+    struct residency r = {
+        .all = all, .budget_bytes = s->config->budget, .stay_ns = s->config->stay * 1000000000ull};
+    for (struct served *d = s->served; d && r.n < SERVED_MAX; d = d->next) {
+        if (!is_resident(d))
+            continue;
+        all[r.n] = (struct resident){.bytes = d->bytes,
+                                     .since_ns = d->since_ns,
+                                     .used_ns = d->used_ns,
+                                     .is_busy = d->n_exchanges || d->is_active,
+                                     .is_pinned = is_pinned(s, d)};
+        of[r.n++] = d;
+    }
+    return r;
+}
+
+/* ---- asking the daemons ---------------------------------------------------------------------- */
+
+static void ask_daemon(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    struct survey *q = (struct survey *)t; /* its first member */
+    (void)rc, (void)err;
+    q->status = h ? status_ask(h) : NULL;
+    t->drop = !q->status;
+}
+
+/* How many requests the daemon had from other programs than this gateway, but for a constant. */
+static uint64_t others_requests(const struct served *d, const json_t *status)
+{
+    uint64_t n = (uint64_t)json_integer_value(json_object_get(status, "requests_started"));
+    for (uint32_t i = 0; i < d->pool.n_handles; i++)
+        n -= d->pool.handles[i].n_requests;
+    return n;
+}
+
+/* One that does not answer is taken for busy: it is not stopped. */
+static void daemon_told(struct task *t)
+{
+    struct survey *q = (struct survey *)t; /* its first member */
+    struct served *d = q->served;
+    struct launcher *l = &d->server->launcher;
+    d->is_asked = false;
+    l->n_asked--;
+    d->is_active = !q->status || json_integer_value(json_object_get(q->status, "slots_active")) > 0;
+    if (q->status) {
+        const uint64_t others = others_requests(d, q->status);
+        d->bytes = status_bytes(q->status);
+        if (others != d->n_others || d->is_active)
+            d->used_ns = bell_now_ns();
+        d->n_others = others;
+    }
+    json_decref(q->status);
+    q->status = NULL;
+    if (!l->n_asked)
+        consider(l);
+}
+
+static void survey(struct launcher *l)
+{
+    struct server *s = l->server;
+    l->is_stale = false;
+    served_look(s);
+    for (struct served *d = s->served; d; d = d->next) {
+        if (!is_resident(d))
+            continue;
+        if (!d->since_ns)
+            d->since_ns = d->used_ns = bell_now_ns();
+        d->survey = (struct survey){.task = {.work = ask_daemon,
+                                             .done = daemon_told,
+                                             .epoch = pool_lost(&d->pool),
+                                             .connect_ms = STATUS_CONNECT_MS},
+                                    .served = d};
+        d->is_asked = true;
+        l->n_asked++;
+        worker_give(&d->workers[WORKER_STATUS], &d->survey.task);
+    }
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static bool is_awaited(const struct server *s, const struct launch *one)
+{
+    for (const struct exchange *x = s->exchanges; x; x = x->next)
+        if (x->launch == one && !x->is_gone)
+            return true;
+    return one->is_pinned;
+}
+
+/* The first launch ended: its requests go on, or fail. */
+static void finish(struct launcher *l, const struct fail *why)
+{
+    struct server *s = l->server;
+    struct launch *one = l->first;
+    l->first = one->next;
+    l->n--;
+    for (struct served *d = s->served; d; d = d->next)
+        d->gives_way = false;
+    if (why)
+        say(4, why->message);
+    for (struct exchange *x = s->exchanges, *next; x; x = next) {
+        next = x->next;
+        if (x->launch != one)
+            continue;
+        x->launch = NULL;
+        route_launched(x, why);
+    }
+    free(one);
+}
+
+static void fail_start(struct launcher *l, const char *line)
+{
+    struct fail f;
+    fail_set(&f, 503, FAIL_UNAVAILABLE, "cannot start a daemon for %.100s: %.300s",
+             l->first->needs.name, line);
+    finish(l, &f);
+}
+
+static void started(struct child *c, int code, const char *line)
+{
+    struct launcher *l = (struct launcher *)((char *)c - offsetof(struct launcher, child));
+    const struct launch *one = l->first;
+    struct served *d = NULL;
+    if (code == 0) {
+        served_look(l->server);
+        d = served_find(l->server, one->needs.name);
+    }
+    if (!d) {
+        fail_start(l, code == 0 ? "it does not listen where this gateway looks" : line);
+    } else {
+        d->is_ours = true;
+        d->bytes = one->needs.bytes;
+        d->since_ns = d->used_ns = bell_now_ns();
+        pool_connect(&d->pool);
+        finish(l, NULL);
+    }
+    consider(l);
+}
+
+static void start(struct launcher *l)
+{
+    char kv[32];
+    const struct launch *one = l->first;
+    snprintf(kv, sizeof(kv), "%" PRIu64, one->needs.kv_bytes);
+    const char *const argv[] = {l->program, "serve", one->needs.name, "--kv-bytes", kv, NULL};
+    l->child.done = started;
+    int rc = child_run(&l->child, &l->server->loop, argv);
+    if (rc)
+        fail_start(l, strerror(-rc));
+}
+
+static void stopped(struct child *c, int code, const char *line)
+{
+    struct launcher *l = (struct launcher *)((char *)c - offsetof(struct launcher, child));
+    struct served *d = l->stopping;
+    char text[CHILD_LINE_BYTES + 128];
+    l->stopping = NULL;
+    if (code == 0) {
+        d->is_ours = false;
+        d->since_ns = 0;
+    } else { /* it is asked again after a while */
+        d->used_ns = bell_now_ns();
+        snprintf(text, sizeof(text), "%s does not stop: %s", served_name(d), line);
+        say(4, text);
+    }
+    consider(l);
+}
+
+static void stop(struct launcher *l, struct served *d)
+{
+    const char *const argv[] = {l->program, "stop", d->instance, NULL};
+    l->child.done = stopped;
+    int rc = child_run(&l->child, &l->server->loop, argv);
+    if (rc)
+        say(4, strerror(-rc));
+    else
+        l->stopping = d;
+}
+
+/* ---- what is to be done ---------------------------------------------------------------------- */
+
+static void never_fits(struct launcher *l)
+{
+    const struct launch *one = l->first;
+    struct fail f;
+    fail_set(&f, 503, FAIL_UNAVAILABLE,
+             "%.120s needs %" PRIu64 " MiB, and pinned models leave less of --budget, %" PRIu64
+             " MiB: give a larger one, or take a smaller model",
+             one->needs.name, (one->needs.bytes >> 20) + 1, l->server->config->budget >> 20);
+    finish(l, &f);
+}
+
+/* Room for the first launch. Returns true where another one may be looked at. */
+static bool make_room(struct launcher *l)
+{
+    struct resident all[SERVED_MAX];
+    struct served *of[SERVED_MAX];
+    struct launch *one = l->first;
+    struct residency r = describe(l->server, all, of);
+    const uint64_t now = bell_now_ns();
+    if (!one->since_ns)
+        one->since_ns = now;
+    enum residency_verdict verdict = residency_plan(&r, one->needs.bytes, now);
+    if (verdict == RESIDENCY_NEVER) {
+        never_fits(l);
+        return true;
+    }
+    if (verdict == RESIDENCY_FITS) {
+        start(l);
+        return !l->child.pid;
+    }
+    /* Requests that follow each other without a gap keep a model busy for ever: after a while new
+     * ones wait their turn. */
+    bool is_long = now - one->since_ns >= r.stay_ns;
+    for (size_t i = 0; i < r.n; i++) {
+        of[i]->gives_way = all[i].gives_way && is_long;
+        if (all[i].gives_way && verdict == RESIDENCY_STOP && !l->child.pid)
+            stop(l, of[i]);
+    }
+    return false;
+}
+
+static void stop_idle(struct launcher *l)
+{
+    struct resident all[SERVED_MAX];
+    struct served *of[SERVED_MAX];
+    const uint64_t idle_ns = l->server->config->idle_stop * 1000000000ull;
+    struct residency r = describe(l->server, all, of);
+    size_t i = idle_ns ? residency_idle(&r, idle_ns, bell_now_ns()) : r.n;
+    if (i < r.n)
+        stop(l, of[i]);
+}
+
+static void measured(struct task *t)
+{
+    struct launch *one = (struct launch *)t; /* its first member's first member */
+    one->is_measured = true;
+    consider(one->launcher);
+}
+
+/* Takes the first launch further. Returns true where another one may be looked at. */
+static bool go_on(struct launcher *l)
+{
+    struct launch *one = l->first;
+    struct served *d = served_find(l->server, one->needs.name);
+    if (!is_awaited(l->server, one) || (d && served_is_there(d) && d != l->stopping)) {
+        finish(l, NULL);
+        return true;
+    }
+    if (one->needs.fail.status) {
+        finish(l, &one->needs.fail);
+        return true;
+    }
+    return make_room(l);
+}
+
+static void set_timer(const struct launcher *l)
+{
+    const uint32_t idle = l->server->config->idle_stop / 10;
+    uint32_t s = l->first ? TICK_S : idle > TICK_MOST_S ? TICK_MOST_S : idle;
+    if (!l->first && l->server->config->idle_stop && s < 1)
+        s = 1;
+    const struct itimerspec at = {.it_value.tv_sec = s};
+    (void)timerfd_settime(l->timer.fd, 0, &at, NULL);
+}
+
+/* Something changed: looks what can be done now. Daemons are asked first, where what they said is
+ * older than the change. */
+static void consider(struct launcher *l)
+{
+    struct launch *one = l->first;
+    if (l->is_closing || l->child.pid || l->n_asked)
+        return;
+    if (one && !one->is_measured) {
+        if (!one->needs.task.done) {
+            one->needs.task.done = measured;
+            disk_measure(&l->disk, &one->needs);
+        }
+        return;
+    }
+    if (l->is_stale)
+        survey(l);
+    if (l->n_asked)
+        return;
+    if (!l->first)
+        stop_idle(l);
+    else if (go_on(l)) {
+        l->is_stale = true;
+        consider(l);
+    }
+    set_timer(l);
+}
+
+static void on_tick(struct watch *w, uint32_t events)
+{
+    struct launcher *l = (struct launcher *)((char *)w - offsetof(struct launcher, timer));
+    uint64_t n;
+    (void)events;
+    (void)!read(w->fd, &n, sizeof(n));
+    for (struct exchange *x = l->server->exchanges; x; x = x->next)
+        if (x->launch)
+            route_tell_launching(x);
+    l->is_stale = true;
+    set_timer(l);
+    consider(l);
+}
+
+/* ---- the gateway's side ---------------------------------------------------------------------- */
+
+bool launcher_wants(struct server *s, const char *model)
+{
+    if (!s->launcher.server || !model || !*model || strlen(model) >= DISK_NAME_BYTES)
+        return false;
+    struct served *d = served_find(s, model);
+    return !d || d->gives_way || d == s->launcher.stopping || !served_is_there(d);
+}
+
+static struct launch *add(struct launcher *l, const char *name)
+{
+    struct launch *one = calloc(1, sizeof(*one)), **end = &l->first;
+    if (!one)
+        return NULL;
+    one->launcher = l;
+    one->needs.budget_bytes = l->server->config->budget;
+    snprintf(one->needs.name, sizeof(one->needs.name), "%s", name);
+    while (*end)
+        end = &(*end)->next;
+    *end = one;
+    l->n++;
+    return one;
+}
+
+int launcher_join(struct exchange *x, struct fail *f)
+{
+    struct launcher *l = &x->server->launcher;
+    struct launch *one = l->first;
+    while (one && strcmp(one->needs.name, x->wanted) != 0)
+        one = one->next;
+    if (!one && l->n >= LAUNCHES_MAX)
+        return fail_set(f, 503, FAIL_UNAVAILABLE,
+                        "%d other models are to be started before: try again in a moment",
+                        LAUNCHES_MAX);
+    if (!one)
+        one = add(l, x->wanted);
+    if (!one)
+        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again in a moment");
+    x->launch = one;
+    l->is_stale = true;
+    set_timer(l);
+    consider(l);
+    return 0;
+}
+
+void launcher_left(struct server *s)
+{
+    struct launcher *l = &s->launcher;
+    if (!l->server || !l->first)
+        return;
+    l->is_stale = true;
+    consider(l);
+}
+
+void launcher_released(struct served *d)
+{
+    d->used_ns = bell_now_ns();
+    launcher_left(d->server); /* one that waits may begin */
+}
+
+int launcher_open(struct server *s, char *err, size_t err_bytes)
+{
+    struct launcher *l = &s->launcher;
+    if (!s->config->budget)
+        return 0;
+    if (describe_find_own("hearth", l->program) < 0) {
+        snprintf(err, err_bytes,
+                 "--budget: hearth is neither in the folder of hearth-http nor in $PATH: install "
+                 "it");
+        return -ENOENT;
+    }
+    l->timer = (struct watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                              .on = on_tick};
+    int rc = l->timer.fd < 0 ? -errno : reactor_watch(&s->loop, &l->timer, EPOLLIN);
+    if (!rc)
+        rc = disk_open(&l->disk, &s->loop);
+    if (rc)
+        return rc;
+    l->server = s;
+    for (uint32_t i = 0; i < s->config->pins.n; i++) {
+        struct launch *one = add(l, s->config->pins.items[i]);
+        if (!one)
+            return -ENOMEM;
+        one->is_pinned = true;
+    }
+    l->is_stale = true;
+    set_timer(l);
+    consider(l);
+    return 0;
+}
+
+void launcher_close(struct server *s)
+{
+    struct launcher *l = &s->launcher;
+    if (!l->server)
+        return;
+    l->is_closing = true;
+    child_end(&l->child);
+    disk_close(&l->disk);
+    for (struct served *d = s->served; d; d = d->next) {
+        const char *const argv[] = {l->program, "stop", d->instance, NULL};
+        if (d->is_ours)
+            (void)child_call(argv);
+    }
+    for (struct launch *one = l->first, *next; one; one = next) {
+        next = one->next;
+        free(one);
+    }
+    l->first = NULL;
+    reactor_unwatch(&s->loop, &l->timer);
+    close(l->timer.fd);
+}

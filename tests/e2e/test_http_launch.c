@@ -1,0 +1,353 @@
+/* hearth-http with a budget: models are started when they are asked for, and stopped. */
+#include "tests/e2e/gateway.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct harness place; /* the folder of the gateway, which is also this user's home */
+static struct gateway gate;
+static const char *const names[] = {"alpha", "beta", "gamma"};
+
+/* The three models are copies of one, and so have the same size. With "56M" each gets 10 to 12 MiB for
+ * KV beside 11 of weights: two fit, three do not. */
+#define ROOM_FOR_TWO "56M"
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void copy_model(const char *name)
+{
+    char path[256], *bytes = malloc(16 << 20);
+    snprintf(path, sizeof(path), "%s/models/%s.gguf", place.directory, name);
+    FILE *from = fopen("daemon/models/hearth-code-5m-f16.gguf", "re"), *to = fopen(path, "we");
+    ck_assert(from && to && bytes);
+    size_t n = fread(bytes, 1, 16 << 20, from);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, to), n);
+    ck_assert_int_eq(fclose(to), 0);
+    fclose(from);
+    free(bytes);
+}
+
+static void setup(void)
+{
+    static const char *const own[] = {"XDG_CACHE_HOME",  "XDG_DATA_HOME", "XDG_STATE_HOME",
+                                      "XDG_CONFIG_HOME", "HF_HUB_CACHE",  "HF_HOME",
+                                      "LLAMA_CACHE",     "OLLAMA_MODELS", "HEARTH_SOCKET"};
+    char path[128];
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+        unsetenv(own[i]);
+    place = (struct harness){0};
+    strcpy(place.directory, "/tmp/hearth-launch-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(place.directory));
+    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
+    snprintf(path, sizeof(path), "%s/models", place.directory);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    setenv("HEARTH_MODELS", path, 1);
+    setenv("HOME", place.directory, 1);
+    setenv("XDG_RUNTIME_DIR", place.directory, 1);
+    for (size_t i = 0; i < 3; i++)
+        copy_model(names[i]);
+}
+
+static bool is_served(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/hearth/%s.sock", place.directory, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Those that a gateway started end with it. */
+static void teardown(void)
+{
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_msg(!is_served(names[i]), "%s runs on", names[i]);
+    nftw(place.directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+#define START(...) gateway_start(&gate, &place, false, (const char *const[]){__VA_ARGS__, NULL})
+
+static json_t *ask(const char *model, int status)
+{
+    char body[256];
+    snprintf(body, sizeof(body), "{\"prompt\":[1,2,3],\"max_tokens\":1,\"model\":\"%s\"}", model);
+    return http_json(&gate, "/v1/completions", body, status);
+}
+
+static void ask_well(const char *model)
+{
+    json_decref(ask(model, 200));
+    ck_assert(is_served(model));
+}
+
+static void wait_until_gone(const char *name)
+{
+    for (int i = 0; is_served(name); i++) {
+        ck_assert_msg(i < 12000, "%s is not stopped", name);
+        usleep(10000);
+    }
+}
+
+START_TEST(a_model_that_is_asked_for_is_started)
+{
+    START("--budget", ROOM_FOR_TWO);
+    ck_assert(!is_served("alpha"));
+    json_decref(ask("Alpha:latest", 200));
+    ck_assert(is_served("alpha"));
+    json_decref(ask("no-such-model", 200)); /* as without a budget: the first that is there */
+    ck_assert(!is_served("beta") && !is_served("gamma"));
+    json_t *o = http_json(&gate, "/v1/models", NULL, 200);
+    ck_assert_str_eq(json_text(o, "data/0/id"), "alpha");
+    ck_assert_str_eq(json_text(o, "data/1/id"), "beta");
+    ck_assert_str_eq(json_text(o, "data/1/status/value"), "unloaded");
+    ck_assert_str_eq(json_text(o, "data/2/id"), "gamma");
+    json_decref(o);
+    o = http_json(&gate, "/api/show", "{\"model\":\"beta\"}", 200); /* a look starts nothing */
+    ck_assert(!is_served("beta"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(the_one_longest_unused_gives_way)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "0");
+    ask_well("alpha");
+    ask_well("beta");
+    ck_assert(is_served("alpha"));
+    ask_well("alpha");
+    ask_well("gamma");
+    ck_assert(is_served("alpha") && !is_served("beta"));
+    ask_well("beta");
+    ck_assert(!is_served("alpha") && is_served("gamma"));
+}
+END_TEST
+
+START_TEST(a_pinned_model_is_started_at_once_and_never_stopped)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "0", "--pin", "alpha", "--idle-stop", "1");
+    for (int i = 0; !is_served("alpha"); i++) {
+        ck_assert_int_lt(i, 12000);
+        usleep(10000);
+    }
+    ask_well("beta");
+    ask_well("gamma");
+    ck_assert(is_served("alpha") && !is_served("beta"));
+    wait_until_gone("gamma");
+    ck_assert(is_served("alpha"));
+}
+END_TEST
+
+/* The bytes of a stream until they contain `what`. */
+static void read_until(int fd, const char *what)
+{
+    char text[16384];
+    size_t n = 0;
+    do {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ck_assert_int_eq(poll(&p, 1, 120000), 1);
+        ssize_t got = recv(fd, text + n, sizeof(text) - 1 - n, 0);
+        ck_assert_msg(got > 0, "the stream ended without %s: %.*s", what, (int)n, text);
+        n += (size_t)got;
+        text[n] = 0;
+    } while (!strstr(text, what));
+}
+
+START_TEST(a_stream_that_waits_has_comments)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "8");
+    ask_well("alpha");
+    ask_well("beta");
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/completions", "",
+              "{\"prompt\":[1,2,3],\"max_tokens\":1,\"model\":\"gamma\",\"stream\":true}");
+    read_until(fd, ": loading gamma\n\n");
+    ck_assert(is_served("alpha") && is_served("beta") && !is_served("gamma"));
+    read_until(fd, "data: [DONE]");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_request_whose_client_hung_up_starts_nothing)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "3600");
+    ask_well("alpha");
+    ask_well("beta");
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/completions", "", "{\"prompt\":[1],\"model\":\"gamma\"}");
+    gateway_wait_metric(&gate, "hearth_http_launches", 1);
+    close(fd);
+    gateway_wait_metric(&gate, "hearth_http_launches", 0);
+    ask_well("alpha");
+    ck_assert(is_served("beta") && !is_served("gamma"));
+}
+END_TEST
+
+START_TEST(a_model_that_another_program_uses_stays)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "0");
+    ask_well("alpha");
+    ask_well("beta"); /* alpha is the one longest without a request of this gateway */
+    pid_t other = harness_spawn(NULL, NULL,
+                                (const char *const[]){"run", "--model", "alpha", "--seed", "1",
+                                                      "--max-tokens", "100000", "def f(x):", NULL});
+    struct harness alpha = {0};
+    snprintf(alpha.socket, sizeof(alpha.socket), "%s/hearth/alpha.sock", place.directory);
+    ck_assert_int_eq(harness_wait_counter(&alpha, "requests_started", 2), 2);
+    ask_well("gamma");
+    ck_assert(is_served("alpha") && !is_served("beta"));
+    (void)harness_wait(other);
+}
+END_TEST
+
+/* A request that goes on until its connection is closed: nothing is read of a long answer. */
+static int hold(const char *model, int running)
+{
+    char body[256];
+    int fd = gateway_connect(&gate);
+    snprintf(body, sizeof(body),
+             "{\"prompt\":\"x\",\"n_predict\":1000,\"n_probs\":20,\"stream\":true,"
+             "\"ignore_eos\":true,\"model\":\"%s\"}",
+             model);
+    http_send(fd, "POST", "/completion", "", body);
+    gateway_wait_metric(&gate, "hearth_http_running", running);
+    return fd;
+}
+
+static long launches(void)
+{
+    struct http_answer a = http_ask(&gate, "/metrics", NULL);
+    const char *at = strstr(a.body, "\nhearth_http_launches ");
+    ck_assert_ptr_nonnull(at);
+    long n = strtol(at + strlen("\nhearth_http_launches "), NULL, 10);
+    http_answer_fini(&a);
+    return n;
+}
+
+/* Asks for alpha until a request of that waits too, and returns its connection. */
+static int ask_until_it_waits(void)
+{
+    for (;;) {
+        int fd = gateway_connect(&gate);
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        http_send(fd, "POST", "/completion", "",
+                  "{\"prompt\":\"x\",\"n_predict\":1,\"model\":\"alpha\"}");
+        while (poll(&p, 1, 10) == 0)
+            if (launches() == 2)
+                return fd;
+        close(fd);
+    }
+}
+
+START_TEST(a_model_that_is_always_busy_gives_way_too)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "1");
+    int alpha = hold("alpha", 1), beta = hold("beta", 2), gamma = gateway_connect(&gate);
+    http_send(gamma, "POST", "/completion", "",
+              "{\"prompt\":\"x\",\"n_predict\":1,\"model\":\"gamma\"}");
+    int next = ask_until_it_waits();
+    ck_assert(!is_served("gamma"));
+    close(alpha);
+    struct http_answer a = http_receive(gamma);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    a = http_receive(next);
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    ck_assert(is_served("alpha") && is_served("beta") && !is_served("gamma"));
+    close(beta);
+    close(gamma);
+    close(next);
+}
+END_TEST
+
+START_TEST(what_cannot_be_started_is_one_line)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/models/broken.gguf", place.directory);
+    FILE *broken = fopen(path, "we");
+    ck_assert_ptr_nonnull(broken);
+    fputs("no model", broken);
+    fclose(broken);
+    START("--budget", "8M");
+    json_t *o = ask("broken", 501);
+    ck_assert_str_eq(json_text(o, "error/message"),
+                     "broken is not served: not a GGUF file: it starts with \"no m\", not "
+                     "\"GGUF\"");
+    json_decref(o);
+    o = ask("alpha", 503);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "more than --budget, 8 MiB: give"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_pinned_model_that_leaves_too_little_is_said)
+{
+    START("--budget", "40M", "--pin", "alpha");
+    json_t *o = ask("beta", 503);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "pinned models leave less"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(one_that_died_is_started_again)
+{
+    START("--budget", ROOM_FOR_TWO);
+    ask_well("alpha");
+    struct harness alpha = {0};
+    snprintf(alpha.socket, sizeof(alpha.socket), "%s/hearth/alpha.sock", place.directory);
+    struct hearth *h = harness_connect(&alpha, 0, NULL);
+    struct hearth_info info = {.size = sizeof(info)};
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    ck_assert_int_eq(kill((pid_t)info.server_pid, SIGKILL), 0);
+    hearth_close(h);
+    gateway_wait_metric(&gate, "hearth_http_slots", 0);
+    ask_well("alpha");
+}
+END_TEST
+
+START_TEST(a_port_needs_a_file_of_keys)
+{
+    START("--budget", ROOM_FOR_TWO);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--budget", "1G", "--port", "1", NULL}), 64);
+    ck_assert_int_eq(
+        gateway_run((const char *const[]){"--budget", "1G", "--port", "1", "--api-key", "k", NULL}),
+        64);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--budget", "1G", "--socket", "/x", NULL}),
+                     64);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--pin", "alpha", NULL}), 64);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http_launch");
+    TCase *c = tcase_create("http_launch");
+    tcase_set_timeout(c, 240);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, a_model_that_is_asked_for_is_started);
+    tcase_add_test(c, the_one_longest_unused_gives_way);
+    tcase_add_test(c, a_pinned_model_is_started_at_once_and_never_stopped);
+    tcase_add_test(c, a_stream_that_waits_has_comments);
+    tcase_add_test(c, a_request_whose_client_hung_up_starts_nothing);
+    tcase_add_test(c, a_model_that_another_program_uses_stays);
+    tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
+    tcase_add_test(c, what_cannot_be_started_is_one_line);
+    tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);
+    tcase_add_test(c, one_that_died_is_started_again);
+    tcase_add_test(c, a_port_needs_a_file_of_keys);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
