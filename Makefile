@@ -250,8 +250,9 @@ SIM_CUBLAS = $(SIM)/libcublas.so.13
 SIM_CUBLAS_OBJ = $(call sim_obj,tests/cudasim/cublas/cublas.c)
 SIMULATED = $(if $(SIM_CXX),$(SIM_TESTS) $(SIM_PLUGIN) $(SIM_CUBLAS))
 
-# Nor the simulator: a sanitizer does not follow it from stack to stack.
+# Nor the simulator: a sanitizer does not follow it from stack to stack. It takes most of the time of its tests.
 $(SIM_OBJ) $(SIM_CUBLAS_OBJ): SAN =
+$(SIM_OBJ): override CFLAGS += -O3
 
 $(SIM)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)

@@ -61,8 +61,11 @@ __attribute__((noinline, cold)) static void report_host(uintptr_t address, size_
                address < 65536 ? "a null pointer" : "host memory or another thread's stack");
 }
 
+/* For functions that are called with a constant number of bytes. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* True when the shadow of each of `bytes` bytes has these bits. */
-static bool all_have(const uint8_t *shadow, size_t bytes, uint64_t bits)
+INLINE bool all_have(const uint8_t *shadow, size_t bytes, uint64_t bits)
 {
     uint64_t word = bits;
 
@@ -70,6 +73,11 @@ static bool all_have(const uint8_t *shadow, size_t bytes, uint64_t bits)
         uint64_t eight;
         memcpy(&eight, shadow, 8);
         word &= eight;
+    }
+    for (; bytes >= 4; bytes -= 4, shadow += 4) {
+        uint32_t four;
+        memcpy(&four, shadow, 4);
+        word &= four | (bits & ~(uint64_t)UINT32_MAX);
     }
     for (; bytes > 0; bytes--, shadow++)
         word &= *shadow | (bits & ~UINT64_C(255));
@@ -106,13 +114,13 @@ static void check_followed(uintptr_t offset, size_t bytes, bool write, const voi
     }
 }
 
-static inline bool followed(const struct sim_thread *thread)
+INLINE bool followed(const struct sim_thread *thread)
 {
     return thread->followed || thread->block->followed;
 }
 
 /* relaxed: atomic or volatile, so other blocks may access it at the same time. */
-static inline void read_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
+INLINE void read_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
 
@@ -133,7 +141,7 @@ static inline void read_as(uintptr_t address, size_t bytes, bool relaxed, const 
     }
 }
 
-static inline void write_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
+INLINE void write_as(uintptr_t address, size_t bytes, bool relaxed, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
 
@@ -157,12 +165,12 @@ static inline void write_as(uintptr_t address, size_t bytes, bool relaxed, const
     }
 }
 
-static inline void read_at(uintptr_t address, size_t bytes, const void *caller)
+INLINE void read_at(uintptr_t address, size_t bytes, const void *caller)
 {
     read_as(address, bytes, false, caller);
 }
 
-static inline void write_at(uintptr_t address, size_t bytes, const void *caller)
+INLINE void write_at(uintptr_t address, size_t bytes, const void *caller)
 {
     write_as(address, bytes, false, caller);
 }

@@ -32,6 +32,7 @@ struct sim_grid {
     struct sim_thread *chosen;
     uint64_t progress_seen;
     unsigned idle_rounds;
+    bool shuffled; /* of the settings */
 };
 
 __thread struct sim_thread *sim_current;
@@ -86,9 +87,9 @@ static struct sim_thread *queue_pop(struct queue *queue)
     return thread;
 }
 
-static bool shuffled(void)
+static inline bool shuffled(void)
 {
-    return sim_settings()->order == SIM_ORDER_SHUFFLED;
+    return grid.shuffled;
 }
 
 void sim_make_ready(struct sim_thread *thread)
@@ -262,8 +263,9 @@ static void check_barrier(const struct sim_block *block, enum cudasim_barrier ki
         sim_report(file, line, NULL,
                    "waits at __syncthreads, but %u of %u threads of its block have ended",
                    block->ended, block->n_threads);
-    if (block->arrived > 0 && (block->barrier_kind != kind || block->barrier_line != line ||
-                               strcmp(block->barrier_file, file) != 0))
+    if (block->arrived > 0 &&
+        (block->barrier_kind != kind || block->barrier_line != line ||
+         (block->barrier_file != file && strcmp(block->barrier_file, file) != 0)))
         sim_report(
             file, line, NULL,
             "waits at __syncthreads, but %u threads of its block wait at another one (%s:%d)",
@@ -453,7 +455,9 @@ void sim_grid_run(const struct sim_kernel *kernel)
     uint32_t *order = must(calloc(n, sizeof(*order)));
 
     sim_shared_open();
-    grid = (struct sim_grid){.kernel = kernel, .n_blocks = kernel->cooperative ? n : 1};
+    grid = (struct sim_grid){.kernel = kernel,
+                             .n_blocks = kernel->cooperative ? n : 1,
+                             .shuffled = sim_settings()->order == SIM_ORDER_SHUFFLED};
     queue_clear(&grid.ready);
     queue_clear(&grid.spinning);
     pool_grow(grid.n_blocks);

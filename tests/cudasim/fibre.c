@@ -9,9 +9,11 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { GUARD_BYTES = 4096 };
+/* Stacks begin at 64 different lines of a page, so that those of a block's threads do not share a few sets of the cache. */
+enum { GUARD_BYTES = 4096, LINE_BYTES = 64, NEXT_LINE = 13 * LINE_BYTES };
 
 static struct sim_fibre *pool; /* the thread that runs grids owns it */
+static unsigned opened;
 
 static struct sim_fibre *fibre_open(void)
 {
@@ -24,6 +26,7 @@ static struct sim_fibre *fibre_open(void)
         abort();
     }
     fibre->stack = memory + GUARD_BYTES;
+    fibre->top = fibre->stack + SIM_STACK_BYTES - opened++ * NEXT_LINE % 4096;
     return fibre;
 }
 
@@ -56,7 +59,7 @@ __asm__(".text\n"
 /* What the first switch pops: six registers, the entry, and an unused return address. */
 static void prepare(struct sim_fibre *fibre, void (*enter)(void))
 {
-    void **top = (void **)(fibre->stack + SIM_STACK_BYTES);
+    void **top = (void **)(void *)fibre->top;
 
     *--top = NULL; /* at entry the stack pointer is 8 below a multiple of 16 */
     *--top = (void *)enter;
@@ -87,7 +90,7 @@ static void prepare(struct sim_fibre *fibre, void (*enter)(void))
 
     (void)getcontext(context);
     context->uc_stack.ss_sp = fibre->stack;
-    context->uc_stack.ss_size = SIM_STACK_BYTES;
+    context->uc_stack.ss_size = (size_t)(fibre->top - fibre->stack);
     context->uc_link = NULL;
     makecontext(context, enter, 0);
 }

@@ -196,9 +196,20 @@ __attribute__((noinline, cold)) static void report_state(const struct shared_slo
 static inline void check_state(const struct shared_slot *slot, size_t offset, size_t bytes,
                                bool write, const void *caller)
 {
-    uint8_t any = 0, all = 0xff;
+    uint32_t any = 0, all = UINT32_MAX;
+    size_t i = offset;
 
-    for (size_t i = offset; i < offset + bytes; i++) {
+    for (; i + WORD <= offset + bytes; i += WORD) {
+        uint32_t four;
+        memcpy(&four, slot->state + i, sizeof(four));
+        any |= four;
+        all &= four;
+    }
+    all &= all >> 16;
+    all &= all >> 8;
+    any |= any >> 16;
+    any |= any >> 8;
+    for (; i < offset + bytes; i++) {
         any |= slot->state[i];
         all &= slot->state[i];
     }

@@ -151,7 +151,7 @@ enum { SIM_STACK_BYTES = 128 * 1024 };
 
 struct sim_fibre {
     void *stack_pointer; /* saved while it does not run */
-    char *stack;         /* lowest address; a guard page lies below */
+    char *stack, *top;   /* lowest address, above a guard page; where it begins */
     struct sim_fibre *next;
 };
 

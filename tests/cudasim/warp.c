@@ -150,11 +150,11 @@ static struct cudasim_mma *mma_of(const struct sim_pending *pending, unsigned la
     return (struct cudasim_mma *)(uintptr_t)pending->threads[lane]->value;
 }
 
-static int byte_of(uint32_t word, unsigned at, int is_unsigned)
+static int16_t byte_of(uint32_t word, unsigned at, int is_unsigned)
 {
     const uint32_t byte = word >> (8 * at) & 255;
 
-    return is_unsigned ? (int)byte : (int8_t)byte;
+    return is_unsigned ? (int16_t)byte : (int8_t)byte;
 }
 
 /* PTX ISA, fragments of mma.m16n8k32. A lane is (group = lane / 4, member = lane % 4). Element
@@ -163,7 +163,7 @@ static int byte_of(uint32_t word, unsigned at, int is_unsigned)
  * of C and D: lane (row % 8, column / 2), register column % 2 + 2 * (row / 8). */
 static void mma_i8(struct sim_pending *pending)
 {
-    int a[16][32], b[32][8];
+    int16_t a[16][32], b[8][32]; /* b by columns */
 
     for (unsigned k = 0; k < 32; k++) {
         const unsigned member = k % 16 / 4, high = k / 16;
@@ -174,18 +174,18 @@ static void mma_i8(struct sim_pending *pending)
         }
         for (unsigned column = 0; column < 8; column++) {
             const struct cudasim_mma *from = mma_of(pending, column * 4 + member);
-            b[k][column] = byte_of(from->b[high], k % 4, from->b_unsigned);
+            b[column][k] = byte_of(from->b[high], k % 4, from->b_unsigned);
         }
     }
     for (unsigned row = 0; row < 16; row++) {
         for (unsigned column = 0; column < 8; column++) {
             struct cudasim_mma *to = mma_of(pending, row % 8 * 4 + column / 2);
             const unsigned at = column % 2 + 2 * (row / 8);
-            uint32_t sum = to->c[at];
+            int32_t sum = 0;
 
             for (unsigned k = 0; k < 32; k++)
-                sum += (uint32_t)(a[row][k] * b[k][column]);
-            to->d[at] = sum;
+                sum += a[row][k] * b[column][k];
+            to->d[at] = to->c[at] + (uint32_t)sum;
         }
     }
 }
@@ -221,6 +221,16 @@ static int half_exponent(enum cudasim_collective kind, uint32_t half)
 
 enum { MMA_TERMS = 17, MMA_BITS = 25 };
 
+/* 2^exponent, of a normal double. */
+static double power_of_two(int exponent)
+{
+    const uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
 /* One of the ways of tensor cores: every term is truncated towards zero MMA_BITS below the largest
  * exponent, and the rest is added exactly. A zero product has the exponents of its operands, so it
  * truncates the others. */
@@ -236,9 +246,25 @@ static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS]
     }
     if (!isfinite(plain))
         return (float)plain;
+    const double scale = power_of_two(MMA_BITS - largest);
     for (int i = 0; i < MMA_TERMS; i++)
-        sum += (int64_t)ldexp(term[i], MMA_BITS - largest);
-    return (float)ldexp((double)sum, largest - MMA_BITS);
+        sum += (int64_t)(term[i] * scale);
+    return (float)((double)sum * power_of_two(largest - MMA_BITS));
+}
+
+/* A row of A or a column of B. */
+struct half_line {
+    float value[16];
+    int exponent[16];
+};
+
+static void put_half(struct half_line *line, unsigned k, enum cudasim_collective kind,
+                     uint32_t word)
+{
+    const uint32_t half = word >> 16 * (k % 2) & 0xffff;
+
+    line->value[k] = half_float(kind, half);
+    line->exponent[k] = half_exponent(kind, half);
 }
 
 /* Fragments of mma.m16n8k16, 16-bit: as above with two values a register and 8 columns of k instead
@@ -247,19 +273,16 @@ static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS]
 static void mma_float(struct sim_pending *pending)
 {
     const enum cudasim_collective kind = pending->kind;
-    uint32_t a[16][16], b[16][8];
+    struct half_line a[16], b[8];
 
     for (unsigned k = 0; k < 16; k++) {
-        const unsigned member = k % 8 / 2, high = k / 8, shift = 16 * (k % 2);
+        const unsigned member = k % 8 / 2, high = k / 8;
 
-        for (unsigned row = 0; row < 16; row++) {
-            const uint32_t word = mma_of(pending, row % 8 * 4 + member)->a[row / 8 + 2 * high];
-            a[row][k] = word >> shift & 0xffff;
-        }
-        for (unsigned column = 0; column < 8; column++) {
-            const uint32_t word = mma_of(pending, column * 4 + member)->b[high];
-            b[k][column] = word >> shift & 0xffff;
-        }
+        for (unsigned row = 0; row < 16; row++)
+            put_half(&a[row], k, kind,
+                     mma_of(pending, row % 8 * 4 + member)->a[row / 8 + 2 * high]);
+        for (unsigned column = 0; column < 8; column++)
+            put_half(&b[column], k, kind, mma_of(pending, column * 4 + member)->b[high]);
     }
     for (unsigned row = 0; row < 16; row++) {
         for (unsigned column = 0; column < 8; column++) {
@@ -269,8 +292,8 @@ static void mma_float(struct sim_pending *pending)
             int exponent[MMA_TERMS];
 
             for (unsigned k = 0; k < 16; k++) {
-                term[k] = (double)half_float(kind, a[row][k]) * half_float(kind, b[k][column]);
-                exponent[k] = half_exponent(kind, a[row][k]) + half_exponent(kind, b[k][column]);
+                term[k] = (double)a[row].value[k] * b[column].value[k];
+                exponent[k] = a[row].exponent[k] + b[column].exponent[k];
             }
             term[16] = bits_float(to->c[at]);
             exponent[16] = (int)(to->c[at] >> 23 & 255) - 127;
