@@ -494,9 +494,9 @@ compile_commands.json: FORCE ## how each file is compiled, for clangd
 
 .PHONY: deps-build deps-check deps-lint deps-deb deps-bench deps-fuzz
 deps-build:
-	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev libmicrohttpd-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev
 deps-check:
-	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev libmicrohttpd-dev
+	@tests/tools/deps.sh gcc libc6-dev pkg-config liburing-dev check libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev
 deps-deb: deps-build
 	@tests/tools/deps.sh dpkg-dev debhelper fakeroot $(if $(wildcard client/python),dh-python python3)
 deps-bench: deps-check
@@ -551,6 +551,7 @@ link $(MANDIR)/man3         $(patsubst %,%.3:libhearth.3,$(subst $(comma),,$(she
 fill $(MANDIR)/man5         $(BUILD)/man/hearthd.conf.5
 fill $(MANDIR)/man8         $(wildcard daemon/*.8 client/http/*.8)
 tree $(NVIMDIR)             client/nvim
+fill $(SHARE)/hearth        systemd/upstream.conf
 644  $(SHARE)/hearth        daemon/models/hearth-code-5m-f16.gguf $(wildcard client/shell/hearth-widget.*)
 644  $(SHARE)/bash-completion/completions client/shell/hearth.bash:hearth
 link $(SHARE)/bash-completion/completions $(COMPLETED:%=%:hearth)

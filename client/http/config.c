@@ -102,7 +102,7 @@ static int read_template(struct http_config *c, char *err, size_t err_bytes)
 
 bool http_config_needs_key(const struct http_config *c)
 {
-    return c->budget && !c->api_key_file;
+    return (c->budget || c->upstream_entries.n) && !c->api_key_file;
 }
 
 static int check_budget(const struct http_config *c, char *err, size_t err_bytes)
@@ -114,11 +114,20 @@ static int check_budget(const struct http_config *c, char *err, size_t err_bytes
     else if (c->budget && (c->daemon || (named && *named)))
         what = "--budget: with --socket or HEARTH_SOCKET there is one daemon: leave them out";
     else if (c->port && http_config_needs_key(c))
-        what = "--port with --budget: every user of this machine could start models: give an "
-               "--api-key-file";
+        what =
+            "--port with --budget or --upstream: every user of this machine could start models, or "
+            "spend its key: give an --api-key-file";
     if (what)
         snprintf(err, err_bytes, "%s", what);
     return what ? -EINVAL : 0;
+}
+
+static int read_upstreams(struct http_config *c, char *err, size_t err_bytes)
+{
+    c->upstreams = calloc(1, sizeof(*c->upstreams));
+    if (!c->upstreams)
+        return -ENOMEM;
+    return upstreams_read(c->upstreams, &c->upstream_entries, &c->upstream_keys, err, err_bytes);
 }
 
 int http_config_read(struct http_config *c, int argc, char **argv, char *err, size_t err_bytes)
@@ -144,14 +153,20 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
     }
     if (!rc)
         rc = check_budget(c, err, err_bytes);
+    if (!rc && (c->upstream_entries.n || c->upstream_keys.n))
+        rc = read_upstreams(c, err, err_bytes);
     return rc;
 }
 
 void http_config_fini(struct http_config *c)
 {
     free(c->key_text);
+    if (c->upstreams)
+        explicit_bzero(c->upstreams, sizeof(*c->upstreams));
+    free(c->upstreams);
     free(c->template_text);
     c->key_text = c->template_text = NULL;
+    c->upstreams = NULL;
 }
 
 void http_config_help(FILE *out)

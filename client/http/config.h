@@ -2,6 +2,7 @@
 #ifndef HEARTH_CLIENT_HTTP_CONFIG_H
 #define HEARTH_CLIENT_HTTP_CONFIG_H
 
+#include "client/http/upstream.h"
 #include "ipc/options.h"
 
 #include <stdbool.h>
@@ -28,6 +29,10 @@
     TEXTS(pins, "pin", "NAME", "start this model at once and keep it; repeatable")                 \
     NUMBER(idle_stop, "idle-stop", "900", 0, 1 << 24, "S", "stop models idle for S s; 0: never")   \
     NUMBER(stay, "stay", "30", 0, 1 << 24, "S", "a model stays S s before it gives way")           \
+    TEXTS(upstream_entries, "upstream", "NAME=URL", "this model is served there; repeatable")      \
+    TEXTS(upstream_keys, "upstream-key", "NAME=FILE", "its key, in a file of mode 0600")           \
+    NUMBER(upstream_wait, "upstream-wait", "600", 1, 86400, "S", "give up an upstream's answer")   \
+    NUMBER(upstream_idle, "upstream-idle", "120", 1, 86400, "S", "the same, once it has begun")    \
     NUMBER(slots, "slots", "16", 1, 64, "N", "max requests that run at once")                      \
     NUMBER(queue, "queue", "64", 1, 4096, "N", "max queued requests; more get 503")                \
     NUMBER(connections, "connections", "128", 1, 4096, "N", "max open connections")                \
@@ -52,7 +57,8 @@ struct http_config {
 #undef HTTP_BYTES
 #undef HTTP_TEXTS
 #undef HTTP_FLAG
-    char *key_text;      /* what --api-key-file holds; the keys point into it */
+    char *key_text;              /* what --api-key-file holds; the keys point into it */
+    struct upstreams *upstreams; /* of the entries and keys; NULL: there are none */
     char *template_text; /* what the file of --chat-template holds; chat_template points to it */
 };
 

@@ -64,9 +64,11 @@ void exchange_put_event(struct exchange *x, json_t *json)
 
 const char *exchange_model(const struct exchange *x)
 {
-    const json_t *request = x->asked ? x->asked : x->params.root;
-    const char *asked = json_string_value(json_object_get(request, "model"));
-    return asked && *asked ? asked : served_name(x->served);
+    const json_t *read = x->params.root ? x->params.root : x->root;
+    const char *asked = json_string_value(json_object_get(x->asked ? x->asked : read, "model"));
+    if (asked && *asked)
+        return asked;
+    return x->served ? served_name(x->served) : "";
 }
 
 void exchange_answer(struct exchange *x, json_t *json)
@@ -163,7 +165,45 @@ void exchange_hang_up(struct exchange *x)
         x->server->count.dropped++;
     if (x->launch)
         launcher_left(x->server);
+    if (x->transfer)
+        transfer_end(&x->server->transfers, x->transfer);
     wake(x);
+}
+
+/* ---- the answer of an upstream --------------------------------------------------------------- */
+
+static void set_type(struct exchange *x, unsigned status, const char *type)
+{
+    snprintf(x->type_text, sizeof(x->type_text), "%s", type);
+    x->content_type = x->type_text;
+    x->status = status;
+}
+
+void exchange_pass_begin(struct exchange *x, const char *type)
+{
+    set_type(x, 200, type);
+    x->is_streaming = true;
+    x->params.stream = true; /* a failure is one of the stream */
+}
+
+void exchange_pass(struct exchange *x, const char *bytes, size_t n)
+{
+    buffer_add(&x->out, bytes, n);
+    if (x->is_streaming)
+        wake(x);
+}
+
+void exchange_pass_end(struct exchange *x)
+{
+    x->is_finished = true;
+    wake(x);
+}
+
+void exchange_pass_whole(struct exchange *x, unsigned status, const char *type)
+{
+    exchange_answer_whole(x);
+    if (x->status == 200) /* else memory ran out */
+        set_type(x, status, type);
 }
 
 /* ---- a choice -------------------------------------------------------------------------------- */
@@ -304,6 +344,8 @@ void exchange_taken(struct exchange *x)
 {
     if (x->out.bytes > STREAM_LOW_BYTES)
         return;
+    if (x->transfer)
+        transfer_taken(&x->server->transfers, x->transfer);
     for (uint32_t i = 0; i < x->n_choices; i++)
         if (x->choices[i].job.paused)
             pool_unpause(&x->served->pool, &x->choices[i].job);
@@ -380,6 +422,8 @@ void exchange_close(struct exchange *x)
         return;
     }
     cancel_all(x);
+    if (x->transfer)
+        transfer_end(&x->server->transfers, x->transfer);
     if (x->served) {
         x->served->n_exchanges--;
         if (x->n_choices)

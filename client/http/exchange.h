@@ -101,6 +101,8 @@ struct exchange {
     char *wanted;           /* [DISK_NAME_BYTES] the model that may have to be started, or NULL */
     bool is_on_disk;        /* there is a model of that name */
     const struct launch *launch; /* whose end is waited for, or NULL */
+    struct transfer *transfer;   /* its answer comes from an upstream; or NULL */
+    char type_text[128];         /* content_type, where that is an upstream's */
 };
 
 /* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */
@@ -114,6 +116,13 @@ void exchange_answer_whole(struct exchange *x);
 /* Begins the stream that was asked for, unless it has begun, with a comment. Not in a dialect of
  * lines, which has none. */
 void exchange_comment(struct exchange *x, const char *text);
+
+/* The answer of an upstream: a stream of this type, with more of it and its end; or, of bytes that
+ * were passed before, the whole with this status. */
+void exchange_pass_begin(struct exchange *x, const char *type);
+void exchange_pass(struct exchange *x, const char *bytes, size_t n);
+void exchange_pass_end(struct exchange *x);
+void exchange_pass_whole(struct exchange *x, unsigned status, const char *type);
 
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);

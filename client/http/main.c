@@ -77,8 +77,8 @@ static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
         int rc = loopback_check(SERVICE_FIRST_FD + i, err, err_bytes);
         if (!rc && loopback_is_tcp(SERVICE_FIRST_FD + i) && http_config_needs_key(&g->config)) {
             snprintf(err, err_bytes,
-                     "a port with --budget: every user of this machine could start models: give an "
-                     "--api-key-file");
+                     "a port with --budget or --upstream: every user of this machine could start "
+                     "models, or spend its key: give an --api-key-file");
             rc = -EPERM;
         }
         if (rc)

@@ -22,8 +22,8 @@ enum {
     ROUTE_REST = 2,    /* the path continues after it */
     ROUTE_DAEMON = 4,  /* there must be a daemon */
     ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
-    ROUTE_IDLE = 32,   /* but for ROUTE_DAEMON, where daemons can be started */
-    ROUTE_STARTS = 16, /* a daemon for its model may be started */
+    ROUTE_IDLE = 32,   /* but for ROUTE_DAEMON, where it can be started, or there are upstreams */
+    ROUTE_STARTS = 16, /* its model may be an upstream's, or one whose daemon is to be started */
     ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
 };
 
@@ -55,26 +55,41 @@ static json_t *model_object(const struct served *d, const char *name)
                      m->numerics);
 }
 
-/* Those on the disk that may be started follow those that are served. */
+/* A model of which nothing is known but its name. */
+static json_t *name_object(const char *name, const char *owner)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "id", name, "object", "model", "type",
+                     "model", "display_name", name, "created", 0, "owned_by", owner);
+}
+
+/* Those of upstreams, and those on the disk that may be started, follow those that are served. */
 static void tell_models(struct exchange *x)
 {
+    const struct upstreams *upstreams = x->server->config->upstreams;
     json_t *list = served_names(x->server, model_object), *name;
     size_t i;
+    for (uint32_t k = 0; upstreams && k < upstreams->n; k++)
+        json_array_append_new(list, name_object(upstreams->all[k].name, "upstream"));
     json_array_foreach(x->found, i, name) {
         const char *text = json_string_value(name);
-        if (!served_is_known(x->server, text))
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:{s:s}}", "id",
-                                                  text, "object", "model", "type", "model",
-                                                  "display_name", text, "created", 0, "owned_by",
-                                                  "hearth", "status", "value", "unloaded"));
+        if (!served_is_known(x->server, text)) {
+            json_t *o = name_object(text, "hearth");
+            json_object_set_new(o, "status", json_pack("{s:s}", "value", "unloaded"));
+            json_array_append_new(list, o);
+        }
     }
     exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static void one_model(struct exchange *x)
 {
+    struct upstreams *upstreams = x->server->config->upstreams;
     const struct served *d = served_find(x->server, x->path_rest);
     struct fail f;
+    if (upstreams && upstreams_find(upstreams, x->path_rest)) {
+        exchange_answer(x, name_object(x->path_rest, "upstream"));
+        return;
+    }
     if (d) {
         exchange_answer(x, model_object(d, x->path_rest));
         return;
@@ -294,7 +309,7 @@ static const struct route routes[] = {
     {"/", 0, ollama_root, NULL, NULL},
     {"/v1/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
     {"/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
-    {"/v1/models/", ROUTE_DAEMON | ROUTE_REST, one_model, NULL, NULL},
+    {"/v1/models/", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_REST, one_model, NULL, NULL},
     {"/props", ROUTE_DAEMON, props, NULL, NULL},
     {"/slots", ROUTE_DAEMON, slots, NULL, NULL},
     {"/metrics", 0, metrics, NULL, NULL},
@@ -412,7 +427,8 @@ static void answer(struct exchange *x)
 static bool needs_daemon(const struct exchange *x)
 {
     return x->route->flags & ROUTE_DAEMON &&
-           !(x->route->flags & ROUTE_IDLE && x->server->launcher.server);
+           !(x->route->flags & ROUTE_IDLE &&
+             (x->server->launcher.server || x->server->config->upstreams));
 }
 
 /* The request is for the daemon of that model. */
@@ -448,9 +464,28 @@ static void found(struct task *t)
         exchange_fail(x, &f);
 }
 
-/* The request is for that model, whose daemon may have to be started. */
+/* The upstream that serves the model, or NULL. */
+static struct upstream *upstream_of(const struct exchange *x, const char *model)
+{
+    struct upstreams *all = x->server->config->upstreams;
+    return all && x->route->flags & ROUTE_STARTS ? upstreams_find(all, model) : NULL;
+}
+
+static void pass_on(struct exchange *x, struct upstream *to)
+{
+    struct fail f;
+    if (transfer_send(&x->server->transfers, x, to, x->route->path, &f) < 0)
+        exchange_fail(x, &f);
+}
+
+/* The request is for that model, at an upstream or at a daemon that may have to be started. */
 static void ask(struct exchange *x, const char *model)
 {
+    struct upstream *to = upstream_of(x, model);
+    if (to) {
+        pass_on(x, to);
+        return;
+    }
     if (!(x->route->flags & ROUTE_STARTS) || !launcher_wants(x->server, model)) {
         ask_daemon(x, model);
         return;

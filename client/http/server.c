@@ -204,6 +204,9 @@ int server_open(struct server *s, const struct http_config *config, const int *f
         rc = start_mhd(s, err, err_bytes);
     if (!rc)
         rc = served_open(s);
+    if (!rc && config->upstreams)
+        rc = transfers_open(&s->transfers, &s->loop, config->upstream_wait, config->upstream_idle,
+                            err, err_bytes);
     if (!rc)
         rc = launcher_open(s, err, err_bytes);
     for (uint32_t i = 0; i < n && !rc; i++) {
@@ -266,6 +269,7 @@ void server_close(struct server *s)
         MHD_stop_daemon(s->mhd);
     }
     launcher_close(s);
+    transfers_close(&s->transfers);
     served_close(s);
     reactor_close(&s->loop);
 }

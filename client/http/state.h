@@ -7,6 +7,7 @@
 #include "client/http/launcher.h"
 #include "client/http/reactor.h"
 #include "client/http/served.h"
+#include "client/http/transfer.h"
 
 struct conn;
 struct exchange;
@@ -33,6 +34,7 @@ struct server {
     struct served *served; /* a list, the default daemon first */
     uint32_t n_served;
     struct launcher launcher;
+    struct transfers transfers;
     struct MHD_Daemon *mhd;
     struct watch mhd_watch;
     struct listener listeners[SERVER_LISTENERS_MAX];

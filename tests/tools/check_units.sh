@@ -68,4 +68,6 @@ for unit in hearthd.service hearth@one.service hearth-http.service; do
 done
 cat "$units/system/hearthd.service" systemd/cuda.conf >"$units/system/hearthd-with-cuda.service"
 exposure hearthd-with-cuda.service 1.5
+cat "$units/system/hearth-http.service" "$root/usr/share/hearth/upstream.conf" >"$units/system/hearth-http-upstream.service"
+exposure hearth-http-upstream.service 2.0
 echo "ok: installed files are complete and usable, the units are closed"

@@ -1,0 +1,65 @@
+/* transfer: requests that are passed on to upstreams (upstream.h), by libcurl, on the gateway's loop.
+ *
+ * The body goes as it came, to the same path; of the caller's headers none does, the key of the
+ * upstream's entry alone. A stream of events comes back as it arrives, unread above what the client has
+ * not taken yet; anything else whole. Redirects are not followed. What goes wrong is one line, without
+ * the URL or the key.
+ *
+ * On the loop's thread. */
+#ifndef HEARTH_CLIENT_HTTP_TRANSFER_H
+#define HEARTH_CLIENT_HTTP_TRANSFER_H
+
+#include "client/http/curl_api.h"
+#include "client/http/fail.h"
+#include "client/http/reactor.h"
+#include "client/http/upstream.h"
+
+#include <stdbool.h>
+
+struct exchange;
+struct server;
+
+enum {
+    TRANSFER_CONNECT_MS = 5000,
+    TRANSFERS_MAX = 64,       /* to one upstream at once */
+    TRANSFER_BYTES = 64 << 20 /* of an answer that is not a stream */
+};
+
+struct transfer {
+    struct exchange *x;
+    struct upstream *to;
+    CURL *easy;
+    struct curl_slist *headers;
+    struct transfer *next, **link;
+    char type[128];    /* of the answer */
+    uint64_t heard_ns; /* when something of it came, before: when the request went out */
+    bool has_begun, is_stream, is_paused, is_too_long;
+};
+
+struct transfers {
+    struct curl_api curl;
+    CURLM *multi; /* NULL: there are no upstreams */
+    struct reactor *loop;
+    struct watch timer;      /* libcurl's */
+    struct watch tick;       /* for limits of time, while there are transfers */
+    struct transfer *all;    /* a list */
+    uint32_t wait_s, idle_s; /* for the first byte of an answer, and for the next one */
+};
+
+/* Returns 0, or -errno with one line. */
+int transfers_open(struct transfers *t, struct reactor *loop, uint32_t wait_s, uint32_t idle_s,
+                   char *err, size_t err_bytes);
+void transfers_close(struct transfers *t);
+
+/* Sends x->body to the upstream's path; exchange_fail() and the like end it. x->transfer is set until
+ * transfer_end(). Returns 0, or -1 with *f. */
+int transfer_send(struct transfers *t, struct exchange *x, struct upstream *to, const char *path,
+                  struct fail *f);
+
+/* The client took bytes: reads on, where that was paused. */
+void transfer_taken(struct transfers *t, struct transfer *one);
+
+/* Ends it, finished or not, and frees it. */
+void transfer_end(struct transfers *t, struct transfer *one);
+
+#endif

@@ -1,0 +1,316 @@
+/* hearth-http passes requests on to upstreams, whatever these do. */
+#include "tests/e2e/gateway.h"
+#include "tests/run_suite.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <ftw.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY "sk-upstream-0123456789"
+#define CALLER "caller-key-9876543210"
+
+static struct harness place; /* the folder of the gateway, without a daemon */
+static struct gateway gate;
+
+/* ---- the upstream ---------------------------------------------------------------------------- */
+
+static int listener;
+static const char *answer;          /* what it sends; NULL: it goes on reading */
+static bool stays;                  /* it sends nothing more, and does not close */
+static char request[65536];         /* the last one */
+static int hang_ups[2];             /* a byte for each connection whose client left first */
+static char entry[64], refused[64]; /* --upstream: the server, and a port without one */
+
+static void read_request(int fd)
+{
+    size_t n = 0, whole = 0;
+    char *end;
+    request[0] = 0;
+    while (!whole || n < whole) {
+        ssize_t got = recv(fd, request + n, sizeof(request) - 1 - n, 0);
+        if (got <= 0)
+            return;
+        n += (size_t)got;
+        request[n] = 0;
+        if (!whole && (end = strstr(request, "\r\n\r\n"))) {
+            const char *length = strcasestr(request, "content-length:");
+            whole = (size_t)(end - request) + 4 + (length ? strtoul(length + 15, NULL, 10) : 0);
+        }
+    }
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        char byte;
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            return NULL;
+        read_request(fd);
+        if (answer)
+            (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+        if (stays || !answer) {
+            (void)!recv(fd, &byte, 1, 0);
+            (void)!write(hang_ups[1], "x", 1);
+        }
+        close(fd);
+    }
+}
+
+static int bind_port(char *ret_url, size_t bytes, const char *name)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t at_bytes = sizeof(at);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &at_bytes), 0);
+    snprintf(ret_url, bytes, "%s=http://127.0.0.1:%d/v1/", name, ntohs(at.sin_port));
+    return fd;
+}
+
+/* ---- the fixture ----------------------------------------------------------------------------- */
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static const char *key_file(mode_t mode)
+{
+    static char text[160];
+    char path[128];
+    snprintf(path, sizeof(path), "%s/key", place.directory);
+    FILE *f = fopen(path, "we");
+    ck_assert_ptr_nonnull(f);
+    fputs(KEY "\n", f);
+    fclose(f);
+    ck_assert_int_eq(chmod(path, mode), 0);
+    snprintf(text, sizeof(text), "large/model=%s", path);
+    return text;
+}
+
+static void setup(void)
+{
+    pthread_t thread;
+    place = (struct harness){0};
+    strcpy(place.directory, "/tmp/hearth-upstream-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(place.directory));
+    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
+    setenv("XDG_RUNTIME_DIR", place.directory, 1);
+    unsetenv("HEARTH_SOCKET");
+    listener = bind_port(entry, sizeof(entry), "large/model");
+    (void)bind_port(refused, sizeof(refused), "gone"); /* bound, but it does not listen */
+    ck_assert_int_eq(listen(listener, 16), 0);
+    ck_assert_int_eq(pipe(hang_ups), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+    gateway_start(&gate, &place, false,
+                  (const char *const[]){"--upstream", entry, "--upstream", refused,
+                                        "--upstream-key", key_file(0600), "--upstream-wait", "1",
+                                        "--upstream-idle", "1", NULL});
+}
+
+/* The keys are in no line of the log. */
+static void teardown(void)
+{
+    char text[65536];
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    FILE *f = fopen(place.log, "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    text[n] = 0;
+    ck_assert(f && !strstr(text, KEY) && !strstr(text, CALLER));
+    fclose(f);
+    nftw(place.directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+#define HEAD(status, type)                                                                         \
+    "HTTP/1.1 " status "\r\nContent-Type: " type "\r\nConnection: close\r\n\r\n"
+#define EVENTS HEAD("200 OK", "text/event-stream") "data: {\"n\":1}\n\n"
+
+static const char body[] = "{\"model\":\"large/model\",\"messages\":[],\"unknown\":[1]}";
+
+static struct http_answer ask(const char *model_body)
+{
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/chat/completions", "Authorization: Bearer " CALLER "\r\n",
+              model_body);
+    struct http_answer a = http_receive(fd);
+    close(fd);
+    ck_assert(!strstr(a.body, KEY) && !strstr(a.headers, KEY));
+    return a;
+}
+
+/* A failure with this status, and a message that has this. */
+static void fails(int status, const char *what)
+{
+    struct http_answer a = ask(body);
+    ck_assert_msg(a.status == status && strstr(a.body, what), "%d: %s", a.status, a.body);
+    json_t *o = json_loadb(a.body, a.bytes, 0, NULL);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "the upstream of 'large/model' "));
+    json_decref(o);
+    http_answer_fini(&a);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+START_TEST(a_request_goes_there_as_it_came_and_the_answer_comes_back)
+{
+    answer = HEAD("200 OK", "application/json; charset=utf-8") "{\"n\": 1}";
+    struct http_answer a = ask(body);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert_str_eq(a.body, "{\"n\": 1}");
+    ck_assert_ptr_nonnull(strstr(a.headers, "application/json; charset=utf-8"));
+    ck_assert_int_eq(strncmp(request, "POST /v1/chat/completions HTTP", 30), 0);
+    ck_assert_ptr_nonnull(strstr(request, "\r\nAuthorization: Bearer " KEY "\r\n"));
+    ck_assert_ptr_nonnull(strstr(request, body));
+    ck_assert_ptr_null(strstr(request, CALLER));
+    http_answer_fini(&a);
+}
+END_TEST
+
+START_TEST(a_stream_comes_as_it_is)
+{
+    answer = EVENTS ": a comment\n\ndata: [DONE]\n\n";
+    struct http_answer a = ask(body);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert_ptr_nonnull(strstr(a.headers, "text/event-stream"));
+    ck_assert_str_eq(a.body, "data: {\"n\":1}\n\n: a comment\n\ndata: [DONE]\n\n");
+    http_answer_fini(&a);
+}
+END_TEST
+
+START_TEST(its_errors_are_passed_on)
+{
+    answer = HEAD("429 Too Many", "application/json") "{\"error\":{\"message\":\"slow down\"}}";
+    struct http_answer a = ask(body);
+    ck_assert_int_eq(a.status, 429);
+    ck_assert_ptr_nonnull(strstr(a.body, "slow down"));
+    http_answer_fini(&a);
+}
+END_TEST
+
+START_TEST(what_goes_wrong_there_is_one_line)
+{
+    answer = HEAD("401 No", "application/json") "{\"error\":\"bad key " KEY "\"}";
+    fails(502, "refuses its key: check --upstream-key");
+    answer = HEAD("200 OK", "text/html") "<html>";
+    fails(502, "answered 200 without JSON");
+    answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+    fails(502, "redirect, which is not followed");
+    answer = "\x01\x02 nonsense\r\n\r\n";
+    fails(502, "does not answer in HTTP");
+    answer = "";
+    fails(502, "broke off its answer");
+    answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{\"a\"";
+    fails(502, "broke off its answer");
+    answer = NULL;
+    fails(504, "sent no answer within 1 s");
+    struct http_answer a = ask("{\"model\":\"gone\"}");
+    ck_assert_int_eq(a.status, 502);
+    ck_assert_ptr_nonnull(strstr(a.body, "refuses connections: start it"));
+    http_answer_fini(&a);
+}
+END_TEST
+
+/* The last event is the error, and the stream is whole. */
+static void stream_fails(const char *what)
+{
+    struct http_answer a = ask(body);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert(a.is_whole);
+    const char *first = "data: {\"n\":1}\n\n";
+    ck_assert_int_eq(strncmp(a.body, first, strlen(first)), 0);
+    const char *last = strstr(a.body, "\n\ndata: {\"error\"");
+    ck_assert_msg(last && strstr(last, what), "%s", a.body);
+    http_answer_fini(&a);
+}
+
+START_TEST(a_stream_that_stalls_or_breaks_off_ends_with_an_error)
+{
+    stays = true;
+    answer = EVENTS "data: {\"cut";
+    stream_fails("sent nothing more for 1 s");
+    stays = false;
+    answer = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 999\r\n\r\n"
+             "data: {\"n\":1}\n\n";
+    stream_fails("broke off its answer");
+}
+END_TEST
+
+START_TEST(one_that_hangs_harms_none_and_is_left_when_the_client_leaves)
+{
+    char byte;
+    gateway_stop(&gate);
+    gateway_start(&gate, &place, false, (const char *const[]){"--upstream", entry, NULL});
+    answer = EVENTS;
+    stays = true;
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/chat/completions", "", body);
+    ck_assert_int_eq(recv(fd, &byte, 1, 0), 1);
+    json_decref(http_json(&gate, "/health", NULL, 200));
+    json_t *o = http_json(&gate, "/v1/models", NULL, 200);
+    ck_assert_str_eq(json_text(o, "data/0/id"), "large/model");
+    json_decref(o);
+    o = http_json(&gate, "/v1/models/large/model", NULL, 200);
+    ck_assert_str_eq(json_text(o, "id"), "large/model");
+    json_decref(o);
+    close(fd);
+    ck_assert_int_eq(read(hang_ups[0], &byte, 1), 1);
+}
+END_TEST
+
+START_TEST(entries_and_keys_that_are_wrong_do_not_start)
+{
+    static const char *const wrong[] = {"x",
+                                        "=http://a",
+                                        "x=ftp://a",
+                                        "x=file:///etc/passwd",
+                                        "x=http://",
+                                        "x=http://user:password@a",
+                                        "x=http://a/?q",
+                                        "x=http://a b"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        ck_assert_int_eq(gateway_run((const char *const[]){"--upstream", wrong[i], NULL}), 64);
+    ck_assert_int_eq(
+        gateway_run((const char *const[]){"--upstream", entry, "--upstream", entry, NULL}), 64);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--upstream", entry, "--port", "1", NULL}),
+                     64);
+    ck_assert_int_eq(
+        gateway_run((const char *const[]){"--upstream", entry, "--upstream-key", "y=/x", NULL}),
+        64);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--upstream", entry, "--upstream-key",
+                                                       key_file(0640), NULL}),
+                     64);
+    ck_assert_int_eq(gateway_run((const char *const[]){"--upstream", entry, "--upstream-key",
+                                                       "large/model=/nowhere", NULL}),
+                     66);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("http_upstream");
+    TCase *c = tcase_create("http_upstream");
+    tcase_set_timeout(c, 120);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, a_request_goes_there_as_it_came_and_the_answer_comes_back);
+    tcase_add_test(c, a_stream_comes_as_it_is);
+    tcase_add_test(c, its_errors_are_passed_on);
+    tcase_add_test(c, what_goes_wrong_there_is_one_line);
+    tcase_add_test(c, a_stream_that_stalls_or_breaks_off_ends_with_an_error);
+    tcase_add_test(c, one_that_hangs_harms_none_and_is_left_when_the_client_leaves);
+    tcase_add_test(c, entries_and_keys_that_are_wrong_do_not_start);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
