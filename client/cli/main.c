@@ -39,7 +39,7 @@ static const struct command commands[] = {
      "other numerics, or a changed prompt or parameter is named (65). FILE - is stdin.\n"},
     {"status", CLI_CMD_STATUS, cli_status, "[options]", "what the daemon serves, and its counters",
      ""},
-    {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what the daemon does now",
+    {"top", CLI_CMD_TOP, cli_top, "[options]", "watch what daemons do now",
      "q or Ctrl-C quits. With --once, or where stdout is not a terminal, one frame is\n"
      "printed: what happened in one interval.\n"},
     {"models", CLI_CMD_MODELS, cli_models, "[options]", "list the models on this disk",

@@ -247,31 +247,43 @@ static void totals(struct frame *f, const struct top_sample *now, const char *tr
 
 /* ---- the table -------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    uint32_t width; /* with the blank after it */
+struct column {
+    const char *name; /* NULL: after the last one */
+    uint32_t width;   /* with the blank after it */
     int right;
-} columns[] = {{"USER", 12, 0},  {"PID", 8, 1},    {"NAME", 17, 0},   {"SLOT", 5, 1},
-               {"STATE", 9, 0},  {"CLASS", 12, 0}, {"PROMPT", 8, 1},  {"BROKE", 8, 1},
-               {"OUTPUT", 8, 1}, {"TOK/S", 9, 1},  {"COMMAND", 16, 0}};
-enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+};
 
-static void cells(struct frame *f, const char *const values[COLUMNS], enum style all,
-                  enum style state)
+static const struct column of_slot[] = {{"USER", 12, 0},  {"PID", 8, 1},      {"NAME", 17, 0},
+                                        {"SLOT", 5, 1},   {"STATE", 9, 0},    {"CLASS", 12, 0},
+                                        {"PROMPT", 8, 1}, {"BROKE", 8, 1},    {"OUTPUT", 8, 1},
+                                        {"TOK/S", 9, 1},  {"COMMAND", 16, 0}, {0}};
+
+/* A value for each column. `state` is the style of the column of that name. */
+static void cells(struct frame *f, const struct column *columns, const char *const *values,
+                  enum style all, enum style state)
 {
     uint32_t at = 0;
-    for (int i = 0; i < COLUMNS; i++) {
-        int width = (int)columns[i].width - 1;
-        enum style style = i == 4 && state != PLAIN ? state : all;
-        put(f, style, columns[i].right ? "%*.*s" : "%-*.*s", i + 1 < COLUMNS ? width : 0, width,
-            values[i]);
-        at += columns[i].width;
-        if (i + 1 < COLUMNS) {
+    for (; columns->name; columns++, values++) {
+        int width = (int)columns->width - 1, is_last = !columns[1].name;
+        enum style style = state != PLAIN && strcmp(columns->name, "STATE") == 0 ? state : all;
+        put(f, style, columns->right ? "%*.*s" : "%-*.*s", is_last && !columns->right ? 0 : width,
+            width, *values);
+        at += columns->width;
+        if (!is_last) {
             put(f, all, " ");
             blanks(f, at);
         }
     }
     end_line(f);
+}
+
+static void names(struct frame *f, const struct column *columns)
+{
+    enum { MOST = 16 };
+    const char *values[MOST];
+    for (int i = 0; i < MOST && columns[i].name; i++)
+        values[i] = columns[i].name;
+    cells(f, columns, values, REVERSE, PLAIN);
 }
 
 static enum style style_of(const char *state)
@@ -290,36 +302,41 @@ static enum style style_of(const char *state)
  * may be tokenized otherwise, or its last page computed again. */
 enum { NOT_BROKEN = 32 };
 
+static int is_idle(const struct top_slot *slot)
+{
+    return !strcmp(slot->state, "idle");
+}
+
+/* The prompt's tokens, or how much of it was read. */
+static struct small prompt_of(const struct top_slot *slot)
+{
+    struct small s = count(slot->prompt);
+    uint64_t kv = slot->kv < slot->prompt ? slot->kv : slot->prompt;
+    if (!strcmp(slot->state, "prefill") && slot->prompt)
+        snprintf(s.text, sizeof(s.text), "%.0f%%", 100 * (double)kv / (double)slot->prompt);
+    return s;
+}
+
 static void slot_line(struct frame *f, const struct top_slot *slot)
 {
     static const struct small none = {"-"};
-    char pid[24] = "-", number[24], prompt[32];
-    int idle = !strcmp(slot->state, "idle");
+    char pid[24] = "-", number[24];
     if (slot->pid)
         snprintf(pid, sizeof(pid), "%llu", (unsigned long long)slot->pid);
     snprintf(number, sizeof(number), "%llu", (unsigned long long)slot->slot);
-    if (!strcmp(slot->state, "prefill") && slot->prompt)
-        snprintf(prompt, sizeof(prompt), "%.0f%%",
-                 100 * (double)(slot->kv < slot->prompt ? slot->kv : slot->prompt) /
-                     (double)slot->prompt);
-    else
-        snprintf(prompt, sizeof(prompt), "%s", count(slot->prompt).text);
-    struct small output = count(slot->output), speed_text = rate(slot->rate);
+    struct small prompt = prompt_of(slot), output = count(slot->output),
+                 speed_text = rate(slot->rate);
     struct small broke = slot->prefix_lost > NOT_BROKEN ? count(slot->prefix_break) : none;
-    const char *const values[COLUMNS] = {
-        slot->user,      pid,          slot->name[0] ? slot->name : "-",
-        number,          slot->state,  slot->priority,
-        prompt,          broke.text,   output.text,
-        speed_text.text, slot->command};
-    cells(f, values, idle ? DIM : PLAIN, style_of(slot->state));
+    const char *const values[] = {slot->user,      pid,          slot->name[0] ? slot->name : "-",
+                                  number,          slot->state,  slot->priority,
+                                  prompt.text,     broke.text,   output.text,
+                                  speed_text.text, slot->command};
+    cells(f, of_slot, values, is_idle(slot) ? DIM : PLAIN, style_of(slot->state));
 }
 
 static void table(struct frame *f, const struct top_sample *now)
 {
-    const char *names[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++)
-        names[i] = columns[i].name;
-    cells(f, names, REVERSE, PLAIN);
+    names(f, of_slot);
     uint64_t more = now->slots_left_out;
     uint32_t shown = 0;
     for (; shown < now->n_slots; shown++) {
@@ -357,6 +374,140 @@ void top_frame(const struct top_sample *now, const struct top_sample *before, co
         totals(&f, now, trouble);
         end_line(&f);
         table(&f, now);
+    }
+    if (screen->live)
+        buffer_text(out, "\033[J");
+}
+
+/* ---- several daemons -------------------------------------------------------------------------- */
+
+static const struct column of_daemon[] = {{"MODEL", 25, 0},
+                                          {"MEMORY", 10, 1},
+                                          {"KV USED", 8, 1},
+                                          {"ACTIVE", 7, 1},
+                                          {"TOK/S", 8, 1},
+                                          {"WARM", 8, 1},
+                                          {"DRAFTS", 8, 1},
+                                          {"UP", 7, 1},
+                                          {"DEVICE", 8, 1},
+                                          {"PID", 8, 1},
+                                          {"TYPE", 8, 1},
+                                          {"CONTEXT", 8, 1},
+                                          {0}};
+
+static const struct column of_any_slot[] = {{"MODEL", 20, 0},   {"USER", 11, 0},  {"STATE", 9, 0},
+                                            {"PROMPT", 8, 1},   {"OUTPUT", 8, 1}, {"TOK/S", 9, 1},
+                                            {"COMMAND", 16, 0}, {"NAME", 17, 0},  {0}};
+
+static struct small hours(uint64_t s)
+{
+    struct small text;
+    snprintf(text.text, sizeof(text.text), "%llu:%02u", (unsigned long long)s / 3600,
+             (unsigned)(s / 60 % 60));
+    return text;
+}
+
+static double speed_of(const struct top_sample *now, const struct top_sample *before)
+{
+    if (!before || now->at_ns <= before->at_ns || now->output_tokens < before->output_tokens)
+        return -1;
+    return (double)(now->output_tokens - before->output_tokens) * 1e9 /
+           (double)(now->at_ns - before->at_ns);
+}
+
+static void daemon_line(struct frame *f, const struct top_row *row)
+{
+    const struct top_sample *now = row->now;
+    char active[48], pid[24];
+    if (row->trouble) {
+        put(f, PLAIN, "%-24.24s ", row->name);
+        put(f, RED, "%s", row->trouble);
+        end_line(f);
+        return;
+    }
+    snprintf(active, sizeof(active), "%llu/%llu", (unsigned long long)now->slots_active,
+             (unsigned long long)now->slots_used);
+    snprintf(pid, sizeof(pid), "%llu", (unsigned long long)now->pid);
+    const uint64_t held =
+        now->pages_free < now->pages_total ? now->pages_total - now->pages_free : 0;
+    struct small memory = bytes_of(now->rss_bytes), used = share(held, now->pages_total),
+                 speed_text = rate(speed_of(now, row->before)), up = hours(now->uptime_s),
+                 warm = share(now->cached_tokens, now->prompt_tokens),
+                 drafts = share(now->accepted_drafts, now->drafted), context = count(now->context);
+    const char *const values[] = {row->name,       memory.text, used.text,   active,
+                                  speed_text.text, warm.text,   drafts.text, up.text,
+                                  now->device,     pid,         now->type,   context.text};
+    cells(f, of_daemon, values, now->slots_active ? BOLD : PLAIN, PLAIN);
+}
+
+static void any_slot_line(struct frame *f, const struct top_row *row, const struct top_slot *slot)
+{
+    struct small prompt = prompt_of(slot), output = count(slot->output),
+                 speed_text = rate(slot->rate);
+    const char *const values[] = {
+        row->name,   slot->user,      slot->state,   prompt.text,
+        output.text, speed_text.text, slot->command, slot->name[0] ? slot->name : "-"};
+    cells(f, of_any_slot, values, is_idle(slot) ? DIM : PLAIN, style_of(slot->state));
+}
+
+/* The slots that are idle, or those that are not; at least one line is left for what does not fit.
+ * Returns how many did not fit. */
+static uint64_t slots_of(struct frame *f, const struct top_row *rows, size_t n, int idle)
+{
+    uint64_t more = 0;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t k = 0; !rows[i].trouble && k < rows[i].now->n_slots; k++) {
+            const struct top_slot *slot = &rows[i].now->slots[k];
+            if (is_idle(slot) != idle)
+                continue;
+            if (rows_left(f) > 1)
+                any_slot_line(f, &rows[i], slot);
+            else
+                more++;
+        }
+    return more;
+}
+
+static void overview_head(struct frame *f, const struct top_row *rows, size_t n)
+{
+    uint64_t memory = 0, active = 0;
+    double tokens = -1;
+    for (size_t i = 0; i < n; i++) {
+        double more = rows[i].trouble ? -1 : speed_of(rows[i].now, rows[i].before);
+        memory += rows[i].trouble ? 0 : rows[i].now->rss_bytes;
+        active += rows[i].trouble ? 0 : rows[i].now->slots_active;
+        tokens = more < 0 ? tokens : tokens < 0 ? more : tokens + more;
+    }
+    put(f, BOLD, "%zu models", n);
+    put(f, PLAIN, "  %s resident, ", bytes_of(memory).text);
+    put(f, BOLD, "%s tokens/s", rate(tokens).text);
+    put(f, PLAIN, ", %llu slot%s active", (unsigned long long)active, active == 1 ? "" : "s");
+    end_line(f);
+}
+
+void top_overview(const struct top_row *rows, size_t n, const struct top_screen *screen,
+                  struct buffer *out)
+{
+    struct frame f = {.screen = screen, .out = out};
+    uint64_t more = 0;
+    if (screen->live)
+        buffer_text(out, "\033[H");
+    overview_head(&f, rows, n);
+    if (rows_left(&f) > 1)
+        names(&f, of_daemon);
+    for (size_t i = 0; i < n && rows_left(&f) > 1; i++)
+        daemon_line(&f, &rows[i]);
+    if (rows_left(&f) > 3) {
+        end_line(&f);
+        names(&f, of_any_slot);
+        more = slots_of(&f, rows, n, 0);
+        more += slots_of(&f, rows, n, 1);
+    }
+    for (size_t i = 0; i < n; i++)
+        more += rows[i].trouble ? 0 : rows[i].now->slots_left_out;
+    if (more && rows_left(&f)) {
+        put(&f, DIM, "and %llu more", (unsigned long long)more);
+        end_line(&f);
     }
     if (screen->live)
         buffer_text(out, "\033[J");

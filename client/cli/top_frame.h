@@ -17,4 +17,15 @@ struct top_screen {
 void top_frame(const struct top_sample *now, const struct top_sample *before, const char *trouble,
                const struct top_screen *screen, struct buffer *out);
 
+/* One of several daemons. */
+struct top_row {
+    const char *name;                      /* of its socket */
+    const char *trouble;                   /* why there is no newer sample, or NULL */
+    const struct top_sample *now, *before; /* now->at_ns 0: there is none; before NULL: none */
+};
+
+/* Draws all of them: a line for each, and their slots, the busy ones first. */
+void top_overview(const struct top_row *rows, size_t n, const struct top_screen *screen,
+                  struct buffer *out);
+
 #endif

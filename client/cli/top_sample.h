@@ -10,6 +10,7 @@
 #define TOP_NUMBERS(N)                                                                             \
     N(pid)                                                                                         \
     N(threads)                                                                                     \
+    N(context)                                                                                     \
     N(page_bytes)                                                                                  \
     N(window_page_bytes)                                                                           \
     N(window_pages_total)                                                                          \

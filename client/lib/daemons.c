@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char machine_folder[] = "/run/hearth";
 static const char ending[] = ".sock";
@@ -58,7 +59,7 @@ int daemons_folder(char ret[HELLO_PATH_BYTES])
 static int add(struct daemons *daemons, const char *folder, const char *name)
 {
     const size_t bytes = strlen(name), stem = bytes - strlen(ending);
-    struct daemon_socket socket;
+    struct daemon_socket socket = {0};
     struct stat st;
     if (bytes <= strlen(ending) || strcmp(name + stem, ending) != 0 || stem >= DAEMONS_NAME_BYTES ||
         strlen(folder) + 1 + bytes >= sizeof(socket.path))
@@ -112,6 +113,75 @@ int daemons_list(struct daemons *ret)
     *ret = (struct daemons){0};
     return rc;
 }
+
+/* ---- which ones run -------------------------------------------------------------------------- */
+
+/* Finds the listening socket in /proc/net/unix. Returns its number there; 0: there is none. */
+static unsigned long listening_inode(const char *path)
+{
+    enum { ACCEPTS = 0x10000 }; /* __SO_ACCEPTCON */
+    FILE *file = fopen("/proc/net/unix", "re");
+    char line[512], at[256];
+    unsigned long inode, found = 0;
+    struct stat wanted, st;
+    unsigned flags;
+    while (file && !found && fgets(line, sizeof(line), file))
+        if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %255s", &flags, &inode, at) == 3 &&
+            (flags & ACCEPTS) && at[0] == '/' && stat(at, &st) == 0 && stat(path, &wanted) == 0 &&
+            st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
+            found = inode;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool is_hearthd(const char *pid)
+{
+    char path[300], name[32] = "";
+    snprintf(path, sizeof(path), "/proc/%.32s/comm", pid);
+    FILE *file = fopen(path, "re");
+    bool is = file && fgets(name, sizeof(name), file) && strcmp(name, "hearthd\n") == 0;
+    if (file)
+        fclose(file);
+    return is;
+}
+
+/* Marks those whose sockets, with these numbers, the process has open. */
+static void mark_open(struct daemons *daemons, const unsigned long *inodes, const char *pid)
+{
+    char path[300], target[64];
+    struct dirent *entry;
+    unsigned long inode;
+    snprintf(path, sizeof(path), "/proc/%.32s/fd", pid);
+    DIR *dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = 0;
+        if (sscanf(target, "socket:[%lu]", &inode) != 1)
+            continue;
+        for (size_t i = 0; i < daemons->n; i++)
+            daemons->sockets[i].is_running |= inodes[i] == inode;
+    }
+    if (dir)
+        closedir(dir);
+}
+
+void daemons_look(struct daemons *daemons)
+{
+    unsigned long *inodes = calloc(daemons->n + 1, sizeof(*inodes));
+    DIR *dir = inodes ? opendir("/proc") : NULL;
+    struct dirent *entry;
+    for (size_t i = 0; inodes && i < daemons->n; i++)
+        inodes[i] = listening_inode(daemons->sockets[i].path);
+    while (dir && (entry = readdir(dir)))
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_hearthd(entry->d_name))
+            mark_open(daemons, inodes, entry->d_name);
+    if (dir)
+        closedir(dir);
+    free(inodes);
+}
+
+/* ---- hearth_find ----------------------------------------------------------------------------- */
 
 /* The only socket whose name begins with `instance`, or is that. Returns how many there are. */
 static unsigned find_socket(const struct daemons *daemons, const char *instance,

@@ -8,6 +8,7 @@
 
 #include "ipc/hello.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { DAEMONS_NAME_BYTES = 64 };
@@ -22,6 +23,7 @@ int daemons_folder(char ret[HELLO_PATH_BYTES]);
 struct daemon_socket {
     char instance[DAEMONS_NAME_BYTES];
     char path[HELLO_PATH_BYTES];
+    bool is_running; /* by daemons_look */
 };
 
 struct daemons {
@@ -31,5 +33,9 @@ struct daemons {
 
 /* Lists the sockets: whether a daemon listens there is not looked at. Returns 0 or -ENOMEM. */
 int daemons_list(struct daemons *ret);
+
+/* Finds out at which of them a daemon of this user listens, from /proc: to connect would start one
+ * where the service manager listens in its place. */
+void daemons_look(struct daemons *daemons);
 
 #endif

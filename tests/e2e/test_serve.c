@@ -1,4 +1,5 @@
 /* Models by name: hearth models, serve, stop, and --model, without a service manager. */
+#include "ipc/listen.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -6,9 +7,11 @@
 #include <ftw.h>
 #include <jansson.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,6 +105,39 @@ START_TEST(a_model_is_served_asked_and_stopped_by_its_name)
 }
 END_TEST
 
+/* hearth top, where nothing names a daemon. */
+static void run_top(void)
+{
+    static const struct harness none; /* with the socket "", which names none */
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&none, NULL, "top", "--interval", "0.1");
+    ck_assert_msg(o.code == 0, "%s", o.error);
+}
+
+START_TEST(top_shows_all_that_run)
+{
+    char other[128], idle[128], err[256];
+    snprintf(other, sizeof(other), "%s/other.gguf", home);
+    RUN(0, "serve", "tiny", "--context", "512", "--", "--threads", "1");
+    ck_assert_int_eq(symlink("tiny:model.gguf", other), 0);
+    RUN(0, "serve", other, "--context", "512", "--", "--threads", "1");
+    snprintf(idle, sizeof(idle), "%s/hearth/activated.sock", home);
+    int fd = listen_open(idle, SOCK_SEQPACKET, "socket", err,
+                         sizeof(err)); /* as a service manager does */
+    ck_assert_int_ge(fd, 0);
+    run_top();
+    ck_assert_ptr_nonnull(strstr(o.out, "2 models  "));
+    ck_assert_ptr_nonnull(strstr(o.out, "\nother "));
+    ck_assert_ptr_nonnull(strstr(o.out, "\ntiny-model "));
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0), 0);
+    listen_close(idle, SOCK_SEQPACKET, fd);
+    RUN(0, "stop", "other");
+    run_top();
+    ck_assert_ptr_nonnull(strstr(o.out, "\nrequests 0 finished")); /* one: all about it */
+    RUN(0, "stop", "tiny");
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_one_line)
 {
     RUN(64, "serve");
@@ -131,6 +167,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
+    tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
     suite_add_tcase(s, c);

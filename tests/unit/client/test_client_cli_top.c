@@ -226,6 +226,40 @@ START_TEST(colours_are_optional_and_always_reset)
 }
 END_TEST
 
+START_TEST(an_overview_has_a_line_for_each_daemon)
+{
+    struct top_sample before = read_status(first, 1000000000),
+                      now = read_status(second, 3000000000);
+    top_sample_compare(&now, &before);
+    const struct top_row rows[] = {{"small", NULL, &now, &before},
+                                   {"a-name-that-is-longer-than-its-column", NULL, &now, NULL},
+                                   {"away", "the daemon is gone", &now, NULL}};
+    out.bytes = 0;
+    top_overview(rows, 3, &plain, &out);
+    buffer_add(&out, "", 1);
+    shows(out.data, "3 models  2.00 GiB resident, 300.0 tokens/s, 0 slots active\n");
+    shows(out.data, "small                     1.00 GiB  25.0 %    0/0   300.0  40.0 %  70.0 %");
+    shows(out.data, "a-name-that-is-longer-th  1.00 GiB");
+    shows(out.data, "away                     the daemon is gone\n");
+    /* Those at work first, then the idle ones. */
+    const char *fast = strstr(out.data, "small               7          prefill"),
+               *other = strstr(out.data, "a-name-that-is-long 7          prefill"),
+               *idle = strstr(out.data, "small               7          idle");
+    ck_assert(fast && other && idle && fast < other && other < idle);
+    shows(out.data, "and 4 more");
+    for (uint32_t height = 1; height < 20; height++)
+        for (uint32_t wide = 1; wide < 140; wide += 3) {
+            struct top_screen screen = {.rows = height, .columns = wide, .live = 1, .colours = 1};
+            out.bytes = 0;
+            top_overview(rows, 3, &screen, &out);
+            buffer_add(&out, "", 1);
+            follow(out.data, &screen);
+        }
+    top_sample_fini(&before);
+    top_sample_fini(&now);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_cli_top");
@@ -237,6 +271,7 @@ int main(void)
     tcase_add_test(t, control_characters_do_not_reach_the_terminal);
     tcase_add_test(t, a_frame_never_leaves_its_screen);
     tcase_add_test(t, colours_are_optional_and_always_reset);
+    tcase_add_test(t, an_overview_has_a_line_for_each_daemon);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
