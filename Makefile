@@ -167,6 +167,9 @@ $(BUILD)/bin/hearth: $(call obj,$(CLI) $(MODELS) $(wildcard kernels/gguf/*.c) ke
 	$(say) LINK $@
 	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(JANSSON_STATIC)
 
+# What page.c takes in.
+$(BUILD)/obj/client/http/page.o: $(wildcard client/http/page/*)
+
 $(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP) $(MODELS)) $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@

@@ -79,7 +79,9 @@ struct exchange {
     size_t body_counted, discarded;
     struct fail fail; /* found before the body was there */
 
-    bool closes; /* the connection ends with the answer */
+    bool closes;  /* the connection ends with the answer */
+    bool is_tcp;  /* it came through a port, not our Unix socket */
+    bool is_page; /* the answer is of the page for browsers */
     bool is_started, is_suspended, is_ready, is_streaming, is_finished, is_gone;
     unsigned status;
     const char *content_type;

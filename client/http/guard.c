@@ -36,6 +36,13 @@ bool guard_origin(const struct guard *g, const char *origin)
     return false;
 }
 
+bool guard_is_own(const char *host, const char *origin)
+{
+    static const char scheme[] = "http://";
+    const size_t n = sizeof(scheme) - 1;
+    return host && strncasecmp(origin, scheme, n) == 0 && strcasecmp(origin + n, host) == 0;
+}
+
 /* Takes the same time wherever the two differ. */
 static bool equal(const char *key, const char *given)
 {

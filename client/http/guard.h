@@ -26,6 +26,9 @@ bool guard_host(const struct guard *g, const char *host);
 
 bool guard_origin(const struct guard *g, const char *origin);
 
+/* Is the page that asks our own: of the host, with its port, that it asks? */
+bool guard_is_own(const char *host, const char *origin);
+
 /* `authorization`: "Bearer KEY", or NULL; `key`: that of X-Api-Key, or NULL. The time it takes
  * depends on the number and length of the keys only. */
 bool guard_key(const struct guard *g, const char *authorization, const char *key);

@@ -1,6 +1,7 @@
 /* request: see request.h. */
 #include "client/http/request.h"
 
+#include "client/http/page.h"
 #include "client/http/routes.h"
 #include "ipc/bell.h"
 
@@ -64,6 +65,12 @@ static void add_headers(struct exchange *x, struct MHD_Response *r)
     MHD_add_response_header(r, "Content-Type", x->content_type);
     if (x->is_streaming)
         MHD_add_response_header(r, "Cache-Control", "no-cache");
+    if (x->is_page) {
+        MHD_add_response_header(r, "Content-Security-Policy", page_policy);
+        MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+        MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+    }
     if (x->status == 503 || x->status == 529)
         MHD_add_response_header(r, "Retry-After", "1");
     if (x->status == 401)
@@ -110,6 +117,12 @@ static bool is_preflight(const struct exchange *x, const char *method)
            MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
 }
 
+/* The page is open: it asks for the key. */
+static bool is_open(const struct exchange *x, const char *path)
+{
+    return route_is_open(x->route) || (strcmp(path, "/") == 0 && page_is_wanted(x));
+}
+
 /* Refuses senders without access before a body is read. A browser's preflight never has a key: it
  * asks whether one may be sent. */
 static void check_sender(struct exchange *x, const struct conn *c, const char *path,
@@ -125,12 +138,12 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
                  "Host '%.100s' is not this machine: use localhost or 127.0.0.1 in the URL, or "
                  "start hearth-http with --allow-host NAME",
                  host);
-    else if (c->is_tcp && origin && !guard_origin(g, origin))
+    else if (c->is_tcp && origin && !guard_is_own(host, origin) && !guard_origin(g, origin))
         fail_set(&x->fail, 403, FAIL_PERMISSION,
                  "requests of pages of '%.100s' are refused: start hearth-http with --cors-origin "
                  "%.100s",
                  origin, origin);
-    else if (!route_is_open(x->route) && !is_preflight(x, method) && !guard_key(g, auth, key))
+    else if (!is_open(x, path) && !is_preflight(x, method) && !guard_key(g, auth, key))
         fail_set(&x->fail, 401, FAIL_AUTHENTICATION,
                  "Invalid API Key: send 'Authorization: Bearer KEY' with a key of hearth-http");
     else if (!x->route)
@@ -215,6 +228,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
     if (!x)
         return MHD_NO;
     *ret_x = c->x = x;
+    x->is_tcp = c->is_tcp;
     x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
     x->reply = route_reply(x->route);
     bool is_framed = check_framing(x);

@@ -5,6 +5,7 @@
 #include "client/http/fields.h"
 #include "client/http/metrics.h"
 #include "client/http/ollama.h"
+#include "client/http/page.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
@@ -215,18 +216,56 @@ static void status_asked(struct task *t)
 }
 
 /* A worker asks, with a time limit: the daemon may hang. */
-static void metrics(struct exchange *x)
+static void ask_status(struct exchange *x, void (*done)(struct task *t))
 {
-    if (!pool_is_up(&x->served->pool)) {
-        tell_metrics(x);
-        return;
-    }
     x->task.work = read_status;
-    x->task.done = status_asked;
+    x->task.done = done;
     x->task.epoch = pool_lost(&x->served->pool);
     x->task.connect_ms = STATUS_CONNECT_MS;
     x->worker = &x->served->workers[WORKER_STATUS];
     worker_give(x->worker, &x->task);
+}
+
+static void metrics(struct exchange *x)
+{
+    if (pool_is_up(&x->served->pool))
+        ask_status(x, status_asked);
+    else
+        tell_metrics(x);
+}
+
+/* On a port that is open to all users: without what the daemon shows to a slot's own user alone. */
+static void hide_users(json_t *status)
+{
+    static const char *const hidden[] = {"name", "uid", "pid"};
+    size_t i;
+    json_t *slot;
+    json_object_del(status, "socket");
+    json_array_foreach(json_object_get(status, "slots"), i, slot)
+        for (size_t k = 0; k < sizeof(hidden) / sizeof(hidden[0]); k++)
+            json_object_del(slot, hidden[k]);
+}
+
+static void tell_status(struct task *t)
+{
+    struct exchange *x = of_task(t);
+    struct fail f;
+    if (!is_back(x))
+        return;
+    if (!x->found) {
+        fail_set(&f, 503, FAIL_UNAVAILABLE, "the daemon does not say its status: try again");
+        exchange_fail(x, &f);
+        return;
+    }
+    if (x->is_tcp && !x->server->guard.n_keys)
+        hide_users(x->found);
+    exchange_answer(x, json_incref(x->found));
+}
+
+/* As hearthd says it: what hearth status --json prints. */
+static void status(struct exchange *x)
+{
+    ask_status(x, tell_status);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -307,6 +346,9 @@ static const struct route routes[] = {
     {"/api/ps", ROUTE_DAEMON, ollama_ps, NULL, &reply_ollama_chat},
     {"/api/version", 0, ollama_version, NULL, &reply_ollama_chat},
     {"/", 0, ollama_root, NULL, NULL},
+    {"/page.css", ROUTE_OPEN, page_style, NULL, NULL},
+    {"/page.js", ROUTE_OPEN, page_script, NULL, NULL},
+    {"/status", ROUTE_DAEMON, status, NULL, NULL},
     {"/v1/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
     {"/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
     {"/v1/models/", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_REST, one_model, NULL, NULL},

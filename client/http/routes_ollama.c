@@ -1,6 +1,7 @@
 /* routes_ollama: the endpoints of Ollama's interface. See ollama.h. */
 #include "client/http/fields.h"
 #include "client/http/ollama.h"
+#include "client/http/page.h"
 #include "client/http/reply.h"
 #include "client/http/routes_model.h"
 #include "client/http/state.h"
@@ -14,11 +15,8 @@
 
 void ollama_root(struct exchange *x)
 {
-    const char *accept = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Accept");
-    struct fail f;
-    if (accept && strstr(accept, "text/html")) { /* there is no page for browsers */
-        fail_set(&f, 404, FAIL_NOT_FOUND, "no such path: /");
-        exchange_fail(x, &f);
+    if (page_is_wanted(x)) {
+        page_index(x);
         return;
     }
     buffer_text(&x->out, "Ollama is running");

@@ -48,6 +48,18 @@ START_TEST(only_allowed_origins_pass)
 }
 END_TEST
 
+START_TEST(only_a_page_of_the_host_that_is_asked_is_its_own)
+{
+    ck_assert(guard_is_own("localhost:80", "http://LOCALHOST:80"));
+    ck_assert(!guard_is_own("localhost:80", "http://localhost:81"));
+    ck_assert(!guard_is_own("localhost:80", "http://localhost"));
+    ck_assert(!guard_is_own("localhost:80", "https://localhost:80"));
+    ck_assert(!guard_is_own("localhost", "null"));
+    ck_assert(!guard_is_own("", "null"));
+    ck_assert(!guard_is_own(NULL, "http://localhost"));
+}
+END_TEST
+
 START_TEST(keys_match_as_a_whole)
 {
     struct guard g = {.keys = {"abc", "de"}, .n_keys = 2}, open = {0};
@@ -285,6 +297,7 @@ int main(void)
     tcase_add_test(tcase, only_loopback_and_allowed_names_are_valid_hosts);
     tcase_add_test(tcase, only_allowed_origins_pass);
     tcase_add_test(tcase, keys_match_as_a_whole);
+    tcase_add_test(tcase, only_a_page_of_the_host_that_is_asked_is_its_own);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
     tcase_add_test(tcase, a_key_file_is_read_whole_or_refused);
     tcase_add_test(tcase, a_truncated_message_is_valid_utf8);
