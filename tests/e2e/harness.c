@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, COUNTER_MS = 60000, STOP_MS = 60000, RUN_MS = 120000 };
+enum { START_MS = 300000, COUNTER_MS = 60000, STOP_MS = 60000, RUN_MS = 120000 };
 enum { SMALL_PIPE = 4096 };
 
 static uint64_t now_ms(void)
