@@ -16,15 +16,19 @@
  * rows with and without others of their sequence. Native numerics, whose
  * sums are the tensor cores' own, have 32 positions, so that rows share tiles of attention, and two passes without a graph
  * more: 80 rows of sequences one after the other, then of sequences in turn, the last one first. A GPU needs some
- * milliseconds for that; a simulated one, which may need a minute, is let off with those that it gets done, in a
- * second of the processor's: a busy machine tests as many. */
+ * milliseconds for that. A slow one is let off with those that it gets done in a second of the processor's, so that a busy
+ * machine tests as many; a simulated one, which may need a minute, in a tenth of that: its tests open hundreds of instances. */
 enum {
     POSITIONS = 2,
     NATIVE_POSITIONS = 32,
     NATIVE_ROWS = 80,
     TURNED = 5, /* sequences in turn */
     MOST_ROWS = NATIVE_ROWS,
+#ifdef HEARTH_CUDASIM
+    ENOUGH_MS = 100
+#else
     ENOUGH_MS = 1000
+#endif
 };
 
 /* Then rows beyond one split and one page, of one sequence: one by one, and together in one kernel and in a graph, where the
