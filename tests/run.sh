@@ -45,8 +45,16 @@ add() { # NAME PROGRAM COMMAND...
     program[$1]=$2
     command[$1]=$(printf '%q ' "${@:3}")
 }
-contract() { # NAME VARIABLE=VALUE...
-    add "cudasim/contract ($1)" "$folder/gpu/contract" env HEARTH_PLUGINS="$folder/cudasim" "${@:2}" "$folder/gpu/contract"
+# Each part on graphs and as one kernel, from part to part in the usual order of threads and in a shuffled one. One kernel has
+# two blocks an SM, which wait for each other all the time: four show as much as six.
+add_contract() {
+    local contract=$folder/gpu/contract part steps orders=(up 1) ways=(graphs "one kernel") n=0
+    while read -r part steps; do
+        [ "$steps" = 1 ] || n=$((n + 1))
+        add "cudasim/contract ($part, ${ways[steps]})" "$contract" env HEARTH_PLUGINS="$folder/cudasim" \
+            HEARTH_CUDA_STEPS="$steps" HEARTH_CUDASIM_SMS=$((3 - steps)) HEARTH_CUDASIM_ORDER="${orders[(n + steps) % 2]}" \
+            "$contract" --part "$part"
+    done < <("$contract" --parts)
 }
 add_built() { # PATTERN...: programs
     for t in "$@"; do
@@ -64,9 +72,7 @@ add_sim() {
         case $BUILD in
         *tsan) # it does not follow threads that switch stacks
             echo "skip: cudasim/contract: the thread sanitizer does not follow the simulator's threads" ;;
-        *)
-            contract up HEARTH_CUDASIM_ORDER=up
-            contract "shuffled, one kernel" HEARTH_CUDASIM_ORDER=1 HEARTH_CUDA_STEPS=1 ;;
+        *) add_contract ;;
         esac
         add_built "$folder"/cudasim/test_*
         add e2e/test_cuda "$folder/e2e/test_cuda" "$folder/e2e/test_cuda"
@@ -128,7 +134,7 @@ if [ -f "$times" ]; then while read -r s name; do seconds[$name]=$s; done <"$tim
 expected() { # NAME
     local guess=1
     case $1 in
-    cudasim/contract* | e2e/test_cuda) guess=600 ;;
+    cudasim/contract* | e2e/test_cuda) guess=60 ;;
     */test_cpu_* | */test_grammar_* | */test_vocabulary | */test_determinism | */test_http_rough | */python.sh) guess=30 ;;
     */test_idle_stop | */test_jinja_limits | */test_engine_thread | */stress_ring | e2e/*.sh) guess=15 ;;
     hostile/*) guess=40 ;;

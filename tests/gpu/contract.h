@@ -30,9 +30,17 @@ extern const char *test_name;
 enum odd_use { ODD_PORTABLE, ODD_NATIVE, ODD_CUBLAS, ODD_USES };
 bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape);
 
+/* What the simulator, hundreds of times slower than a GPU, leaves out. simulated: it runs, not a GPU. left_out: on the
+ * simulator, case i of a test belongs to the test's other path: even ones run on graphs, odd ones as one kernel. */
+bool simulated(void);
+bool left_out(uint32_t i);
+
 /* Computes a subject's sequence on its instance in passes of `chunk` rows; expects the CPU's
  * logits. */
 void check_chunks(struct subject *s, uint32_t chunk, uint64_t page_seed, const char *what);
+
+/* The same in passes of each of these sizes, which end with 0. On the simulator once, in passes of the sizes in turn. */
+void check_sizes(struct subject *s, const uint32_t *sizes, uint64_t page_seed, const char *what);
 
 /* A subject with heads of kind `kind` of HEAD_KINDS; its tokens as two sequences in windows of all
  * sizes. */
@@ -89,7 +97,7 @@ void a_nonfinite_score_poisons_at_its_layer(void);
 void native_experts_do_not_depend_on_their_pass(void);
 
 /* contract_states.c */
-void recurrent_layers_of_quantized_and_float_models_give_the_same_bits(void);
+void recurrent_layers_of_every_type_give_the_same_bits(void);
 void recurrent_layers_of_odd_shapes_give_the_same_bits(void);
 void every_division_of_a_text_gives_the_same_bits(void);
 void texts_that_share_a_state_give_the_same_bits(void);

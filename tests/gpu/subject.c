@@ -68,9 +68,10 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
 }
 
 void subject_logits(const struct subject *s, const struct backend_ops *ops, struct backend *b,
-                    const uint32_t *tokens, uint32_t n, uint32_t chunk, const uint32_t *pages,
-                    float *logits)
+                    const uint32_t *tokens, uint32_t n, const uint32_t *sizes,
+                    const uint32_t *pages, float *logits)
 {
+    const uint32_t *next = sizes;
     struct pass_sequence sequence = {.pages = pages};
     struct row *rows = calloc(n, sizeof(*rows));
     struct row_result *results = calloc(n, sizeof(*results));
@@ -79,8 +80,9 @@ void subject_logits(const struct subject *s, const struct backend_ops *ops, stru
         rows[i] = (struct row){.position = i, .token = tokens[i], .wants = ROW_LOGITS};
         results[i].logits = logits + (size_t)i * s->model->n_vocab;
     }
-    for (uint32_t i = 0; i < n; i += chunk) {
-        const uint32_t size = n - i < chunk ? n - i : chunk;
+    for (uint32_t i = 0, size; i < n; i += size) {
+        size = n - i < *next ? n - i : *next;
+        next = next[1] > 0 ? next + 1 : sizes;
         struct pass pass = {PASS_CANONICAL, size, rows + i, &sequence, results + i, 1};
         sequence.state =
             (struct pass_state){.from = i == 0 ? BACKEND_STATE_ZERO : 0, .commit = size};
@@ -98,7 +100,7 @@ void subject_expect(struct subject *s)
     uint32_t pages[SUBJECT_PAGES];
     struct backend *b = subject_open(s, &backend_cpu, s->n, SUBJECT_PAGES);
     subject_pages(0, pages);
-    subject_logits(s, &backend_cpu, b, s->tokens, s->n, s->n, pages, s->logits);
+    subject_logits(s, &backend_cpu, b, s->tokens, s->n, (uint32_t[]){s->n, 0}, pages, s->logits);
     backend_cpu.close(b);
 }
 
@@ -109,7 +111,8 @@ float subject_go_native(struct subject *s, uint32_t chunk)
     float *own = subject_floats(s, s->n), most = 0;
     s->native = true;
     subject_pages(0, pages);
-    subject_logits(s, &s->device, subject_backend(s), s->tokens, s->n, chunk, pages, own);
+    subject_logits(s, &s->device, subject_backend(s), s->tokens, s->n, (uint32_t[]){chunk, 0},
+                   pages, own);
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(own[i] - s->logits[i]));
     free(s->logits);

@@ -62,10 +62,10 @@ float *subject_floats(const struct subject *s, uint32_t rows);
 struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
                              uint32_t pages);
 
-/* Logits [n][n_vocab] of tokens, in passes of `chunk` rows, in state 0. */
+/* Logits [n][n_vocab] of tokens, in passes of these sizes in turn, which end with 0; in state 0. */
 void subject_logits(const struct subject *s, const struct backend_ops *ops, struct backend *b,
-                    const uint32_t *tokens, uint32_t n, uint32_t chunk, const uint32_t *pages,
-                    float *logits);
+                    const uint32_t *tokens, uint32_t n, const uint32_t *sizes,
+                    const uint32_t *pages, float *logits);
 
 /* Index of the first float whose bits differ, or n. */
 size_t subject_differs(const float *a, const float *b, size_t n);
