@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static void on_pool_connect(void *owner, const struct fail *why)
@@ -109,6 +110,21 @@ static bool find_default(char path[HELLO_PATH_BYTES])
     return hello_find_socket(HELLO_MACHINE_SOCKET, path, err, sizeof(err)) == 0;
 }
 
+/* Is it time to list the folders? Clients can name models that are not there as often as they like,
+ * and a large folder takes long: so after a change, or after a second, for a link in a folder to a
+ * socket elsewhere. A time of change is that of a clock tick. */
+static bool is_look_due(struct server *s)
+{
+    enum { SECOND_NS = 1000000000, TICK_NS = 20000000 };
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t now = (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec, last = s->looked_ns;
+    if (now >= last && now - last < SECOND_NS && daemons_changed_ns() + TICK_NS < last)
+        return false;
+    s->looked_ns = now;
+    return true;
+}
+
 void served_look(struct server *s)
 {
     char usual[HELLO_PATH_BYTES] = "";
@@ -116,6 +132,8 @@ void served_look(struct server *s)
     if (is_one(s))
         return;
     forget_gone(s);
+    if (!is_look_due(s))
+        return;
     (void)find_default(usual);
     if (daemons_list(&daemons) < 0)
         return; /* out of memory: those that are known */

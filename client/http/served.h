@@ -62,7 +62,8 @@ struct served {
 int served_open(struct server *s);
 void served_close(struct server *s);
 
-/* Looks which daemons there are now. */
+/* Looks which daemons there are now: as often as requests want it, since folders are listed only
+ * after they have changed, and once in a second. */
 void served_look(struct server *s);
 
 /* Is a daemon there, or a socket whose listener may start one? */

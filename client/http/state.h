@@ -33,6 +33,7 @@ struct server {
     struct reactor loop;
     struct served *served; /* a list, the default daemon first */
     uint32_t n_served;
+    uint64_t looked_ns; /* CLOCK_REALTIME: when their folders were last listed; 0: never */
     struct launcher launcher;
     struct transfers transfers;
     struct MHD_Daemon *mhd;

@@ -114,6 +114,21 @@ int daemons_list(struct daemons *ret)
     return rc;
 }
 
+static uint64_t changed_ns(const char *folder)
+{
+    struct stat st;
+    if (stat(folder, &st) < 0)
+        return 0;
+    return (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+}
+
+uint64_t daemons_changed_ns(void)
+{
+    char own[HELLO_PATH_BYTES];
+    uint64_t a = daemons_folder(own) == 0 ? changed_ns(own) : 0, b = changed_ns(machine_folder);
+    return a > b ? a : b;
+}
+
 /* ---- which ones run -------------------------------------------------------------------------- */
 
 /* Finds the listening socket in /proc/net/unix. Returns its number there; 0: there is none. */

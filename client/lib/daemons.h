@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { DAEMONS_NAME_BYTES = 64 };
 
@@ -33,6 +34,10 @@ struct daemons {
 
 /* Lists the sockets: whether a daemon listens there is not looked at. Returns 0 or -ENOMEM. */
 int daemons_list(struct daemons *ret);
+
+/* When one of the folders last changed [ns, CLOCK_REALTIME]: only then sockets come and go. 0: there
+ * is no folder. */
+uint64_t daemons_changed_ns(void);
 
 /* Finds out at which of them a daemon of this user listens, from /proc: to connect would start one
  * where the service manager listens in its place. */

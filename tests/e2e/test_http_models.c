@@ -1,12 +1,15 @@
 /* hearth-http in front of several daemons: which model a request is for. */
+#include "ipc/bell.h"
 #include "tests/e2e/gateway.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,6 +146,44 @@ START_TEST(daemons_that_come_and_go_are_noticed)
 }
 END_TEST
 
+/* The folder's openings since the last call. */
+static int count_openings(int inotify)
+{
+    char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    ssize_t bytes;
+    int n = 0;
+    while ((bytes = read(inotify, events, sizeof(events))) > 0)
+        for (ssize_t at = 0; at < bytes;) {
+            const struct inotify_event *e = (const struct inotify_event *)(events + at);
+            n += (e->mask & IN_OPEN) != 0 && e->len == 0; /* of the folder itself */
+            at += (ssize_t)(sizeof(*e) + e->len);
+        }
+    return n;
+}
+
+START_TEST(names_that_no_model_has_do_not_keep_the_gateway_busy)
+{
+    enum { REQUESTS = 100 };
+    char path[256];
+    name_daemon(&code, "hearth");
+    gateway_start(&gate, &place, false, NULL);
+    int inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC), n = 0;
+    snprintf(path, sizeof(path), "%s/hearth", place.directory);
+    ck_assert_int_ge(inotify_add_watch(inotify, path, IN_OPEN | IN_CLOSE), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, (struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    uint64_t begin = bell_now_ns();
+    for (int i = 0; i < REQUESTS; i++) {
+        json_decref(http_json(&gate, "/props?model=gpt-4o", NULL, 200));
+        n += count_openings(inotify);
+    }
+    uint64_t seconds = (bell_now_ns() - begin) / 1000000000u;
+    ck_assert_int_le(n, (int)seconds + 2); /* the first one, and one a second */
+    name_daemon(&tiny, "tiny-model");
+    ck_assert_int_eq(context_of("tiny-model"), 768); /* and a change is seen at once */
+    close(inotify);
+}
+END_TEST
+
 START_TEST(without_a_default_daemon_the_first_other_one_is_asked)
 {
     name_daemon(&tiny, "tiny-model");
@@ -173,6 +214,7 @@ int main(void)
     tcase_add_test(c, a_request_goes_to_the_daemon_of_its_model);
     tcase_add_test(c, a_large_body_goes_there_too);
     tcase_add_test(c, daemons_that_come_and_go_are_noticed);
+    tcase_add_test(c, names_that_no_model_has_do_not_keep_the_gateway_busy);
     tcase_add_test(c, without_a_default_daemon_the_first_other_one_is_asked);
     tcase_add_test(c, a_name_that_no_model_has_is_refused_where_that_is_wanted);
     suite_add_tcase(s, c);
