@@ -151,8 +151,7 @@ void chat_calls_until(struct chat_calls *b, struct buffer *t, const char *mark)
 
 static json_t *schema_of(const json_t *tool)
 {
-    json_t *schema = json_object_get(tool, "parameters");
-    return schema ? schema : json_object_get(tool, "input_schema");
+    return json_object_get(tool, "parameters");
 }
 
 static const char *name_of(const json_t *tool)
@@ -171,7 +170,7 @@ static const char *json_arguments(struct chat_calls *b, const json_t *tool)
     bool combined = json_object_get(schema, "$ref") || json_object_get(schema, "anyOf") ||
                     json_object_get(schema, "allOf") || json_object_get(schema, "oneOf");
     if ((kind && strcmp(kind, "object") == 0) || (!kind && combined))
-        return schema_part(&b->c, schema, name_of(tool));
+        return schema_part(&b->c, schema, schema, name_of(tool));
     chat_calls_loosen(b, name_of(tool), "the parameters are not of type object");
     return schema_builtin(&b->c, "object", NULL);
 }
@@ -230,8 +229,9 @@ static void add_text(struct chat_calls *b, struct buffer *t, const char *tool, c
     buffer_fini(&choices);
 }
 
-/* One argument between its tags; key NULL: any. */
-static const char *tagged(struct chat_calls *b, const char *tool, const char *key, json_t *schema)
+/* One argument between its tags; key NULL: any. A $ref in its schema is a place in `root`. */
+static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, const char *key,
+                          json_t *schema)
 {
     const struct call_form *f = b->form;
     struct schema *c = &b->c;
@@ -262,7 +262,7 @@ static const char *tagged(struct chat_calls *b, const char *tool, const char *ke
         add_text(b, &t, tool, key, schema);
     } else {
         schema_format(c, &title, "%.60s-%.40s", tool, key);
-        schema_format(c, &t, " %s %s", space, schema_part(c, schema, schema_get(&title)));
+        schema_format(c, &t, " %s %s", space, schema_part(c, root, schema, schema_get(&title)));
         schema_format(c, &t, " %s", space);
         chat_calls_mark(b, &t, f->param_close);
     }
@@ -286,14 +286,31 @@ static bool is_required(const json_t *schema, const char *key)
 /* Arguments between tags of their own, in the order of the schema. */
 static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
 {
+    static const char *const unbound[] = {"$ref",
+                                          "anyOf",
+                                          "oneOf",
+                                          "allOf",
+                                          "not",
+                                          "if",
+                                          "minProperties",
+                                          "maxProperties",
+                                          "patternProperties",
+                                          "propertyNames",
+                                          "dependentRequired",
+                                          "dependentSchemas",
+                                          NULL};
     json_t *schema = schema_of(tool), *properties = json_object_get(schema, "properties"), *value;
     struct buffer t = {0};
     const char *key, *space = add_space(b);
-    if (!chat_grammar_binds(b->chat, tool) || !json_is_object(properties)) {
-        schema_format(&b->c, &t, "(%s %s)*", tagged(b, name_of(tool), NULL, NULL), space);
+    bool binds = chat_grammar_binds(b->chat, tool);
+    if (binds && schema_has_one(schema, unbound))
+        chat_calls_loosen(b, name_of(tool),
+                          "arguments between tags are bound one by one, not as a whole");
+    if (!binds || !json_is_object(properties)) {
+        schema_format(&b->c, &t, "(%s %s)*", tagged(b, name_of(tool), NULL, NULL, NULL), space);
     } else {
         json_object_foreach(properties, key, value) {
-            const char *one = tagged(b, name_of(tool), key, value);
+            const char *one = tagged(b, name_of(tool), schema, key, value);
             schema_format(&b->c, &t, is_required(schema, key) ? " %s %s" : " (%s %s)?", one, space);
         }
     }

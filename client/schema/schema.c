@@ -83,13 +83,13 @@ int64_t hearth_schema(const char *json, size_t bytes, char *grammar, size_t max,
     return result;
 }
 
-const char *schema_part(struct schema *c, json_t *schema, const char *title)
+const char *schema_part(struct schema *c, json_t *root, json_t *schema, const char *title)
 {
     struct buffer name = {0};
     schema_name(c, &name, "", title);
     const char *own = schema_take(c, *schema_get(&name) ? schema_get(&name) : "part");
-    c->root = schema;
-    c->root_rule = own;
+    c->root = root;
+    c->root_rule = schema == root ? own : NULL;
     c->part = title;
     c->steps = 0;
     c->work = 0;

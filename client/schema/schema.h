@@ -58,7 +58,7 @@ struct schema {
     size_t text_bytes; /* of the schema */
     size_t bytes;      /* of all rules */
     size_t work;
-    const char *root_rule; /* what a $ref to # means */
+    const char *root_rule; /* what a $ref to # means; NULL: it has no rule */
     int refers_to_root;    /* there is one */
     json_t *loosened;      /* array of lines about places; NULL: these are failures */
     const char *part;      /* the name of what is converted, for these lines */
@@ -74,9 +74,10 @@ struct schema {
 int schema_open(struct schema *c);
 void schema_close(struct schema *c);
 
-/* Makes rules of another schema, which must live as long as c, and which `title` is the name of.
- * Never fails but for memory: what cannot be bound is any value. Returns the rule's name. */
-const char *schema_part(struct schema *c, json_t *schema, const char *title);
+/* Makes rules of another schema, which must live as long as c, and which `title` is the name of. A
+ * $ref in it is a place in `root`: the schema itself, or one around it. Never fails but for memory:
+ * what cannot be bound is any value. Returns the rule's name. */
+const char *schema_part(struct schema *c, json_t *root, json_t *schema, const char *title);
 
 /* ---- schema_rules.c: text, names, rules ------------------------------------------------------ */
 

@@ -257,7 +257,7 @@ static const char *visit_array(struct schema *c, json_t *schema, const char *rul
 /* The rule of a $ref. */
 static const char *visit_ref(struct schema *c, const char *ref)
 {
-    if (strcmp(ref, "#") == 0) { /* the root's rule */
+    if (strcmp(ref, "#") == 0 && c->root_rule) { /* the root's rule */
         if (!c->level)
             schema_fail(c, "$ref '#' refers to itself with nothing in between");
         c->refers_to_root = 1;
@@ -271,7 +271,8 @@ static const char *visit_ref(struct schema *c, const char *ref)
     if (known || !target)
         return known && !c->rc ? known : "";
     struct buffer name = {0}, back = c->path;
-    schema_name(c, &name, "", strrchr(ref, '/') + 1);
+    const char *last = strrchr(ref, '/');
+    schema_name(c, &name, "", last ? last + 1 : "");
     if (!name.bytes)
         schema_add(c, &name, "ref");
     const char *own = schema_take(c, schema_get(&name));

@@ -317,6 +317,46 @@ START_TEST(what_cannot_be_bound_is_loosened_at_its_place_and_checked)
 }
 END_TEST
 
+/* Places that a $ref names are found in the whole of the parameters. */
+START_TEST(a_reference_binds_between_tags)
+{
+    static const char tools[] = "[" TOOL(
+        "f", "true",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"},\"b\":{\"type\":"
+        "\"array\",\"items\":{\"$ref\":\"#\"}}},\"$defs\":{\"n\":{\"type\":\"integer\"}}}") "]";
+    static const struct {
+        const char *arguments;
+        bool fits;
+    } calls[] = {
+        {"<parameter=a>7</parameter>", true},
+        {"<parameter=a>x</parameter>", false},
+        {"<parameter=b>[{\"a\": 7}, {\"b\": [{}]}]</parameter>", true},
+        {"<parameter=b>[{\"a\": \"x\"}]</parameter>", false},
+    };
+    opens(CODER, tools, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_null(hearth_chat_loosened(reader));
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        char answer[256];
+        snprintf(answer, sizeof(answer), "<tool_call><function=f>%s</function></tool_call>",
+                 calls[i].arguments);
+        ck_assert_msg(takes(answer) == calls[i].fits, "%s\n%s", answer, request.grammar);
+    }
+}
+END_TEST
+
+/* What binds the arguments as a whole. */
+START_TEST(arguments_between_tags_are_bound_one_by_one)
+{
+    static const char tools[] = "[" TOOL("f", "true",
+                                         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+                                         "\"integer\"}},\"minProperties\":1}") "]";
+    opens(CODER, tools, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "one by one"));
+    const char *why = unparsed("<tool_call><function=f></function></tool_call>");
+    ck_assert(why && strstr(why, "minProperties"));
+}
+END_TEST
+
 START_TEST(an_answer_that_is_not_bound_is_not_checked)
 {
     opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
@@ -383,6 +423,8 @@ int main(void)
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
+    tcase_add_test(tcase, a_reference_binds_between_tags);
+    tcase_add_test(tcase, arguments_between_tags_are_bound_one_by_one);
     tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
     tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
     suite_add_tcase(suite, tcase);
