@@ -397,8 +397,9 @@ static bool step_name(struct reader *p)
     const struct call_form *f = p->desc.form;
     const char *const marks[2] = {f->name_close ? f->name_close : f->param_open,
                                   f->name_close ? NULL : f->close};
-    const char *text = reader_rest(p);
     size_t n = 0, skip = 0, end;
+    reader_skip_space(p);
+    const char *text = reader_rest(p);
     if (f->prefix) {
         enum look prefix = reader_look(p, f->prefix);
         if (prefix == LOOK_MORE)

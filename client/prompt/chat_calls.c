@@ -163,13 +163,14 @@ static const char *name_of(const json_t *tool)
 /* One JSON object. */
 static const char *json_arguments(struct chat_calls *b, const json_t *tool)
 {
+    static const char *const unclear[] = {"type",  "$ref", "anyOf", "oneOf",
+                                          "allOf", "enum", "const", NULL};
     json_t *schema = schema_of(tool);
     if (!json_object_size(schema) || !chat_grammar_binds(b->chat, tool))
         return schema_builtin(&b->c, "object", NULL);
-    const char *kind = schema_kind(schema);
-    bool combined = json_object_get(schema, "$ref") || json_object_get(schema, "anyOf") ||
-                    json_object_get(schema, "allOf") || json_object_get(schema, "oneOf");
-    if ((kind && strcmp(kind, "object") == 0) || (!kind && combined))
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    const char *kind = schema_has_one(schema, unclear) ? type : schema_kind(schema);
+    if (kind && strcmp(kind, "object") == 0)
         return schema_part(&b->c, schema, schema, name_of(tool));
     chat_calls_loosen(b, name_of(tool), "the parameters are not of type object");
     return schema_builtin(&b->c, "object", NULL);
@@ -330,7 +331,8 @@ static void add_json_call(struct chat_calls *b, struct buffer *t, const json_t *
         schema_add(&b->c, t,
                    "( \"\\\"tool_call_id\\\"\" space \":\" space \"\\\"\" [a-zA-Z0-9]{1,9} "
                    "\"\\\"\" space \",\" space )? ");
-    schema_add(&b->c, t, "( \"\\\"name\\\"\" | \"\\\"tool_name\\\"\" ) space \":\" space ");
+    schema_format(&b->c, t, "( \"\\\"name\\\"\"%s ) space \":\" space ",
+                  ids ? " | \"\\\"tool_name\\\"\"" : "");
     schema_constant(&b->c, t, json_object_get(tool, "name"));
     schema_format(
         &b->c, t,
@@ -387,9 +389,9 @@ static void add_harmony_call(struct chat_calls *b, struct buffer *t, const json_
     add_name(b, t, tool);
     schema_add(&b->c, t, " ( \" \"?");
     chat_calls_mark(b, t, "<|channel|>commentary");
-    schema_add(&b->c, t, " )? ( \" \"? (");
+    schema_add(&b->c, t, " )? ( \" json\" | \" \"?");
     chat_calls_mark(b, t, "<|constrain|>");
-    schema_add(&b->c, t, " )? \"json\" )?");
+    schema_add(&b->c, t, " \"json\" )?");
     chat_calls_mark(b, t, "<|message|>");
     schema_format(&b->c, t, " %s", json_arguments(b, tool));
 }

@@ -44,7 +44,7 @@ static const char *any(struct chat_calls *b, const char *kind)
         schema_rule(c, NULL, "gemma-array", "\"[\" ( gemma-value ( \",\" gemma-value )* )? \"]\"");
         schema_rule(c, NULL, "gemma-number",
                     "\"-\"? ( \"0\" | [1-9] [0-9]{0,15} ) ( \".\" [0-9]{1,16} )? ( [eE] [-+]? "
-                    "[0-9]{1,3} )?");
+                    "[0-9]{1,2} )?"); /* what a double holds */
         schema_rule(c, NULL, "gemma-integer", "\"-\"? ( \"0\" | [1-9] [0-9]{0,15} )");
         schema_rule(c, NULL, "gemma-boolean", "\"true\" | \"false\"");
         schema_rule(c, NULL, "gemma-null", "\"null\"");
@@ -71,6 +71,20 @@ static bool is_required(const json_t *schema, const char *key)
     return false;
 }
 
+/* A key: quoted where it is not a word. */
+static void add_key(struct chat_calls *b, struct buffer *t, const char *key)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-";
+    bool plain = *key && !key[strspn(key, word)];
+    if (!plain)
+        chat_calls_mark(b, t, QUOTE);
+    schema_add(&b->c, t, " \"");
+    schema_escape(&b->c, t, key, strlen(key));
+    schema_add(&b->c, t, "\"");
+    if (!plain)
+        chat_calls_mark(b, t, QUOTE);
+}
+
 /* Members in the order of the schema. What may come first is chosen by the rule of a place: each
  * place has a rule for "a member stands before" and one for "none does". */
 static const char *add_members(struct chat_calls *b, const char *tool, json_t *properties,
@@ -90,9 +104,9 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
         const char *value = chat_calls_gemma(b, tool, json_object_iter_value(at[i]), depth + 1);
         for (int before = 0; before < 2; before++) {
             struct buffer t = {0};
-            schema_add(c, &t, before ? "\",\" \"" : "\"");
-            schema_escape(c, &t, key, strlen(key));
-            schema_format(c, &t, ":\" %s %s", value, after[1]);
+            schema_add(c, &t, before ? "\",\"" : "");
+            add_key(b, &t, key);
+            schema_format(c, &t, " \":\" %s %s", value, after[1]);
             if (!is_required(schema, key))
                 schema_format(c, &t, " | %s", after[before]);
             made[before] = schema_rule(c, NULL, "gemma-members", schema_get(&t));

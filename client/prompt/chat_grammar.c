@@ -77,10 +77,10 @@ static const char *add_block(struct chat_calls *b)
     const char *named = chat_calls_named(b);
     add_call(b, &call, named);
     const char *one = schema_rule(&b->c, NULL, "one", schema_get(&call));
-    schema_format(&b->c, &t, "blank %s", one);
+    schema_format(&b->c, &t, f->body == CALL_HARMONY ? "%s" : "blank %s", one);
     if (f->open && f->body != CALL_JSON && *f->call_open && !single)
         schema_format(&b->c, &t, " ( blank %s )*", one);
-    if (f->body == CALL_JSON) {
+    if (f->body == CALL_JSON && !f->bare) { /* a list begins no call there */
         schema_format(&b->c, &t, " | blank \"[\" blank %s", one);
         if (!single)
             schema_format(&b->c, &t, " ( blank \",\" blank %s )*", one);

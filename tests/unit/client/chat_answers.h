@@ -193,6 +193,7 @@
     {"gemma",
      "<|tool_call>call:f{a:[1,<|\"|>x<|\"|>,{b:true}],c:{<|\"|>d e<|\"|>:null}}<tool_call|>",
      "f({\"a\": [1, \"x\", {\"b\": true}], \"c\": {\"d e\": null}})", NULL, false},
+    {"gemma", "<|tool_call>\n call:f{}<tool_call|>", "f({})", NULL, false},
     {"gemma", "<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|>", "f({})g({})",
      NULL, false},
     {"gemma", "<|tool_call>call:f{a:}<tool_call|>", "C(<|tool_call>call:f{a:}<tool_call|>)",

@@ -29,6 +29,12 @@
           "<|tool_call_end|><|tool_calls_section_end|>"
 #define GEMMA SHOWS "<|tool_call>call:<tool_call|>"
 #define LLAMA SHOWS "<|python_tag|>"
+#define HARMONY                                                                                    \
+    "{{ tools }}{% for m in messages %}<|start|>{{ m.role }}{% for c in m.tool_calls or [] %} "    \
+    "to=functions.{{ c.function.name }}<|channel|>commentary json<|message|>"                      \
+    "{{ c.function.arguments | tojson }}<|call|>{% else %}<|channel|>final<|message|>"             \
+    "{{ m.content }}<|end|>{% endfor %}{% endfor %}"                                               \
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
 #define THINKS HERMES "</think>{% if add_generation_prompt %}<think>\n{% endif %}"
 
 static struct hearth_chat_reader *reader;
@@ -158,7 +164,15 @@ static const struct {
     {GEMMA, "<|tool_call>call:open{lines:3}<tool_call|>", true, false, false, false},
     {GEMMA, "<|tool_call>call:stop{a:[1,{b:null}],c:<|\"|><|\"|>}<tool_call|>", true, false, false,
      true},
+    {GEMMA, "<|tool_call> call:stop{a:1e99}<tool_call|>", true, false, false, true},
+    {GEMMA, "<|tool_call>call:stop{a:1e401}<tool_call|>", true, false, false, false},
+    {HARMONY, " to=functions.open json<|message|>{\"path\": \"a\"}", true, false, false, true},
+    {HARMONY, " to=functions. open<|message|>{\"path\": \"a\"}", true, false, false, false},
+    {HARMONY, " to=functions.openjson<|message|>{\"path\": \"a\"}", true, false, false, false},
     /* a call that begins an answer without a mark */
+    {LLAMA, "[{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}]", true, false, false, false},
+    {LLAMA, "{\"tool_name\": \"open\", \"parameters\": {\"path\": \"a\"}}", true, false, false,
+     false},
     {LLAMA, "{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}", false, true, false, true},
     {LLAMA, "<|python_tag|>{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}", false, true,
      false, true},
@@ -357,6 +371,25 @@ START_TEST(arguments_between_tags_are_bound_one_by_one)
 }
 END_TEST
 
+START_TEST(parameters_that_are_not_an_object_bind_none)
+{
+    opens(HERMES, "[" TOOL("f", "true", "{\"enum\":[1.5]}") "]", HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>"));
+    ck_assert(!takes("<tool_call>{\"name\": \"f\", \"arguments\": 1.5}</tool_call>"));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "not of type object"));
+}
+END_TEST
+
+START_TEST(a_key_that_is_not_a_word_is_quoted_for_gemma)
+{
+    static const char tools[] = "[" TOOL(
+        "f", "true", "{\"type\":\"object\",\"properties\":{\"a b\":{\"type\":\"integer\"}}}") "]";
+    opens(GEMMA, tools, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<|tool_call>call:f{<|\"|>a b<|\"|>:1}<tool_call|>"));
+    ck_assert(!takes("<|tool_call>call:f{a b:1}<tool_call|>"));
+}
+END_TEST
+
 START_TEST(an_answer_that_is_not_bound_is_not_checked)
 {
     opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
@@ -425,6 +458,8 @@ int main(void)
                         (int)(sizeof(loose) / sizeof(loose[0])));
     tcase_add_test(tcase, a_reference_binds_between_tags);
     tcase_add_test(tcase, arguments_between_tags_are_bound_one_by_one);
+    tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
+    tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
     tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
     tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
     suite_add_tcase(suite, tcase);
