@@ -105,7 +105,8 @@ static void add_other_keys(struct schema *c, struct buffer *t, const char **keys
         }
         schema_add(c, t, " | ");
     }
-    schema_add(c, t, "[^\"");
+    /* A schema alone has llama.cpp's class, which takes more than JSON does. */
+    schema_add(c, t, c->loosened ? "[^\"\\\\\\x7F\\x00-\\x1F" : "[^\"");
     schema_add(c, t, schema_get(&rejects));
     schema_add(c, t, "] char*");
     buffer_fini(&rejects);
