@@ -5,6 +5,7 @@
 #include "client/hearth.h"
 #include "client/schema/schema.h"
 #include "daemon/grammar/grammar.h"
+#include "tests/fuzz/make_schema.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,153 +56,25 @@ static void check(const char *json, size_t bytes)
     compile(grammar, (size_t)n);
 }
 
-struct generator {
-    const uint8_t *at, *end;
-    char text[32768];
-    size_t bytes;
-};
-
-static unsigned take(struct generator *m)
-{
-    return m->at < m->end ? *m->at++ : 0;
-}
-
-static void put(struct generator *m, const char *text)
-{
-    size_t n = strlen(text);
-    if (m->bytes + n < sizeof(m->text)) {
-        memcpy(m->text + m->bytes, text, n);
-        m->bytes += n;
-    }
-}
-
-static void put_schema(struct generator *m, unsigned depth);
-
-static void put_pattern(struct generator *m)
-{
-    static const char signs[] = "abz09.*+?|()[]{}^$-,:= dws";
-    put(m, "\"^");
-    for (unsigned n = take(m) % 24; n; n--) {
-        unsigned b = take(m);
-        char one[4] = {b >= 200 ? '\\' : signs[b % (sizeof(signs) - 1)], 0};
-        if (b >= 200)
-            one[1] = '\\';
-        put(m, one);
-    }
-    put(m, "$\"");
-}
-
-static void put_list(struct generator *m, unsigned depth)
-{
-    put(m, "[");
-    for (unsigned n = take(m) % 4; n; n--) {
-        put_schema(m, depth);
-        put(m, n > 1 ? "," : "");
-    }
-    put(m, "]");
-}
-
-enum kind { PLAIN, PATTERN, SCHEMA, LIST, MAP };
-
-static const struct {
-    const char *key;
-    enum kind kind;
-    const char *values[8]; /* of a plain keyword, ends with NULL */
-} keywords[] = {
-    {"type",
-     PLAIN,
-     {"\"object\"", "\"array\"", "\"string\"", "\"integer\"", "[\"string\",\"null\"]",
-      "\"number\""}},
-    {"enum", PLAIN, {"[1,\"a\",null,[2]]", "[1.5]", "[]"}},
-    {"const", PLAIN, {"\"a\\\"b\"", "1"}},
-    {"minimum", PLAIN, {"-7", "0", "99.5", "123456789012345678"}},
-    {"maximum", PLAIN, {"1234", "-12", "0.25", "9999999999999999"}},
-    {"exclusiveMinimum", PLAIN, {"true", "15", "-0.125"}},
-    {"exclusiveMaximum", PLAIN, {"false", "1000", "3e300"}},
-    {"minLength", PLAIN, {"0", "2", "-1"}},
-    {"maxLength", PLAIN, {"9", "1", "10000"}},
-    {"minItems", PLAIN, {"1", "3"}},
-    {"maxItems", PLAIN, {"0", "1", "4"}},
-    {"nullable", PLAIN, {"true", "false"}},
-    {"format", PLAIN, {"\"date-time\"", "\"uuid\"", "\"email\""}},
-    {"required", PLAIN, {"[\"a\",\"q\"]", "[\"b\"]"}},
-    {"$ref", PLAIN, {"\"#/$defs/a\"", "\"#\"", "\"#/$defs/ab\"", "\"#/items\""}},
-    {"additionalProperties", PLAIN, {"true", "false", "{}"}},
-    {"pattern", PATTERN, {NULL}},
-    {"items", SCHEMA, {NULL}},
-    {"prefixItems", LIST, {NULL}},
-    {"anyOf", LIST, {NULL}},
-    {"oneOf", LIST, {NULL}},
-    {"allOf", LIST, {NULL}},
-    {"properties", MAP, {NULL}},
-    {"$defs", MAP, {NULL}},
-};
-enum { N_KEYWORDS = sizeof(keywords) / sizeof(keywords[0]) };
-
-/* The value of keyword i. */
-static void put_value(struct generator *m, unsigned depth, unsigned i)
-{
-    unsigned n = 1;
-    switch (keywords[i].kind) {
-    case PLAIN:
-        while (n < 8 && keywords[i].values[n])
-            n++;
-        put(m, keywords[i].values[take(m) % n]);
-        return;
-    case PATTERN:
-        put_pattern(m);
-        return;
-    case SCHEMA:
-        put_schema(m, depth);
-        return;
-    case LIST:
-        put_list(m, depth);
-        return;
-    case MAP:
-        put(m, "{\"a\":");
-        put_schema(m, depth);
-        put(m, take(m) & 1 ? ",\"ab\":" : ",\"\":");
-        put_schema(m, depth);
-        put(m, "}");
-    }
-}
-
-static void put_schema(struct generator *m, unsigned depth)
-{
-    uint32_t used = 0; /* no keyword twice: that would be refused first */
-    put(m, "{");
-    for (unsigned n = depth > 6 ? 0 : take(m) % 5; n; n--) {
-        unsigned i = take(m) % N_KEYWORDS;
-        if (used & 1u << i)
-            continue;
-        used |= 1u << i;
-        put(m, "\"");
-        put(m, keywords[i].key);
-        put(m, "\":");
-        put_value(m, depth + 1, i);
-        put(m, ",");
-    }
-    put(m, "\"title\":0}");
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct generator m;
+    static struct made m;
     if (!size)
         return 0;
     m.at = data + 1;
     m.end = data + size;
     m.bytes = 0;
+    m.n_keywords = MADE_PLAIN_KEYWORDS;
     if (data[0] % 4 == 0) {
         check((const char *)data + 1, size - 1);
         return 0;
     }
     if (data[0] % 4 == 1) {
-        put(&m, "{\"pattern\":");
-        put_pattern(&m);
-        put(&m, "}");
+        made_put(&m, "{\"pattern\":");
+        made_pattern(&m);
+        made_put(&m, "}");
     } else {
-        put_schema(&m, 0);
+        made_schema(&m, 0);
     }
     check(m.text, m.bytes);
     return 0;
