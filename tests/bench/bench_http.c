@@ -3,7 +3,9 @@
  *   bench_http BIN_FOLDER MODEL...
  *
  * One daemon answers all sides in turns: the library directly, HTTP over a Unix socket, HTTP over
- * loopback. The prompt is warm on each side, so that an answer is one row.
+ * loopback; and the same chat by the library and in each dialect of HTTP. The prompt is warm on each
+ * side, so that an answer is one row. Rows `processor_...` are the processor time of the gateway's
+ * thread for a request, which says what it costs also where others want the cores.
  *
  *   bench_http --peer PORT MODEL_NAME
  *
@@ -27,10 +29,41 @@
 
 extern char **environ;
 
-enum { ROUNDS = 2000, WARM = 200, PORT = 18765, PATH_BYTES = 108, PEER_KEPT = 50 };
+enum {
+    ROUNDS = 2000,
+    PROCESSOR_ROUNDS = 1000,
+    WARM = 200,
+    PORT = 18765,
+    PATH_BYTES = 108,
+    PEER_KEPT = 50
+};
 
-static const double target_us = 150;
-static const char prompt[] = "Once upon a time, there was a";
+static const double target_us = 60;
+static const char prompt[] = "Once upon a time, there was a", family[] = "chatml";
+
+#define MESSAGES "[{\"role\":\"user\",\"content\":\"Once upon a time, there was a\"}]"
+
+struct ask {
+    const char *what, *path, *body;
+};
+
+static const struct ask completion = {
+    "one_token_http_unix", "/completion",
+    "{\"prompt\":\"Once upon a time, there was a\",\"n_predict\":1,\"temperature\":0,"
+    "\"cache_prompt\":true}"};
+
+static const struct ask chats[] = {
+    {"one_token_chat", "/v1/chat/completions",
+     "{\"messages\":" MESSAGES ",\"max_tokens\":1,\"temperature\":0}"},
+    {"one_token_messages", "/v1/messages",
+     "{\"model\":\"m\",\"messages\":" MESSAGES ",\"max_tokens\":1,\"temperature\":0}"},
+    {"one_token_responses", "/v1/responses",
+     "{\"model\":\"m\",\"input\":" MESSAGES ",\"max_output_tokens\":1,\"temperature\":0}"},
+    {"one_token_ollama", "/api/chat",
+     "{\"model\":\"m\",\"messages\":" MESSAGES
+     ",\"stream\":false,\"options\":{\"num_predict\":1,\"temperature\":0}}"},
+};
+enum { CHATS = sizeof(chats) / sizeof(chats[0]), SIDES = 3 + 1 + CHATS };
 static pid_t gateway;
 
 static void start_gateway(char *path)
@@ -45,6 +78,8 @@ static void start_gateway(char *path)
                                path,
                                "--port",
                                port,
+                               "--chat-template",
+                               family,
                                NULL};
     if (posix_spawn(&gateway, arguments[0], NULL, NULL, (char **)(uintptr_t)arguments, environ) !=
         0)
@@ -84,20 +119,13 @@ static int connect_port(int port)
 }
 
 /* One request and its whole answer. */
-static void ask_http(int fd)
+static void ask_http(int fd, const struct ask *ask)
 {
     static char request[512], answer[65536];
-    static int bytes;
-    if (!bytes) {
-        char body[256];
-        int n = snprintf(
-            body, sizeof(body),
-            "{\"prompt\":\"%s\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":true}", prompt);
-        bytes = snprintf(request, sizeof(request),
-                         "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-                         "application/json\r\nContent-Length: %d\r\n\r\n%s",
-                         n, body);
-    }
+    int bytes = snprintf(request, sizeof(request),
+                         "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                         "application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                         ask->path, strlen(ask->body), ask->body);
     if (send(fd, request, (size_t)bytes, MSG_NOSIGNAL) != bytes)
         served_fail("the server hung up");
     size_t got = 0, all = 0;
@@ -119,10 +147,10 @@ static void ask_http(int fd)
         served_fail(answer);
 }
 
-static uint64_t timed_http(int fd)
+static uint64_t timed_http(int fd, const struct ask *ask)
 {
     uint64_t start = bench_ticks();
-    ask_http(fd);
+    ask_http(fd, ask);
     return bench_ticks() - start;
 }
 
@@ -138,6 +166,29 @@ static uint64_t timed_library(struct hearth *h)
     return bench_ticks() - start;
 }
 
+/* The same chat through the library. */
+static uint64_t timed_chat(struct hearth *h)
+{
+    uint32_t ids[256];
+    struct hearth_chat chat;
+    struct hearth_request r;
+    uint64_t start = bench_ticks();
+    hearth_chat_init(&chat, sizeof(chat));
+    chat.messages = MESSAGES;
+    chat.messages_bytes = sizeof(MESSAGES) - 1;
+    chat.chat_template = family;
+    chat.chat_template_bytes = sizeof(family) - 1;
+    int64_t n = hearth_chat_tokens(h, &chat, ids, sizeof(ids) / sizeof(ids[0]));
+    if (n < 0)
+        served_fail(hearth_error(h));
+    hearth_request_init(&r, sizeof(r));
+    r.tokens = ids;
+    r.n_tokens = (uint32_t)n;
+    r.max_tokens = 1;
+    (void)served_ask(h, 1, &r);
+    return bench_ticks() - start;
+}
+
 static void print(const char *what, const char *model, struct bench_samples *s, double floor_us)
 {
     struct bench_row row = {.bench = "http",
@@ -149,37 +200,86 @@ static void print(const char *what, const char *model, struct bench_samples *s, 
     bench_print_samples(row, s);
 }
 
+/* Every side once, in turns: the library and HTTP's two ways, then a chat by the library and in each
+ * dialect. */
+static void ask_all(struct hearth *h, int local, int loopback, uint64_t ticks[SIDES])
+{
+    ticks[0] = timed_library(h);
+    ticks[1] = timed_http(local, &completion);
+    ticks[2] = timed_http(loopback, &completion);
+    ticks[3] = timed_chat(h);
+    for (int i = 0; i < CHATS; i++)
+        ticks[4 + i] = timed_http(local, &chats[i]);
+}
+
+static void print_all(const char *model, struct bench_samples samples[SIDES])
+{
+    double floor_us = bench_percentile_us(&samples[0], 50);
+    double chat_us = bench_percentile_us(&samples[3], 50);
+    print("one_token_library", model, &samples[0], 0);
+    print(completion.what, model, &samples[1], floor_us);
+    print("one_token_http_loopback", model, &samples[2], floor_us);
+    print("one_token_chat_library", model, &samples[3], 0);
+    for (int i = 0; i < CHATS; i++)
+        print(chats[i].what, model, &samples[4 + i], chat_us);
+}
+
+/* Processor time of the gateway's first thread, which does all but long texts. */
+static uint64_t gateway_ns(void)
+{
+    char path[64];
+    unsigned long long ns = 0;
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)gateway);
+    FILE *file = fopen(path, "re");
+    if (!file || fscanf(file, "%llu", &ns) != 1)
+        served_fail("cannot read the gateway's processor time");
+    fclose(file);
+    return ns;
+}
+
+static void print_processor(const char *model, int fd, const struct ask *ask)
+{
+    char what[64];
+    uint64_t begin = gateway_ns();
+    for (int i = 0; i < PROCESSOR_ROUNDS; i++)
+        ask_http(fd, ask);
+    snprintf(what, sizeof(what), "processor_%s", ask->what);
+    bench_print_ratio(
+        &(struct bench_ratio){.bench = "http",
+                              .what = what,
+                              .model = model,
+                              .x = (double)(gateway_ns() - begin) / 1000 / PROCESSOR_ROUNDS,
+                              .note = "us"});
+}
+
 static void bench_model(const char *model)
 {
-    struct bench_samples direct, local, loopback;
+    struct bench_samples samples[SIDES];
+    uint64_t ticks[SIDES];
     char path[PATH_BYTES];
-    if (bench_samples_open(&direct, ROUNDS) || bench_samples_open(&local, ROUNDS) ||
-        bench_samples_open(&loopback, ROUNDS))
-        served_fail("out of memory");
+    for (int k = 0; k < SIDES; k++)
+        if (bench_samples_open(&samples[k], ROUNDS))
+            served_fail("out of memory");
     served_start(model, (const char *const[]){"--threads", "1", NULL});
     start_gateway(path);
-    struct hearth *h = served_connect(1);
-    int fd = connect_unix(path), tcp = connect_port(PORT);
+    struct hearth *h = served_connect(2);
+    int local = connect_unix(path), loopback = connect_port(PORT);
     for (int i = -WARM; i < ROUNDS; i++) {
-        uint64_t a = timed_library(h), b = timed_http(fd), c = timed_http(tcp);
-        if (i < 0)
-            continue;
-        bench_add(&direct, a);
-        bench_add(&local, b);
-        bench_add(&loopback, c);
+        ask_all(h, local, loopback, ticks);
+        for (int k = 0; k < SIDES && i >= 0; k++)
+            bench_add(&samples[k], ticks[k]);
     }
-    double floor_us = bench_percentile_us(&direct, 50);
-    print("one_token_library", served_name(model), &direct, 0);
-    print("one_token_http_unix", served_name(model), &local, floor_us);
-    print("one_token_http_loopback", served_name(model), &loopback, floor_us);
-    close(fd);
-    close(tcp);
+    print_all(served_name(model), samples);
+    print_processor(served_name(model), local, &completion);
+    for (int i = 0; i < CHATS; i++)
+        print_processor(served_name(model), local, &chats[i]);
+    close(local);
+    close(loopback);
     hearth_close(h);
     stop_gateway();
     served_stop();
-    bench_samples_close(&direct);
-    bench_samples_close(&local);
-    bench_samples_close(&loopback);
+    for (int k = 0; k < SIDES; k++)
+        bench_samples_close(&samples[k]);
 }
 
 static void bench_peer(int port, const char *model)
@@ -193,9 +293,9 @@ static void bench_peer(int port, const char *model)
             if (fd >= 0)
                 close(fd);
             fd = connect_port(port);
-            ask_http(fd);
+            ask_http(fd, &completion);
         }
-        uint64_t t = timed_http(fd);
+        uint64_t t = timed_http(fd, &completion);
         if (i >= 0)
             bench_add(&s, t);
     }
