@@ -240,8 +240,8 @@ static void never_fits(struct launcher *l)
     const struct launch *one = l->first;
     struct fail f;
     fail_set(&f, 503, FAIL_UNAVAILABLE,
-             "%.120s needs %" PRIu64 " MiB, and pinned models leave less of --budget, %" PRIu64
-             " MiB: give a larger one, or take a smaller model",
+             "%.120s needs %" PRIu64 " MiB; the default daemon and pinned models leave less of "
+             "--budget, %" PRIu64 " MiB: give a larger one, or take a smaller model",
              one->needs.name, (one->needs.bytes >> 20) + 1, l->server->config->budget >> 20);
     finish(l, &f);
 }

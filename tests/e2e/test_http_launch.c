@@ -297,7 +297,8 @@ START_TEST(a_pinned_model_that_leaves_too_little_is_said)
 {
     START("--budget", "40M", "--pin", "alpha");
     json_t *o = ask("beta", 503);
-    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "pinned models leave less"));
+    ck_assert_ptr_nonnull(
+        strstr(json_text(o, "error/message"), "pinned models leave less of --budget, 40 MiB"));
     json_decref(o);
 }
 END_TEST

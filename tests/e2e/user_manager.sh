@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../.." || exit
 build=${BUILD:-build}
 manager=/lib/systemd/systemd
 case $build in *asan | *tsan) echo "skip: the units' limits leave no room for a sanitizer"; exit 0 ;; esac
-for tool in systemctl curl unshare $manager; do
-    command -v $tool >/dev/null || { echo "skip: $tool is not installed"; exit 0; }
+for tool in systemctl curl unshare "$manager"; do
+    command -v "$tool" >/dev/null || { echo "skip: $tool is not installed"; exit 0; }
 done
 if [ "${1:-}" != inside ]; then
     unshare -m true 2>/dev/null || { echo "skip: no mount namespace may be made here"; exit 0; }
@@ -62,11 +62,13 @@ hearth serve alpha 2>/dev/null || code=$?
 [ "$(cat "$folder/.config/hearth/alpha.conf")" = "# mine" ] || fail "settings of the user's were written over"
 rm "$folder/.config/hearth/alpha.conf"
 
-# ---- by request
-hearth-http --budget 56M --stay 0 2>>"$folder/log" &
-gateway=$!
-pids+=("$gateway")
-for _ in $(seq 600); do [ -S "$folder/hearth/http.sock" ] && break; sleep 0.1; done
+# ---- by request, from the gateway's own unit
+mkdir -p "$folder/.config/systemd/user/hearth-http.service.d"
+printf '[Service]\nExecStart=\nExecStart=%s --budget 56M --stay 0\n' "$folder/usr/bin/hearth-http" \
+    >"$folder/.config/systemd/user/hearth-http.service.d/budget.conf"
+rm "$folder"/.config/systemd/user/hearthd.* # the default daemon would fill the budget
+systemctl --user daemon-reload
+systemctl --user start hearth-http.socket
 ask() {
     curl -sS --fail --unix-socket "$folder/hearth/http.sock" http://localhost/v1/completions \
          -d '{"prompt": "x", "max_tokens": 2, "model": "'"$1"'"}' >/dev/null || fail "$1 does not answer"
@@ -75,8 +77,8 @@ ask alpha
 ask beta
 ask gamma
 ! runs alpha || fail "alpha did not give way"
-runs beta && runs gamma || fail "beta or gamma is not a unit"
-kill "$gateway"
-wait "$gateway" || fail "the gateway did not end cleanly"
-! runs beta && ! runs gamma || fail "units outlive the gateway that started them"
+for name in beta gamma; do runs $name || fail "$name is not a unit"; done
+systemctl --user stop hearth-http.socket hearth-http.service
+for name in beta gamma; do ! runs $name || fail "$name outlives the gateway that started it"; done
+! systemctl --user --quiet is-failed hearth-http.service || fail "the gateway did not end cleanly"
 echo "ok: daemons are units of the user's manager, by hand and by request"
