@@ -58,7 +58,6 @@ static void place_buffer(struct backend *b, struct cuda_input *x, size_t rows, u
     /* Rows that do not exist are read with the others of the largest tile. */
     const size_t most = (size_t)CUDA_TILE * CUDA_MAX_TILES, tiled = (rows + most - 1) / most * most;
     x->stride = cuda_padded(width);
-    x->lanes = 32;
     x->f = floats(b, (input ? tiled : rows) * x->stride);
     if (!input)
         return;

@@ -113,7 +113,7 @@ struct cuda_steps {
     struct layer_jobs *layers;     /* [n_layer + 1], device memory */
     uint32_t *splits_done;         /* struct step_job's */
     uint32_t *arrived;             /* likewise */
-    struct step_job job;           /* own_norm, own_heads: whether a pass may have them */
+    struct step_job job;           /* own_heads: whether a pass may have them */
     uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
     bool off;                      /* not now: for the self-test */
 };

@@ -47,18 +47,15 @@ struct cuda_scale {
 /*
  * Activations of some rows: as f32, and where a quantized matrix reads them as blocks. Blocks lie in the order in
  * which mma_s8 (device.h) takes them: tile i is rows 8i .. 8i + 7, and lane 4g + t has two words of row 8i + g: inputs
- * 4t .. 4t + 3 and 16 + 4t .. 16 + 4t + 3 of the block. Of an input that holds one row alone, there are that row's four lanes
- * and two scales, the second of which is not read for what it says.
+ * 4t .. 4t + 3 and 16 + 4t .. 16 + 4t + 3 of the block.
  */
 struct cuda_input {
     float *f;                 /* [rows][stride] */
-    uint32_t *q;              /* [rows / 8][stride / 32][lanes][2] */
-    struct cuda_scale *scale; /* [rows / 8][stride / 32][8 rows, or 2] */
+    uint32_t *q;              /* [rows / 8][stride / 32][32 lanes][2] */
+    struct cuda_scale *scale; /* [rows / 8][stride / 32][8 rows] */
     uint16_t *half[2]; /* native: as f16, as bf16, [rows][stride], +0 after the row's values */
     uint32_t stride;   /* a multiple of 32 */
-    uint32_t lanes;    /* of a block: 32, or 4 of one row alone */
 };
-enum { CUDA_ROW_LANES = 4, CUDA_ROW_SCALES = 2 };
 
 struct cuda_row {
     uint32_t first; /* row of its sequence in the pass */

@@ -47,6 +47,45 @@ static __device__ __forceinline__ uint4 load_stream(const void *p)
     return v;
 }
 
+/* Values that are loaded here, and not, as the compiler may decide for other loads, where they are first used: loads that
+ * stand together wait for memory together. */
+static __device__ __forceinline__ uint2 load_now(const uint2 *p)
+{
+    uint2 v;
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ uint4 load_now(const uint4 *p)
+{
+    uint4 v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ unsigned short load_now(const unsigned short *p)
+{
+    unsigned short v;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ float load_now(const float *p)
+{
+    float v;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ signed char load_now(const signed char *p)
+{
+    int v;
+    asm volatile("ld.global.s8 %0, [%1];" : "=r"(v) : "l"(p));
+    return (signed char)v;
+}
+
 /* The line of memory at p is brought to the second-level cache; changes nothing. */
 static __device__ __forceinline__ void prefetch_l2(const void *p)
 {
@@ -189,6 +228,11 @@ static __device__ __forceinline__ unsigned add_acquire_release(unsigned *p, unsi
 static inline uint4 load_stream(const void *p)
 {
     return *(const uint4 *)p;
+}
+
+template <typename VALUE> static inline VALUE load_now(const VALUE *p)
+{
+    return *p;
 }
 
 static inline void prefetch_l2(const void *)

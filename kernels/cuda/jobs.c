@@ -91,6 +91,7 @@ struct embed_job cuda_embed_job(const struct backend *b)
 /* What an OP_ADD leaves to the norm after it: x is a part's output then, the residual is still to be made. */
 static void take_added(const struct backend *b, const struct layer_op *add, struct norm_job *job)
 {
+    assert(add->to[0] != add->residual); /* which several blocks read */
     job->x = floats_of(b, add->from[0]);
     job->added = (struct norm_added){
         .bias = layer_of(b, add)->vector[add->tensor[1]],
@@ -115,7 +116,6 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
         .n = op->n,
         .forms = forms_of(b, op),
         .wanted = op->wanted,
-        .alone = op->readers[0] && !op->readers[1],
         .factor = op->factor,
         .eps = b->model->rms_eps,
     };
@@ -128,7 +128,7 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
 static struct norm_job end_job_of(const struct backend *b, const struct layer_op *op)
 {
     struct norm_job job = norm_job_of(b, op + 1);
-    job.forms = job.wanted = job.alone = 0;
+    job.forms = job.wanted = 0;
     take_added(b, op, &job);
     return job;
 }

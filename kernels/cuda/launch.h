@@ -62,7 +62,7 @@ int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *
                        uint32_t blocks, uint32_t kinds);
 
 /* A whole pass. kernel: 0 for up to 8 rows, 1 for up to 16. blocks: as many as the device runs at once with
- * the shared memory that the job needs when it has own_norm and own_heads as given, or fewer; 0: none. */
+ * the shared memory that the job needs when it has own_heads as given, or fewer; 0: none. */
 int cuda_step_blocks(const struct cuda_queue *queue, const struct step_job *job, uint32_t kernel,
                      uint32_t *ret_blocks);
 int cuda_launch_step(const struct cuda_queue *queue, const struct step_job *job, uint32_t kernel,

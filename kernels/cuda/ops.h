@@ -8,6 +8,9 @@
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/sampling.h"
 
+/* Blocks that a norm is divided into where it has fewer rows. */
+enum { NORM_BLOCKS = 256 };
+
 /* What a job writes of its output, a bit each (cuda_input): as f32, as blocks, as f16, as bf16. */
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 
@@ -38,7 +41,7 @@ struct norm_added {
     uint32_t check, layer;
 };
 
-/* out = factor * rmsnorm(x, weight), or of what x adds to. Items: rows; those with wants where `wanted` is set. */
+/* out = factor * rmsnorm(x, weight), or of what x adds to. Items: row (those with wants where `wanted` is set), part. */
 struct norm_job {
     struct cuda_pass pass;
     struct norm_added added;
@@ -46,9 +49,15 @@ struct norm_job {
     const float *weight; /* [n] */
     struct cuda_input out;
     uint32_t stride, n, forms, wanted;
-    uint32_t alone; /* no matmul reads it but the job after it */
     float factor, eps;
 };
+
+/* Into how many parts `rows` rows are divided: as many as keep the device busy, since every part reads its whole row. */
+LAYOUT_INLINE uint32_t norm_parts(const struct norm_job job, uint32_t rows)
+{
+    const uint32_t most = (job.n + CUDA_THREADS - 1) / CUDA_THREADS, some = NORM_BLOCKS / rows;
+    return some < 1 ? 1 : some < most ? some : most;
+}
 
 /* One matrix of a matmul: y = W x, + residual where there is one. y, residual [rows][stride], stride a multiple of
  * 32. With check, a row whose y is not finite is bad in `layer` of the job. */

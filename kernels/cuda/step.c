@@ -32,24 +32,12 @@ static enum wish wish(void)
     return strcmp(text, "0") == 0 ? WISH_NONE : WISH_MUST;
 }
 
-/* Sizes the shared memory for a row's norm, in the forms that the matrices read (step_device.h). */
-static void size_own(const struct backend *b, uint32_t forms, struct step_job *job)
-{
-    const uint32_t stride = b->buffers.of[BUFFER_NORM].stride,
-                   scales =
-                       stride / CUDA_BLOCK * CUDA_ROW_SCALES * (uint32_t)sizeof(struct cuda_scale);
-    job->own_floats = forms & FORM_BLOCKS ? stride + scales : 0;
-    job->own_bytes = job->own_floats + (forms & FORM_FLOATS ? stride * (uint32_t)sizeof(float) : 0);
-    job->own_norm = job->own_bytes <= STEP_OWN_BYTES;
-}
-
 /* Fills in the job and jobs [n_layer + 1]. */
 static void make_jobs(struct backend *b, struct layer_jobs *jobs)
 {
     const struct model *m = b->model;
     struct step_job *job = &b->steps.job;
     const uint32_t own_queries = b->most.queries * (uint32_t)sizeof(float);
-    uint32_t forms = 0;
     *job = (struct step_job){
         .embed = cuda_embed_job(b),
         .sample = cuda_sample_job(b),
@@ -65,11 +53,7 @@ static void make_jobs(struct backend *b, struct layer_jobs *jobs)
     for (uint32_t layer = 0, i = 1; layer <= m->n_layer; layer++) {
         i = cuda_layer_jobs(b, i, &jobs[layer]);
         job->most_jobs = jobs[layer].n > job->most_jobs ? jobs[layer].n : job->most_jobs;
-        for (uint32_t j = 0; j < jobs[layer].n; j++)
-            if (jobs[layer].job[j].kind == CUDA_JOB_NORM && jobs[layer].job[j].of.norm.alone)
-                forms |= jobs[layer].job[j].of.norm.forms;
     }
-    size_own(b, forms, job);
 }
 
 static bool upload_jobs(struct backend *b)
@@ -144,7 +128,6 @@ bool cuda_step_run(struct backend *b)
     }
     if (b->broken)
         return true;
-    job.own_norm = job.own_norm && rows == 1;
     job.own_heads = job.own_heads && all_alone(b->pass);
     cuda_ok(b, cuda_launch_step(&b->queue, &job, kernel, b->steps.blocks[kernel]), "a pass");
     return true;

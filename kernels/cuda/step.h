@@ -24,8 +24,6 @@
  *
  * Some jobs are computed by every block that needs them where that costs less than a barrier (1.2 us):
  *
- *   norm        of one row, for one matmul: 1 to 2 us, by each block into its shared memory (own_norm). A block computes rows one after the
- *               other, so that two already cost more than a job in which each is another block's
  *   qkv_finish  of rows without another one of their sequence: a block that attends rotates its own queries, and the one
  *               with the last positions appends the key and value that no other block reads in this pass (own_heads).
  *               Rows of one sequence read each other's keys and values: then it is a job
@@ -39,7 +37,7 @@
 /* Rows of a pass; kernels for up to 8 and up to 16; blocks of a processor at most. */
 enum { STEP_ROWS = 16, STEP_KERNELS = 2, STEP_BLOCKS = 2 };
 
-/* Shared memory that a block may have for its own norm, or its own queries: with the rest, two blocks a processor. */
+/* Shared memory that a block may have for its own queries: with the rest, two blocks a processor. */
 enum { STEP_OWN_BYTES = 64 << 10 };
 
 /* Words of a pass that may come as a parameter: with the rest of it, 4 KiB. */
@@ -60,9 +58,7 @@ struct step_job {
     uint32_t delta_bytes; /* of shared memory for a state's columns; 0: no layer is recurrent */
     uint32_t k_dim;       /* of the layer with the most */
     uint32_t own_queries; /* bytes of a KV head's queries, of the layer with the most */
-    uint32_t own_bytes;   /* of a row's norm in shared memory */
-    uint32_t own_floats;  /* of them before its floats */
-    uint32_t own_norm, own_heads;
+    uint32_t own_heads;
     uint32_t words[STEP_WORDS];
 };
 

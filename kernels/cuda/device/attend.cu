@@ -25,7 +25,9 @@ template <uint32_t KV, int DIMS>
 static __global__ void __launch_bounds__(CUDA_THREADS, 2) attend_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
+    let_next_start();
+    prefetch_item(job, blockIdx.x, blockIdx.y);
+    wait_for_previous();
     for (uint32_t i = blockIdx.x; i < attend_count(job); i += gridDim.x) {
         const struct cuda_item item = attend_items(job)[i];
         if (item.kind == CUDA_ITEM_ROW)

@@ -19,6 +19,38 @@ struct attend_shared {
     float m[ATTEND_QUERIES], l[ATTEND_QUERIES], a[ATTEND_QUERIES], b[ATTEND_QUERIES];
 };
 
+/* What a page holds for a value, as loaded; and what it stands for. */
+template <uint32_t KV> struct kv_raw {
+    typedef unsigned short type;
+};
+template <> struct kv_raw<CUDA_KV_F32> {
+    typedef float type;
+};
+template <> struct kv_raw<CUDA_KV_Q8_0> {
+    typedef signed char type;
+};
+static __device__ __forceinline__ float kv_meant(unsigned short raw, float)
+{
+    return f32_from_f16(raw);
+}
+static __device__ __forceinline__ float kv_meant(float raw, float)
+{
+    return raw;
+}
+static __device__ __forceinline__ float kv_meant(signed char raw, float scale)
+{
+    return __fmul_rn((float)raw, scale);
+}
+
+/* N values that are `step` apart, loaded together. */
+template <int N, typename RAW>
+static __device__ __forceinline__ void kv_load(RAW raw[N], const RAW *from, uint32_t step)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        raw[i] = load_now(from + (uint32_t)i * step);
+}
+
 /* Value i of K or V of a page and head; scale is used for q8_0 only. */
 template <uint32_t KV>
 static __device__ __forceinline__ float kv_value(const uint8_t *values, uint32_t i, float scale)
@@ -50,27 +82,51 @@ static __device__ __forceinline__ uint32_t positions_of(uint32_t end, const atte
     return last <= span.begin ? 0 : last - span.begin;
 }
 
+/* Where page i of a row's sequence has K of the layer and head. */
+static __device__ __forceinline__ const uint8_t *
+page_of(const struct attend_job &job, const struct cuda_row &row, uint32_t i, uint32_t head_kv)
+{
+    return job.kv.memory + job.pass.words[row.pages[job.kv.pages] + i] * job.kv.page_bytes +
+           job.kv.offset + head_kv * job.kv.k_bytes;
+}
+
+/* Prefetches K and V of n positions from `begin` on into L2. */
+static __device__ void prefetch_pages(const struct attend_job &job, const struct cuda_row &row,
+                                      uint32_t begin, uint32_t n, uint32_t head_kv)
+{
+    const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE,
+                   of_k = (uint32_t)(job.kv.k_bytes / CUDA_LINE),
+                   lines = of_k + (uint32_t)(job.kv.v_bytes / CUDA_LINE);
+    const uint64_t v_at = v_after_k(job.kv, head_kv);
+    for (uint32_t i = threadIdx.x; i < pages * lines; i += CUDA_THREADS) {
+        const uint32_t line = i % lines;
+        prefetch_l2(page_of(job, row, begin / CUDA_PAGE + i / lines, head_kv) +
+                    (line < of_k ? line * CUDA_LINE : v_at + (line - of_k) * CUDA_LINE));
+    }
+}
+
+/* The same for the first split of item i, if there is one: before the job may start, as nothing in it but the page of the last
+ * position changes. */
+static __device__ void prefetch_item(const struct attend_job &job, uint32_t i, uint32_t head_kv)
+{
+    if (i >= attend_count(job))
+        return;
+    const struct cuda_item item = attend_items(job)[i];
+    const struct cuda_row &row = job.pass.rows[item.row];
+    const attend_span span = span_of(item.split0, seen_from(row.position + 1, job.sliding_window));
+    prefetch_pages(job, row, span.begin, positions_of(row.position + 1, span), head_kv);
+}
+
 /* Stores in shared memory where each page of a span has K of the layer and head. Prefetches it and
  * its V into L2. */
 static __device__ void find_pages(const struct attend_job &job, const struct cuda_row &row,
                                   uint32_t begin, uint32_t n, uint32_t head_kv,
                                   const uint8_t **ret_page)
 {
-    const uint32_t pages = (n + CUDA_PAGE - 1) / CUDA_PAGE, tid = threadIdx.x;
-    if (tid < pages)
-        ret_page[tid] =
-            job.kv.memory +
-            job.pass.words[row.pages[job.kv.pages] + begin / CUDA_PAGE + tid] * job.kv.page_bytes +
-            job.kv.offset + head_kv * job.kv.k_bytes;
+    if (threadIdx.x < (n + CUDA_PAGE - 1) / CUDA_PAGE)
+        ret_page[threadIdx.x] = page_of(job, row, begin / CUDA_PAGE + threadIdx.x, head_kv);
     __syncthreads();
-    const uint32_t of_k = (uint32_t)(job.kv.k_bytes / CUDA_LINE),
-                   lines = of_k + (uint32_t)(job.kv.v_bytes / CUDA_LINE);
-    const uint64_t v_at = v_after_k(job.kv, head_kv);
-    for (uint32_t i = tid; i < pages * lines; i += CUDA_THREADS) {
-        const uint32_t line = i % lines;
-        prefetch_l2(ret_page[i / lines] +
-                    (line < of_k ? line * CUDA_LINE : v_at + (line - of_k) * CUDA_LINE));
-    }
+    prefetch_pages(job, row, begin, n, head_kv);
 }
 
 static __device__ __forceinline__ float &lane4(float4 &v, int i)
@@ -90,19 +146,28 @@ static __device__ void attend_scores(const struct attend_job &job, uint32_t low,
     if (seen) {
         const uint8_t *k = shared.page[t / CUDA_PAGE];
         const float *scales = (const float *)(k + k_dim * CUDA_PAGE) + t % CUDA_PAGE;
-        const uint32_t step = KV == CUDA_KV_Q8_0 ? (uint32_t)CUDA_BLOCK : k_dim;
-        for (uint32_t begin = 0; begin < k_dim; begin += step) {
-            const uint32_t end = k_dim - begin < step ? k_dim : begin + step;
+        const auto add = [&](uint32_t d, float key) {
+            const float4 q = shared.q[d];
+            acc[0] = __fmaf_rn(q.x, key, acc[0]);
+            acc[1] = __fmaf_rn(q.y, key, acc[1]);
+            acc[2] = __fmaf_rn(q.z, key, acc[2]);
+            acc[3] = __fmaf_rn(q.w, key, acc[3]);
+        };
+        typedef typename kv_raw<KV>::type raw_type;
+        const raw_type *mine = (const raw_type *)k + t % CUDA_PAGE;
+#pragma unroll 1
+        for (uint32_t begin = 0; begin < k_dim; begin += CUDA_BLOCK) {
             const float scale = KV == CUDA_KV_Q8_0 ? scales[begin] : 0.0f;
-#pragma unroll 16
-            for (uint32_t d = begin; d < end; d++) {
-                const float key = kv_value<KV>(k, d * CUDA_PAGE + t % CUDA_PAGE, scale);
-                const float4 q = shared.q[d];
-                acc[0] = __fmaf_rn(q.x, key, acc[0]);
-                acc[1] = __fmaf_rn(q.y, key, acc[1]);
-                acc[2] = __fmaf_rn(q.z, key, acc[2]);
-                acc[3] = __fmaf_rn(q.w, key, acc[3]);
+            if (k_dim - begin < CUDA_BLOCK) {
+                for (uint32_t d = begin; d < k_dim; d++)
+                    add(d, kv_meant(load_now(mine + d * CUDA_PAGE), scale));
+                break;
             }
+            raw_type raw[CUDA_BLOCK];
+            kv_load<CUDA_BLOCK>(raw, mine + begin * CUDA_PAGE, CUDA_PAGE);
+#pragma unroll
+            for (uint32_t i = 0; i < CUDA_BLOCK; i++)
+                add(begin + i, kv_meant(raw[i], scale));
         }
     }
     for (int i = 0; i < ATTEND_QUERIES; i++) {
@@ -163,15 +228,26 @@ static __device__ __forceinline__ void page_values(const struct cuda_kv &kv, con
                                                    const float4 *e, uint32_t low, uint32_t n,
                                                    uint32_t d, int pair, float o[2])
 {
+    typedef typename kv_raw<KV>::type raw_type;
     const float *scales = (const float *)(v + kv.v_dim * CUDA_PAGE) + d / CUDA_BLOCK;
-#pragma unroll(KV == CUDA_KV_Q8_0 ? 8 : CUDA_PAGE)
-    for (uint32_t t = low; t < n; t++) {
-        const float scale = KV == CUDA_KV_Q8_0 ? scales[t * kv.v_blocks] : 0.0f;
-        const float value = kv_value<KV>(v, t * kv.v_dim + d, scale);
+    const raw_type *mine = (const raw_type *)v + d;
+    const auto add = [&](uint32_t t, raw_type raw) {
+        const float value = kv_meant(raw, KV == CUDA_KV_Q8_0 ? scales[t * kv.v_blocks] : 0.0f);
         const float2 w = *(const float2 *)(&e[t].x + pair);
         o[0] = __fmaf_rn(w.x, value, o[0]);
         o[1] = __fmaf_rn(w.y, value, o[1]);
+    };
+    if (n - low == CUDA_PAGE) {
+        raw_type raw[CUDA_PAGE];
+        kv_load<CUDA_PAGE>(raw, mine, kv.v_dim);
+#pragma unroll
+        for (uint32_t t = 0; t < CUDA_PAGE; t++)
+            add(t, raw[t]);
+        return;
     }
+#pragma unroll 1
+    for (uint32_t t = low; t < n; t++)
+        add(t, load_now(mine + t * kv.v_dim));
 }
 
 /* The weighted sum of V, two queries per thread, combined with the splits before. */
@@ -189,10 +265,7 @@ static __device__ void attend_values(const struct attend_job &job, uint32_t head
             const uint8_t *v = shared.page[at / CUDA_PAGE] + v_at;
             const uint32_t left = at == 0 ? low : 0,
                            end = n - at < CUDA_PAGE ? n - at : (uint32_t)CUDA_PAGE;
-            if (end - left == CUDA_PAGE)
-                page_values<KV>(job.kv, v, shared.e + at, 0, CUDA_PAGE, d, pair, sum);
-            else
-                page_values<KV>(job.kv, v, shared.e + at, left, end, d, pair, sum);
+            page_values<KV>(job.kv, v, shared.e + at, left, end, d, pair, sum);
         }
         float *o = &shared.o[d].x + pair;
         o[0] = first ? sum[0] : __fmaf_rn(o[0], shared.a[pair], __fmul_rn(sum[0], shared.b[pair]));

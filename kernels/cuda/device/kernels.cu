@@ -22,8 +22,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct 
 {
     SHARED_BYTES(shared);
     follow_previous();
-    if (blockIdx.x < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
-        norm_item(job, blockIdx.x, true, (float *)shared);
+    if (blockIdx.y < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
+        norm_item(job, blockIdx.y, blockIdx.x, gridDim.x, (float *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS)
@@ -103,7 +103,7 @@ int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *jo
 
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
-    return launch(queue, norm_kernel, dim3(rows), NORM_BYTES, *job);
+    return launch(queue, norm_kernel, dim3(norm_parts(*job, rows), rows), NORM_BYTES, *job);
 }
 
 int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,

@@ -59,6 +59,7 @@ struct columns {
     float d[2];
     int sum[2];
 
+    template <bool NOW>
     __device__ __forceinline__ void load(const struct cuda_input &x, const matmul_rows &rows,
                                          uint32_t j, uint32_t block)
     {
@@ -68,15 +69,17 @@ struct columns {
             (uint64_t)(rows.first / CUDA_TILE + j) * (x.stride / CUDA_BLOCK) + block;
         uint2 q = make_uint2(0, 0);
         if (g < n)
-            q = ((const uint2 *)x.q)[at * x.lanes + lane];
-        float4 scales =
-            make_float4(0, 0, 0, 0); /* of columns 2t and 2t + 1, even if only the first exists */
+            q = NOW ? load_now((const uint2 *)x.q + at * 32 + lane)
+                    : ((const uint2 *)x.q)[at * 32 + lane];
+        uint4 scales =
+            make_uint4(0, 0, 0, 0); /* of columns 2t and 2t + 1, even if only the first exists */
         if (2 * t < n)
-            scales = ((const float4 *)x.scale)[at * (scales_of(x) / 2) + t];
+            scales = NOW ? load_now((const uint4 *)x.scale + at * (CUDA_TILE / 2) + t)
+                         : ((const uint4 *)x.scale)[at * (CUDA_TILE / 2) + t];
         set(q, scales);
     }
 
-    template <int TILES>
+    template <bool NOW, int TILES>
     __device__ __forceinline__ void load(const struct cuda_input &x, const expert_rows<TILES> &rows,
                                          uint32_t j, uint32_t block)
     {
@@ -87,23 +90,24 @@ struct columns {
                    row % CUDA_TILE;
         };
         uint2 q = make_uint2(0, 0);
-        float2 scale[2] = {make_float2(0, 0), make_float2(0, 0)};
+        uint2 scale[2] = {q, q};
         if (g < n)
             q = ((const uint2 *)x.q)[at(rows.own[j]) * 4 + t];
         for (uint32_t k = 0; k < 2; k++)
             if (2 * t + k < n)
-                scale[k] = ((const float2 *)x.scale)[at(rows.column[j][k])];
-        set(q, make_float4(scale[0].x, scale[0].y, scale[1].x, scale[1].y));
+                scale[k] = ((const uint2 *)x.scale)[at(rows.column[j][k])];
+        set(q, make_uint4(scale[0].x, scale[0].y, scale[1].x, scale[1].y));
     }
 
-    __device__ __forceinline__ void set(const uint2 &q, const float4 &scales)
+    /* scales: two struct cuda_scale. */
+    __device__ __forceinline__ void set(const uint2 &q, const uint4 &scales)
     {
         b[0] = q.x;
         b[1] = q.y;
-        d[0] = scales.x;
-        sum[0] = __float_as_int(scales.y);
-        d[1] = scales.z;
-        sum[1] = __float_as_int(scales.w);
+        d[0] = __uint_as_float(scales.x);
+        sum[0] = (int)scales.y;
+        d[1] = __uint_as_float(scales.z);
+        sum[1] = (int)scales.w;
     }
 };
 
@@ -196,6 +200,9 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
     const uint8_t *low_at = segment + layout_head_bytes(TYPE) + lane * 16;
     constexpr int LOW = (int)layout_low(TYPE), BITS = (int)layout_bits(TYPE),
                   UNITS = LOW > 0 ? LOW : 1, AT_ONCE = 8 / UNITS;
+    /* Blocks whose activations are loaded together, of few rows: as many as there are registers for. */
+    constexpr bool FEW = TILES <= 2 && !ROWS::GATHERED;
+    constexpr int TOGETHER = FEW ? 4 / TILES : 1, COLUMNS = FEW ? TILES : 1;
     float acc[2][TILES][4] = {};
     row_factors<TYPE> factors[4];
     uint4 bits[BITS > 0 ? BITS : 1];
@@ -210,19 +217,25 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
         for (int i = 0; i < AT_ONCE * LOW; i++)
             low[i] = half + i / UNITS < (int)n ? load_stream(low_at + (half * LOW + i) * CUDA_UNIT)
                                                : make_uint4(0, 0, 0, 0);
+        columns c[TOGETHER][COLUMNS];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            const int b = half + i;
-            if (b >= (int)n)
+            const int b = half + i, last = (int)n - 1; /* which a short segment repeats */
+            if (b > last)
                 break;
+#pragma unroll
+            for (int k = 0; FEW && i % TOGETHER == 0 && k < TOGETHER * TILES; k++)
+                c[k / TILES][k % TILES].template load<true>(
+                    x, rows, k % TILES,
+                    first_block + (b + k / TILES < last ? b + k / TILES : last));
             block_weights<TYPE> weights;
             weights.unpack(b, low + i * LOW, bits, factors);
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
-                columns c;
-                c.load(x, rows, j, first_block + b);
+                if (!FEW)
+                    c[0][0].template load<false>(x, rows, j, first_block + b);
                 for (int m = 0; m < 2; m++)
-                    block_step<TYPE>(m, weights, c, acc[m][j]);
+                    block_step<TYPE>(m, weights, c[i % TOGETHER][FEW ? j : 0], acc[m][j]);
             }
         }
     }

@@ -35,7 +35,9 @@ static __device__ __forceinline__ void
 half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32_t end,
              const struct cuda_input &x, uint32_t first_row, uint32_t rows, float *out)
 {
-    constexpr uint32_t AT_ONCE = TILES > 2 ? 2 : 4;
+    constexpr uint32_t AT_ONCE = TILES > 2 ? 2 : 4, TOGETHER = TILES > 4             ? 1
+                                                               : 4 / TILES < AT_ONCE ? 4 / TILES
+                                                                                     : AT_ONCE;
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4,
                    chunks = (end - begin + HALF_CHUNK - 1) / HALF_CHUNK,
                    first = begin / HALF_OF_UNIT + t,
@@ -55,18 +57,23 @@ half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32
                 w[i][r] = first + (c0 + i) * HALF_CHUNK_UNITS < units
                               ? load_stream(at + (c0 + i) * HALF_CHUNK_UNITS * UNIT + r * 8 * pitch)
                               : make_uint4(0, 0, 0, 0);
+        uint4 b[TOGETHER][TILES];
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++) {
             if (c0 + i >= chunks)
                 break;
 #pragma unroll
+            for (uint32_t k = 0; i % TOGETHER == 0 && k < TOGETHER * TILES; k++) {
+                const uint32_t c = c0 + i + k / TILES, j = k % TILES;
+                b[k / TILES][j] = make_uint4(0, 0, 0, 0);
+                if (c < chunks && CUDA_TILE * j + g < rows)
+                    b[k / TILES][j] = load_now((
+                        const uint4 *)(half + (uint64_t)CUDA_TILE * j * x.stride + c * HALF_CHUNK));
+            }
+#pragma unroll
             for (uint32_t j = 0; j < TILES; j++) {
-                uint4 b = make_uint4(0, 0, 0, 0);
-                if (CUDA_TILE * j + g < rows)
-                    b = *(const uint4 *)(half + (uint64_t)CUDA_TILE * j * x.stride +
-                                         (c0 + i) * HALF_CHUNK);
-                half_step<BF16>(w[i][0], w[i][1], b, acc[0][j]);
-                half_step<BF16>(w[i][2], w[i][3], b, acc[1][j]);
+                half_step<BF16>(w[i][0], w[i][1], b[i % TOGETHER][j], acc[0][j]);
+                half_step<BF16>(w[i][2], w[i][3], b[i % TOGETHER][j], acc[1][j]);
             }
         }
     }

@@ -9,7 +9,8 @@
 #include "kernels/cuda/matmul_launch.h"
 
 template <int TILES, bool BY_ROWS>
-static __global__ void __launch_bounds__(CUDA_THREADS) matmul_kernel(const struct matmul_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, TILES == 1 ? 2 : 1)
+    matmul_kernel(const struct matmul_job job)
 {
     SHARED_BYTES(shared);
     let_next_start();

@@ -10,7 +10,7 @@
 /* A segment's blocks of activations, in the layout of cuda_input. */
 template <int TILES> struct matmul_stage {
     uint2 q[TILES][CUDA_SEGMENT_BLOCKS][32];
-    float4 scale[TILES][CUDA_SEGMENT_BLOCKS][CUDA_TILE / 2]; /* of two rows: d, sum, d, sum */
+    uint4 scale[TILES][CUDA_SEGMENT_BLOCKS][CUDA_TILE / 2]; /* of two rows: d, sum, d, sum */
 };
 
 /* Results, two tiles at a time and warp by warp, reuse the memory of the stages. */

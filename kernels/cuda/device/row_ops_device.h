@@ -107,12 +107,6 @@ static __device__ __forceinline__ int quantize_value(float x, float *d)
     return round_clamped(__fmul_rn(x, __fdiv_rn(127.0f, amax)));
 }
 
-/* Scales of a block of activations. */
-static __device__ __forceinline__ uint32_t scales_of(const struct cuda_input &x)
-{
-    return x.lanes == CUDA_ROW_LANES ? (uint32_t)CUDA_ROW_SCALES : (uint32_t)CUDA_TILE;
-}
-
 /* One block of row r, a value a lane. All lanes of the warp. */
 static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, uint32_t block,
                                       float x)
@@ -126,9 +120,9 @@ static __device__ void quantize_block(const struct cuda_input &out, uint32_t r, 
     word |= __shfl_xor_sync(FULL_WARP, word, 2);
     const uint64_t at = (uint64_t)(r / CUDA_TILE) * (out.stride / CUDA_BLOCK) + block;
     if (lane % 4 == 0)
-        out.q[(at * out.lanes + r % CUDA_TILE * 4 + lane % 16 / 4) * 2 + lane / 16] = word;
+        out.q[(at * 32 + r % CUDA_TILE * 4 + lane % 16 / 4) * 2 + lane / 16] = word;
     if (lane == 0)
-        out.scale[at * scales_of(out) + r % CUDA_TILE] = {d, sum};
+        out.scale[at * CUDA_TILE + r % CUDA_TILE] = {d, sum};
 }
 
 /* Value i of row r of an input; i < n in whole blocks of lanes where they are wanted. */
@@ -155,7 +149,7 @@ static __device__ __forceinline__ float norm_factor(const struct norm_job &job, 
     const uint32_t tid = threadIdx.x;
     if (tid < 128) {
         float s = 0.0f;
-#pragma unroll 8
+#pragma unroll 16
         for (uint32_t k = tid; k < job.n; k += 128) {
             const float x = value(k);
             s = __fmaf_rn(x, x, s);
@@ -175,22 +169,10 @@ static __device__ __forceinline__ float norm_factor(const struct norm_job &job, 
     return shared[128];
 }
 
-/* Keeps the residual of row r, and looks at it. */
-template <typename VALUE>
-static __device__ __forceinline__ void keep_added(const struct norm_job &job, uint32_t r,
-                                                  VALUE value)
-{
-    for (uint32_t k = threadIdx.x; k < job.n; k += CUDA_THREADS) {
-        const float x = value(k);
-        job.added.to[(uint64_t)r * job.stride + k] = x;
-        if (job.added.check && !device_finite(x))
-            mark_bad(job.pass, r, job.added.layer);
-    }
-}
-
-/* Item: row i of the output, from its row of x. keep: a residual that is made here is kept; by one block, where several
- * compute the same item. shared: 129 floats. */
-static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool keep, float *shared)
+/* Item: part `part` of `parts` of row i of the output, from its row of x: every block sums up the whole row, and writes
+ * every parts-th 256 values of the output, and of a residual that is made here. shared: 129 floats. */
+static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_t part,
+                                 uint32_t parts, float *shared)
 {
     const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
     const uint64_t at = (uint64_t)from * job.stride;
@@ -204,12 +186,15 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, bool ke
         const float y = weight ? __fmul_rn(__fmul_rn(x(k), of_x), weight[k]) : x(k);
         return __fadd_rn(__fmul_rn(y, job.added.factor), job.added.residual[at + k]);
     };
-    if (added && keep)
-        keep_added(job, from, sum);
     const float r = added ? norm_factor(job, shared, sum) : of_x;
     const uint32_t end = (job.n + 31) / 32 * 32;
-    for (uint32_t k = threadIdx.x; k < end; k += CUDA_THREADS) {
+    for (uint32_t k = part * CUDA_THREADS + threadIdx.x; k < end; k += parts * CUDA_THREADS) {
         const float residual = k >= job.n ? 0.0f : added ? sum(k) : x(k);
+        if (added && k < job.n) {
+            job.added.to[at + k] = residual;
+            if (job.added.check && !device_finite(residual))
+                mark_bad(job.pass, from, job.added.layer);
+        }
         const float y =
             k < job.n ? __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor)
                       : 0.0f;

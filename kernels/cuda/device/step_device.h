@@ -47,28 +47,13 @@ static __device__ __forceinline__ void step_begin(const struct step_job &job,
         embed_item(job.embed, given, i / parts, i % parts);
 }
 
-/* Rows [begin, n), `step` apart. */
-static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t begin, uint32_t n,
-                                                  uint32_t step, bool keep)
+static __device__ __forceinline__ void step_norms(uint32_t at, uint32_t n)
 {
     SHARED_BYTES(memory);
     const struct norm_job &job = *(const struct norm_job *)(memory + at);
-    for (uint32_t r = begin; r < n; r += step)
-        norm_item(job, r, keep, (float *)(memory + STEP_SCRATCH));
-}
-
-/* The block computes a row's norm for itself, if it has an item of the matmul, as the first block
- * always has. There is only one row, which saves reading scales for a second. */
-static __device__ __forceinline__ void step_own_norm(uint32_t at, uint32_t matmul)
-{
-    SHARED_BYTES(memory);
-    if (blockIdx.x >= ((const struct matmul_job *)(memory + matmul))->groups)
-        return;
-    const struct norm_job &job = *(const struct norm_job *)(memory + at);
-    for (uint32_t i = threadIdx.x; (job.forms & FORM_BLOCKS) && i < job.out.stride / CUDA_BLOCK;
-         i += CUDA_THREADS)
-        job.out.scale[i * CUDA_ROW_SCALES + 1] = {0.0f, 0};
-    step_norms(at, 0, 1, 1, blockIdx.x == 0);
+    const uint32_t parts = norm_parts(job, n);
+    for (uint32_t i = blockIdx.x; i < n * parts; i += gridDim.x)
+        norm_item(job, i / parts, i % parts, parts, (float *)(memory + STEP_SCRATCH));
 }
 
 template <int TILES> static __device__ __forceinline__ void step_matmuls(uint32_t at)
@@ -256,6 +241,28 @@ static __device__ __noinline__ void step_experts(uint32_t kind, uint32_t at)
     }
 }
 
+/* ---- prefetched
+ * -------------------------------------------------------------------------------- */
+
+/* What this block's first item of job i reads that no job before it writes comes closer: keys and values, or the first weights;
+ * those of the next matmul where job i has neither. */
+static __device__ __forceinline__ void step_prefetch(const struct step_job &step, uint32_t i)
+{
+    SHARED_BYTES(memory);
+    const struct layer_jobs &layer = step_layer(step);
+    if (layer.job[i].kind == CUDA_JOB_ATTEND) {
+        const struct attend_job &job =
+            ((const struct attention_job *)(memory + step_job_at(step, i)))->attend;
+        prefetch_item(job, blockIdx.x / job.kv.n_head_kv, blockIdx.x % job.kv.n_head_kv);
+    }
+    const uint32_t at = layer.job[i].at_matmul;
+    if (at == layer.n)
+        return;
+    const struct matmul_job &job = *(const struct matmul_job *)(memory + step_job_at(step, at));
+    if (blockIdx.x < job.groups)
+        prefetch_weights<false>(job, blockIdx.x);
+}
+
 /* ---- a pass
  * ----------------------------------------------------------------------------------- */
 
@@ -268,10 +275,8 @@ static __device__ __forceinline__ void step_run(const struct step_job &job, uint
                    kind = layer.job[i].kind;
     switch (kind) {
     case CUDA_JOB_NORM:
-        return step_norms(at, blockIdx.x, n, gridDim.x, true);
+        return step_norms(at, n);
     case CUDA_JOB_MATMUL:
-        if (job.own_norm && i > 0 && step_read_norm(layer, i - 1))
-            step_own_norm(before, at);
         return step_matmuls<TILES>(at);
     case CUDA_JOB_QKV_FINISH:
         return step_qkv_finish(at);

@@ -32,7 +32,7 @@ template <int TILES> static uint32_t step_jobs_at(const struct step_job &job)
     const size_t tile = offsetof(attend_tile<STEP_TILE_GROUPS>, q) +
                         job.k_dim * sizeof(float) * attend_tile<STEP_TILE_GROUPS>::PITCH,
                  row = STEP_QUERIES + (job.own_heads ? job.own_queries : 0),
-                 matmul = STEP_MATMUL_BYTES(TILES) + (job.own_norm ? job.own_bytes : 0),
+                 matmul = STEP_MATMUL_BYTES(TILES),
                  of_samples = larger(sizeof(struct sample_shared), sizeof(struct route_shared));
     const size_t phases = larger(larger(tile, row), larger(matmul, of_samples));
     return (uint32_t)((STEP_SCRATCH + larger(phases, job.delta_bytes) + 15) / 16 * 16);
@@ -53,7 +53,7 @@ template <int TILES> static constexpr size_t step_most_bytes()
 {
     return STEP_SCRATCH + sizeof(struct layer_jobs) + 16 +
            larger(larger(sizeof(attend_tile<STEP_TILE_GROUPS>), sizeof(struct delta_shared)),
-                  STEP_OWN_BYTES + larger(STEP_QUERIES, STEP_MATMUL_BYTES(TILES)));
+                  larger(STEP_OWN_BYTES + STEP_QUERIES, (size_t)STEP_MATMUL_BYTES(TILES)));
 }
 
 template <int TILES> int step_init(struct cuda_code *code)
