@@ -45,15 +45,13 @@ add() { # NAME PROGRAM COMMAND...
     program[$1]=$2
     command[$1]=$(printf '%q ' "${@:3}")
 }
-# Each part on graphs and as one kernel, from part to part in the usual order of threads and in a shuffled one. One kernel has
-# two blocks an SM, which wait for each other all the time: four show as much as six.
+# From part to part in the usual order of threads and in a shuffled one.
 add_contract() {
-    local contract=$folder/gpu/contract part steps orders=(up 1) ways=(graphs "one kernel") n=0
-    while read -r part steps; do
-        [ "$steps" = 1 ] || n=$((n + 1))
-        add "cudasim/contract ($part, ${ways[steps]})" "$contract" env HEARTH_PLUGINS="$folder/cudasim" \
-            HEARTH_CUDA_STEPS="$steps" HEARTH_CUDASIM_SMS=$((3 - steps)) HEARTH_CUDASIM_ORDER="${orders[(n + steps) % 2]}" \
-            "$contract" --part "$part"
+    local contract=$folder/gpu/contract part orders=(up 1) n=0
+    while read -r part; do
+        n=$((n + 1))
+        add "cudasim/contract ($part)" "$contract" env HEARTH_PLUGINS="$folder/cudasim" \
+            HEARTH_CUDASIM_ORDER="${orders[n % 2]}" "$contract" --part "$part"
     done < <("$contract" --parts)
 }
 add_built() { # PATTERN...: programs

@@ -115,7 +115,6 @@ static void place_scratch(struct backend *b)
     b->upload.device = cuda_take(&b->scratch_memory, cuda_upload_bytes(b));
     b->upload.to.bad = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.bad));
     b->upload.to.mark = cuda_take(&b->scratch_memory, rows * sizeof(*b->upload.to.mark));
-    cuda_step_place(b);
     cuda_blas_place(b);
 }
 
@@ -134,12 +133,8 @@ static struct cuda_most most_of(const struct model *m)
     struct cuda_most most = {0};
     for (uint32_t i = 0; i < m->n_layer; i++) {
         const struct layer_geometry *g = &m->layers[i].geometry;
-        const uint32_t share = g->n_head / g->n_head_kv;
-        most.n_head_kv = larger(most.n_head_kv, g->n_head_kv);
-        most.share = larger(most.share, share);
-        most.k_dim = larger(most.k_dim, g->k_dim);
+        most.share = larger(most.share, g->n_head / g->n_head_kv);
         most.head_dim = larger(most.head_dim, larger(g->k_dim, g->v_dim));
-        most.queries = larger(most.queries, share * g->q_dim);
     }
     return most;
 }
@@ -326,8 +321,6 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         cuda_blas_warm_up(b);
     if (!rc && (b->broken || !cuda_run_once(b) || !cuda_graph_open(b)))
         rc = cuda_open_failed(b, err, err_bytes);
-    if (!rc)
-        rc = cuda_step_open(b, err, err_bytes);
     return rc ? rc : cuda_self_test(b, err, err_bytes);
 }
 

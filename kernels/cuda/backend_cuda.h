@@ -10,7 +10,6 @@
  *   plan_state.c      and of the states of recurrent layers
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
- *   step.c          the same as one kernel, for up to 16 rows
  *   native.c        which passes are in native numerics, and the id
  *   blas.c          matmuls of many rows by cuBLAS, where there is one
  *   warm.c          the first passes, at open: every kernel once, and the self-test
@@ -36,9 +35,9 @@
  * one after the other. There is memory for the partial results of this many rows that are cut. */
 enum { CUDA_SPLIT_ROWS = 16 };
 
-/* The limit of a grid's second dimension, which is rows; and how often the rows of one kernel can
- * be doubled within it. */
-enum { CUDA_MOST_ROWS = 65535, CUDA_ROW_DOUBLINGS = 12 };
+/* The limit of a grid's second dimension, which is rows; up to how many rows passes of each number are timed by themselves
+ * (wait.c), and how often these can be doubled within the limit. */
+enum { CUDA_MOST_ROWS = 65535, CUDA_TIMED_ROWS = 16, CUDA_ROW_DOUBLINGS = 12 };
 
 /* Graph `bucket` serves passes of up to 2^bucket rows; a graph has CUDA_ATTEND_BLOCKS blocks of
  * attention for each SM. */
@@ -108,22 +107,10 @@ struct cuda_place {
     uint32_t bias, tokens, first_token;
 };
 
-/* Passes of up to 16 rows as one kernel. */
-struct cuda_steps {
-    struct layer_jobs *layers;     /* [n_layer + 1], device memory */
-    uint32_t *splits_done;         /* struct step_job's */
-    uint32_t *arrived;             /* likewise */
-    struct step_job job;           /* own_heads: whether a pass may have them */
-    uint32_t blocks[STEP_KERNELS]; /* of each kernel; 0: it cannot run */
-    bool off;                      /* not now: for the self-test */
-};
-
 /* The largest sizes that any layer has. */
 struct cuda_most {
-    uint32_t n_head_kv;
-    uint32_t share;           /* heads of a KV head */
-    uint32_t k_dim, head_dim; /* of K; of K or V */
-    uint32_t queries;         /* values of the queries of a KV head, with their gates */
+    uint32_t share;    /* heads of a KV head */
+    uint32_t head_dim; /* of K or V */
 };
 
 struct backend {
@@ -142,19 +129,18 @@ struct backend {
     struct cuda_queue queue;
     /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */
     cudaGraphExec_t graphs[2][CUDA_GRAPH_BUCKETS][2];
-    struct cuda_steps steps; /* of portable passes */
-    uint32_t least_bucket;   /* 0; other ones are for the self-test */
-    struct cuda_grid grid;   /* of the jobs that are launched */
-    bool native;             /* numerics of canonical passes, and their id */
+    uint32_t least_bucket; /* 0; other ones are for the self-test */
+    struct cuda_grid grid; /* of the jobs that are launched */
+    bool native;           /* numerics of canonical passes, and their id */
     char numerics[32];
     struct cuda_blas *blas; /* NULL: own kernels compute every matmul */
     bool fast;              /* fast passes have native numerics, canonical ones not */
     bool tensors;           /* the pass, or the jobs that are captured, are in native numerics */
     /* Results, pinned host memory. */
-    struct cuda_results results, results_device;                 /* mapped */
-    uint32_t pass_number;                                        /* of the last one that began */
-    cudaEvent_t ended;                                           /* to sleep until then */
-    uint64_t began_ns, usual_ns[STEP_ROWS + CUDA_ROW_DOUBLINGS]; /* wait.c */
+    struct cuda_results results, results_device; /* mapped */
+    uint32_t pass_number;                        /* of the last one that began */
+    cudaEvent_t ended;                           /* to sleep until then */
+    uint64_t began_ns, usual_ns[CUDA_TIMED_ROWS + CUDA_ROW_DOUBLINGS]; /* wait.c */
     float *logits; /* [samples][vocab] of rows that want them here */
     /* About the pass that runs. */
     const struct pass *pass;
@@ -217,12 +203,6 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
 bool cuda_graph_open(struct backend *b);
 void cuda_graph_close(struct backend *b);
 bool cuda_graph_run(struct backend *b);
-
-/* step.c. place: sets its pointers. open: returns 0, or -ENOMEM, -EIO with the line. run: as
- * cuda_graph_run. */
-void cuda_step_place(struct backend *b);
-int cuda_step_open(struct backend *b, char *err, size_t err_bytes);
-bool cuda_step_run(struct backend *b);
 
 /* native.c. choose_numerics: sets native, fast and the id; needs the device's name. has: does the
  * instance have passes of this kind that are not those of the other kind? tensors: is a pass of

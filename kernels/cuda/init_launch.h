@@ -14,6 +14,5 @@ int matmul_half_init(struct cuda_code *code);
 template <int TILES> int matmul_init(struct cuda_code *code);
 template <int TILES> int matmul_large_init(struct cuda_code *code);
 template <int TILES> int expert_init(struct cuda_code *code);
-template <int TILES> int step_init(struct cuda_code *code);
 
 #endif

@@ -1,6 +1,6 @@
 /* The jobs of a pass, made of the model's operations (kernels/model/layer_ops.h), and their launches. What differs from
  * pass to pass lies in device memory; only the grids depend on it, so that the same launches, captured, serve every pass
- * that they are large enough for, and the same jobs, uploaded once, the kernel of step.c. */
+ * that they are large enough for. */
 #include <assert.h>
 #include <string.h>
 
@@ -195,7 +195,6 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
     const struct layer_geometry *g = op->geometry;
     const struct cuda_buffers *u = &b->buffers;
     const bool gated = op[1].kind == OP_HEAD_GATE;
-    const uint32_t values = g->n_head / g->n_head_kv * g->v_dim;
     return (struct attention_job){
         .attend = {.pass = b->upload.to,
                    .kv = kv_of(b, op->read),
@@ -220,8 +219,7 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
                     .sliding_window = g->sliding_window,
                     .n_head = g->n_head,
                     .v_dim = g->v_dim,
-                    .forms = forms_of(b, gated ? &op[1] : op),
-                    .unit = values % CUDA_BLOCK == 0 ? 1 : g->n_head_kv},
+                    .forms = forms_of(b, gated ? &op[1] : op)},
     };
 }
 
@@ -374,20 +372,10 @@ static struct expert_sum_job expert_sum_job_of(const struct backend *b, const st
 
 enum { OP_JOBS = 2 };
 
-/* Whether a matmul, or experts, need nothing of the job before them: they read the norm, and what is computed then only
- * reads it, too. */
-static bool is_beside(const struct layer_op *op)
-{
-    const struct layer_op *before = &op[-1];
-    return op->from[0] == BUFFER_NORM && before->kind != OP_NORM &&
-           !(op->kind == OP_EXPERT_GATE && before->kind == OP_ROUTE);
-}
-
 static uint32_t make_expert_jobs(const struct backend *b, const struct layer_op *op,
                                  struct cuda_job job[OP_JOBS])
 {
     job[0].kind = CUDA_JOB_EXPERT;
-    job[0].beside = is_beside(op);
     job[0].of.expert = expert_job_of(b, op);
     if (op->kind == OP_EXPERT_GATE)
         return 1;
@@ -415,12 +403,11 @@ static uint32_t make_delta_jobs(const struct backend *b, const struct layer_op *
     job[0].kind = CUDA_JOB_HEAD_GATE;
     job[0].of.head_gate = head_gate_job_of(b, op);
     job[1].kind = CUDA_JOB_SETTLE;
-    job[1].beside = true;
     job[1].of.delta = delta_job_of(b, &op[-1]);
     return 2;
 }
 
-/* The jobs of an operation, for graphs and for the kernel of a pass; returns how many: 0 where another operation's job computes
+/* The jobs of an operation; returns how many: 0 where another operation's job computes
  * it. */
 static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
                           struct cuda_job job[OP_JOBS])
@@ -439,7 +426,6 @@ static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
         return 1;
     case OP_MATMUL:
         job->kind = CUDA_JOB_MATMUL;
-        job->beside = is_beside(op);
         job->of.matmul = matmul_job_of(b, op);
         return 1;
     case OP_QKV_FINISH:
@@ -477,10 +463,6 @@ uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs 
         assert(ret->n + n <= CUDA_LAYER_JOBS);
         memcpy(&ret->job[ret->n], job, n * sizeof(*job));
         ret->n += n;
-    }
-    for (uint32_t j = ret->n, matmul = ret->n; j-- > 0;) {
-        matmul = ret->job[j].kind == CUDA_JOB_MATMUL ? j : matmul;
-        ret->job[j].at_matmul = matmul;
     }
     return i;
 }

@@ -8,7 +8,6 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/ops.h"
-#include "kernels/cuda/step.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,13 +59,6 @@ int cuda_launch_end(const struct cuda_queue *queue, const struct end_job *job);
 /* Blocks share the pass's items out among them. kinds: those that it may have, a bit for each enum cuda_item_kind. */
 int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *job,
                        uint32_t blocks, uint32_t kinds);
-
-/* A whole pass. kernel: 0 for up to 8 rows, 1 for up to 16. blocks: as many as the device runs at once with
- * the shared memory that the job needs when it has own_heads as given, or fewer; 0: none. */
-int cuda_step_blocks(const struct cuda_queue *queue, const struct step_job *job, uint32_t kernel,
-                     uint32_t *ret_blocks);
-int cuda_launch_step(const struct cuda_queue *queue, const struct step_job *job, uint32_t kernel,
-                     uint32_t blocks);
 
 #ifdef __cplusplus
 }

@@ -187,7 +187,6 @@ struct combine_job {
     uint32_t gate_stride, q_dim;
     struct cuda_input out; /* [rows][n_head * v_dim] */
     uint32_t sliding_window, n_head, v_dim, forms;
-    uint32_t unit; /* KV heads whose values make whole blocks of activations: 1, or all */
 };
 
 /* The convolution of a recurrent layer, heads of q and k scaled to a length; beta and decay in place. Items: row, eight heads
@@ -273,10 +272,7 @@ struct attention_job {
     struct combine_job combine;
 };
 struct cuda_job {
-    uint32_t kind;      /* enum cuda_job_kind */
-    uint32_t beside;    /* it needs nothing of the job before it: both may run at the same time */
-    uint32_t at_matmul; /* of layer_jobs.job: this one, or the next that is a matmul; n: none */
-    uint32_t unused;
+    uint32_t kind; /* enum cuda_job_kind */
     union {
         struct norm_job norm;
         struct matmul_job matmul;

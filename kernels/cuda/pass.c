@@ -100,7 +100,7 @@ static void finish_all_wanted(struct backend *b)
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
 /* By a graph, or launched one by one. */
-static void run_by_kernels(struct backend *b)
+static void run_kernels(struct backend *b)
 {
     cuda_upload_pass(b);
     if (b->broken || cuda_graph_run(b)) /* broken: what is on the device is not a whole pass */
@@ -114,8 +114,7 @@ void cuda_pass_start(struct backend *b)
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_wait_begin(b);
     cuda_plan_pass(b);
-    if (!cuda_step_run(b) && !b->broken)
-        run_by_kernels(b);
+    run_kernels(b);
     if (!b->broken)
         fetch_logits(b);
 }

@@ -42,8 +42,8 @@ static uint64_t now_ns(void)
 static uint64_t *usual_ns(struct backend *b)
 {
     const uint32_t rows = b->pass->n_rows;
-    uint32_t i = rows < STEP_ROWS ? rows : STEP_ROWS;
-    for (uint32_t n = rows / STEP_ROWS; n > 1; n /= 2)
+    uint32_t i = rows < CUDA_TIMED_ROWS ? rows : CUDA_TIMED_ROWS;
+    for (uint32_t n = rows / CUDA_TIMED_ROWS; n > 1; n /= 2)
         i++;
     return &b->usual_ns[i];
 }

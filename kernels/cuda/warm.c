@@ -31,7 +31,7 @@ enum {
 #endif
 };
 
-/* Then rows beyond one split and one page, of one sequence: one by one, and together in one kernel and in a graph, where the
+/* Then rows beyond one split and one page, of one sequence: one by one, and together in a graph, where the
  * device was so quick with the others; or with HEARTH_CUDA_SELF_TEST=all, which the simulator's tests set. */
 enum {
     DEEP = CUDA_SPLIT + CUDA_PAGE - 4,
@@ -40,8 +40,8 @@ enum {
     QUICK_MS = 100
 };
 _Static_assert(DEEP_ROWS <= (int)BACKEND_STATE_RECORDS && DEEP_ROWS < (int)NATIVE_POSITIONS &&
-                   DEEP_ROWS > (int)CUDA_TILE && DEEP_ROWS <= (int)STEP_ROWS,
-               "the rows are recorded, and one kernel's");
+                   DEEP_ROWS > (int)CUDA_TILE,
+               "the rows are recorded, and more than a tile");
 
 struct self_test {
     struct backend *b;
@@ -224,26 +224,10 @@ static int test_failed(const struct self_test *t, int rc, uint32_t n, const char
                 n, what);
 }
 
-/* Each kernel, with one row of each sequence, and with all. */
-static int test_steps(struct self_test *t, char *err, size_t err_bytes)
-{
-    static const uint32_t rows[] = {2, 3, 9, 10};
-    int rc = 0;
-    for (uint32_t i = 0;
-         i < 4 && !t->b->native && t->b->steps.blocks[i / 2] > 0 && !rc && is_quick(t); i++) {
-        const uint32_t whole = i % 2 == 0 ? 1 : t->positions, n = rows_possible(t, rows[i], whole);
-        rc = compare(t, n, whole, whole);
-        if (rc)
-            return test_failed(t, rc, n, "one kernel", err, err_bytes);
-    }
-    return 0;
-}
-
 static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
 {
     struct backend *b = t->b;
     int rc = 0;
-    b->steps.off = true;
     for (uint32_t i = 0; i < CUDA_GRAPH_BUCKETS && b->graphs[PASS_CANONICAL][i][1] && !rc &&
                          (i == 0 || is_quick(t));
          i++) {
@@ -257,7 +241,6 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
             return test_failed(t, rc, n, what, err, err_bytes);
     }
     b->least_bucket = 0;
-    b->steps.off = false;
     return 0;
 }
 
@@ -313,12 +296,8 @@ static int test_deep(struct self_test *t, char *err, size_t err_bytes)
     }
     if (rc)
         return cuda_open_failed(b, err, err_bytes);
-    for (int way = 0; way < 2 && !rc; way++) {
-        b->steps.off = way == 1;
-        rc = compare_deep(t, 0, DEEP_ROWS);
-        rc = rc || way == 0 ? rc : compare_deep(t, DEEP_ROWS - 1, 1);
-    }
-    b->steps.off = false;
+    rc = rc ? rc : compare_deep(t, 0, DEEP_ROWS);
+    rc = rc ? rc : compare_deep(t, DEEP_ROWS - 1, 1);
     return rc ? test_failed(t, rc, DEEP_ROWS, "positions beyond a split", err, err_bytes) : 0;
 }
 
@@ -328,8 +307,7 @@ static int run_self_test(struct self_test *t, char *err, size_t err_bytes)
     int rc = expect(t);
     if (rc)
         return cuda_open_failed(t->b, err, err_bytes);
-    rc = test_steps(t, err, err_bytes);
-    rc = rc ? rc : test_graphs(t, err, err_bytes);
+    rc = test_graphs(t, err, err_bytes);
     rc = rc ? rc : test_native(t, err, err_bytes);
     return rc ? rc : test_deep(t, err, err_bytes);
 }

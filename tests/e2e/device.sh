@@ -106,11 +106,8 @@ refused() { # PATTERN ENVIRONMENT...
     said "$pattern" "$text"
 }
 refused 'no (NVIDIA driver|GPU)|sees no GPU' HEARTH_CUDASIM_DEVICES=0
-refused 'self-test failed: 2 rows in one kernel give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@1=3
-refused 'self-test failed: 3 rows in one kernel give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@6=3
-refused 'self-test failed: 1 rows in the graph for 1 give other numbers than one by one' HEARTH_CUDA_STEPS=0 HEARTH_CUDASIM_FAIL=bit@1=3
-refused 'self-test failed: 3 rows in the graph for 4 give other numbers than one by one' HEARTH_CUDA_STEPS=0 HEARTH_CUDASIM_FAIL=bit@8=3
-refused 'cannot run all blocks of a pass at once: unset HEARTH_CUDA_STEPS' HEARTH_CUDA_STEPS=1 HEARTH_CUDASIM_COOPERATIVE=0
+refused 'self-test failed: 1 rows in the graph for 1 give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@1=3
+refused 'self-test failed: 3 rows in the graph for 4 give other numbers than one by one' HEARTH_CUDASIM_FAIL=bit@8=3
 refused 'compute capability 7.5: hearth needs 8.0' HEARTH_CUDASIM_ARCH=75
 model=$code refused 'MiB free, [0-9]+ are needed .* lower kv-bytes' HEARTH_CUDASIM_MEMORY=4194304
 refused 'no code that this GPU \(sm_90\) and its driver can run: build it with make CUDA_ARCHS=90' \

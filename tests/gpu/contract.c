@@ -4,21 +4,18 @@
  * Runs on a GPU, and on the simulator of tests/cudasim (HEARTH_PLUGINS names the folder with the
  * plugin to test). Needs no test library: a GPU machine may have none.
  *
- * Passes of up to 16 rows are one kernel, or graphs (kernels/cuda/step.c): tests that have such
- * run on both. The simulator takes some cases of a test on one path and the others on the other (left_out), and passes of
- * several sizes in turn instead of one size after the other (check_sizes); a GPU takes everything.
+ * The simulator takes passes of several sizes in turn instead of one size after the other (check_sizes); a GPU takes
+ * everything.
  *
  * Usage:
  *
  *     contract [NAME...]     the tests whose names begin so; all without a name
  *     contract --part NAME   the tests of a part
- *     contract --list        a line for each run of a test: its name, and HEARTH_CUDA_STEPS where it
- *                            runs both ways. To run each in its own process, since a failing kernel
- *                            takes its process down.
- *     contract --parts       a line for each part and HEARTH_CUDA_STEPS
+ *     contract --list        names of tests, to run each in its own process, since a failing kernel
+ *                            takes its process down
+ *     contract --parts       names of parts
  *
- * HEARTH_CUDA_STEPS=1: only as one kernel; 0: only on graphs, and tests that run once. Prints a
- * line for each run; exits with 1 when one failed, with 77 when there is no device.
+ * Prints a line for each test; exits with 1 when one failed, with 77 when there is no device.
  */
 #include <errno.h>
 #include <math.h>
@@ -39,13 +36,6 @@ bool simulated(void)
 {
     const char *plugins = getenv("HEARTH_PLUGINS");
     return plugins && strstr(plugins, "cudasim");
-}
-
-bool left_out(uint32_t i)
-{
-    const char *steps = getenv("HEARTH_CUDA_STEPS");
-    const bool one_kernel = steps && strcmp(steps, "1") == 0;
-    return simulated() && (i % 2 == 1) != one_kernel;
 }
 
 /* ---- one sequence, many ways ----------------------------------------------------------------- */
@@ -164,8 +154,6 @@ static void every_architecture_gives_the_same_bits(void)
     enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
     for (uint32_t i = 0; i < 2 * N; i++) {
-        if (left_out(i / N))
-            continue;
         struct tiny_model shape = tiny_model_default(types[i / N]);
         struct subject s;
         shape.arch = archs[i % N];
@@ -212,8 +200,6 @@ static void long_contexts_give_the_same_bits(void)
                  {QUANT_F32, "gemma3", 300, false},
                  {QUANT_Q8_0, "gemma3", 128, true}};
     for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (left_out(i))
-            continue;
         struct tiny_model shape = tiny_model_default(kinds[i].type);
         struct subject s;
         shape.arch = kinds[i].arch;
@@ -345,12 +331,9 @@ void check_windows(struct subject *s, struct backend *b, uint32_t kind)
            at % vocab);
 }
 
-/* On the simulator a kind has windows on one path and decodes on the other. */
 static void windows_of_every_head_give_the_same_bits(void)
 {
     for (uint32_t i = 0; i < HEAD_KINDS; i++) {
-        if (left_out(i))
-            continue;
         struct subject s;
         subject_of_heads(i, 277, &s);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
@@ -543,8 +526,6 @@ static void decoding_side_by_side_gives_the_same_bits(void)
 {
     static const uint32_t counts[] = {2, 16, 7, 9};
     for (uint32_t i = 0; i < HEAD_KINDS; i++) {
-        if (left_out(i + 1))
-            continue;
         struct subject s;
         subject_of_heads(i, 277, &s);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
@@ -651,24 +632,18 @@ static void two_instances_do_not_disturb_each_other(void)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The part that a test belongs to, whose tests tests/run.sh runs in a process of their own. ONCE: has no passes of up to 16
- * rows, or none that are one kernel, or chooses the path itself. */
+/* The part that a test belongs to, whose tests tests/run.sh runs in a process of their own. */
 #define TEST(part, name)                                                                           \
     {                                                                                              \
-#part, #name, name, true                                                                   \
-    }
-#define ONCE(part, name)                                                                           \
-    {                                                                                              \
-#part, #name, name, false                                                                  \
+#part, #name, name                                                                         \
     }
 static const struct test {
     const char *part, *name;
     void (*run)(void);
-    bool both;
 } tests[] = {
     TEST(types, every_type_gives_the_same_bits),
-    ONCE(types, many_rows_of_every_type_give_the_same_bits),
-    ONCE(types, wide_layers_give_the_same_bits),
+    TEST(types, many_rows_of_every_type_give_the_same_bits),
+    TEST(types, wide_layers_give_the_same_bits),
     TEST(shapes, every_number_of_rows_gives_the_same_bits),
     TEST(shapes, every_architecture_gives_the_same_bits),
     TEST(shapes, odd_shapes_give_the_same_bits),
@@ -690,30 +665,30 @@ static const struct test {
     TEST(states, recurrent_layers_of_odd_shapes_give_the_same_bits),
     TEST(states, every_division_of_a_text_gives_the_same_bits),
     TEST(states, texts_that_share_a_state_give_the_same_bits),
-    ONCE(states, states_are_described),
+    TEST(states, states_are_described),
     TEST(states, a_poisoned_row_spoils_its_own_state_alone),
     TEST(states, a_nonfinite_number_of_a_recurrent_layer_poisons_it),
-    ONCE(native, native_rows_do_not_depend_on_their_pass),
-    ONCE(native, native_rows_of_odd_shapes_do_not_depend_on_their_pass),
-    ONCE(native, native_windows_of_every_head_do_not_depend_on_their_pass),
-    ONCE(native, native_long_contexts_do_not_depend_on_their_pass),
-    ONCE(native, native_rows_do_not_depend_on_their_neighbours),
-    ONCE(native, native_rows_do_not_read_later_positions),
-    ONCE(native, native_rows_do_not_read_before_their_window),
-    ONCE(native, native_experts_do_not_depend_on_their_pass),
-    ONCE(native, native_recurrent_layers_do_not_depend_on_their_pass),
-    ONCE(native, native_numerics_have_their_own_id),
-    ONCE(native, native_rows_are_poisoned_beyond_f16),
-    ONCE(fast, fast_passes_are_near_and_leave_canonical_bits),
-    ONCE(fast, a_draft_model_runs_fast_passes),
-    ONCE(fast, cublas_is_opened_only_where_needed),
-    ONCE(fast, matmuls_of_many_rows_use_cublas),
-    ONCE(fast, rows_are_poisoned_after_cublas_too),
-    ONCE(fast, a_missing_cublas_is_reported),
+    TEST(native, native_rows_do_not_depend_on_their_pass),
+    TEST(native, native_rows_of_odd_shapes_do_not_depend_on_their_pass),
+    TEST(native, native_windows_of_every_head_do_not_depend_on_their_pass),
+    TEST(native, native_long_contexts_do_not_depend_on_their_pass),
+    TEST(native, native_rows_do_not_depend_on_their_neighbours),
+    TEST(native, native_rows_do_not_read_later_positions),
+    TEST(native, native_rows_do_not_read_before_their_window),
+    TEST(native, native_experts_do_not_depend_on_their_pass),
+    TEST(native, native_recurrent_layers_do_not_depend_on_their_pass),
+    TEST(native, native_numerics_have_their_own_id),
+    TEST(native, native_rows_are_poisoned_beyond_f16),
+    TEST(fast, fast_passes_are_near_and_leave_canonical_bits),
+    TEST(fast, a_draft_model_runs_fast_passes),
+    TEST(fast, cublas_is_opened_only_where_needed),
+    TEST(fast, matmuls_of_many_rows_use_cublas),
+    TEST(fast, rows_are_poisoned_after_cublas_too),
+    TEST(fast, a_missing_cublas_is_reported),
     TEST(samples, a_row_samples_from_its_own_logits),
     TEST(samples, a_pass_may_sample_some_of_its_rows),
     TEST(samples, samples_of_every_kind_equal_the_cpus),
-    ONCE(samples, samples_of_a_large_vocabulary_equal_the_cpus),
+    TEST(samples, samples_of_a_large_vocabulary_equal_the_cpus),
     TEST(samples, samples_cut_first_by_a_share_equal_the_cpus),
     TEST(samples, top_p_rounds_its_share_up),
     TEST(samples, invalid_parameters_are_answered_as_by_the_cpu),
@@ -722,39 +697,22 @@ static const struct test {
     TEST(ends, a_key_beyond_f16_poisons_at_its_layer),
     TEST(ends, a_nonfinite_normed_part_poisons_at_its_layer),
     TEST(ends, a_nonfinite_sink_or_bias_poisons_at_its_layer),
-    ONCE(ends, bad_passes_and_limits_are_refused),
+    TEST(ends, bad_passes_and_limits_are_refused),
     TEST(ends, a_pass_uploads_only_its_own_rows),
-    ONCE(ends, a_pass_of_few_rows_is_one_kernel),
-    ONCE(ends, a_pass_of_few_rows_is_one_launch),
-    ONCE(ends, a_device_without_cooperative_launches_uses_graphs),
-    ONCE(ends, the_self_test_goes_beyond_a_split),
+    TEST(ends, a_pass_of_few_rows_is_one_launch),
+    TEST(ends, the_self_test_goes_beyond_a_split),
     TEST(ends, a_broken_instance_stays_broken),
-    ONCE(ends, a_lost_device_lets_every_call_return),
+    TEST(ends, a_lost_device_lets_every_call_return),
 };
 enum { TESTS = sizeof(tests) / sizeof(tests[0]) };
 
-static int list_tests(void)
+static int list(bool parts)
 {
-    for (uint32_t i = 0; i < TESTS; i++) {
-        if (tests[i].both)
-            printf("%s 1\n%s 0\n", tests[i].name, tests[i].name);
-        else
-            printf("%s\n", tests[i].name);
-    }
-    return 0;
-}
-
-static int list_parts(void)
-{
-    for (uint32_t i = 0; i < TESTS;) {
-        const char *part = tests[i].part;
-        bool both = false;
-        for (; i < TESTS && strcmp(tests[i].part, part) == 0; i++)
-            both = both || tests[i].both;
-        printf("%s 0\n", part);
-        if (both)
-            printf("%s 1\n", part);
-    }
+    for (uint32_t i = 0; i < TESTS; i++)
+        if (!parts)
+            puts(tests[i].name);
+        else if (i == 0 || strcmp(tests[i].part, tests[i - 1].part) != 0)
+            puts(tests[i].part);
     return 0;
 }
 
@@ -768,16 +726,12 @@ static bool wanted(const struct test *test, int argc, char **argv)
     return any;
 }
 
-/* steps: HEARTH_CUDA_STEPS, or NULL. */
-static void run_test(const struct test *test, const char *steps, const char *path)
+static void run_test(const struct test *test)
 {
     const uint32_t before = failures;
     test_name = test->name;
-    if (steps)
-        setenv("HEARTH_CUDA_STEPS", steps, 1);
     test->run();
-    unsetenv("HEARTH_CUDA_STEPS");
-    printf("%s %s%s\n", failures == before ? "pass" : "FAIL", test->name, path);
+    printf("%s %s\n", failures == before ? "pass" : "FAIL", test->name);
 }
 
 int main(int argc, char **argv)
@@ -787,27 +741,19 @@ int main(int argc, char **argv)
     uint32_t n = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 2 && strcmp(argv[1], "--list") == 0)
-        return list_tests();
+        return list(false);
     if (argc == 2 && strcmp(argv[1], "--parts") == 0)
-        return list_parts();
+        return list(true);
     if (device_choose(DEVICE_CUDA, &device, err, sizeof(err))) {
         printf("skip: %s\n", err);
         return 77;
     }
     subject_device = device.ops;
-    const char *steps = getenv("HEARTH_CUDA_STEPS");
-    const bool steps_on = !steps || strcmp(steps, "0") != 0, graphs = !steps || !steps_on;
-    unsetenv("HEARTH_CUDA_STEPS");
     for (const struct test *test = tests; test < tests + TESTS; test++) {
-        if (!wanted(test, argc, argv) || !(graphs || test->both))
+        if (!wanted(test, argc, argv))
             continue;
         n++;
-        if (test->both && steps_on)
-            run_test(test, "1", ", one kernel");
-        if (test->both && graphs)
-            run_test(test, "0", ", graphs");
-        if (!test->both)
-            run_test(test, NULL, "");
+        run_test(test);
     }
     if (failures == 0 && n > 0)
         printf("ok: %u tests of the pass contract\n", n);

@@ -30,10 +30,8 @@ extern const char *test_name;
 enum odd_use { ODD_PORTABLE, ODD_NATIVE, ODD_CUBLAS, ODD_USES };
 bool next_odd_shape(enum odd_use use, uint32_t *at, struct tiny_model *ret_shape);
 
-/* What the simulator, hundreds of times slower than a GPU, leaves out. simulated: it runs, not a GPU. left_out: on the
- * simulator, case i of a test belongs to the test's other path: even ones run on graphs, odd ones as one kernel. */
+/* Whether the simulator runs, hundreds of times slower than a GPU: some cases are left out there. */
 bool simulated(void);
-bool left_out(uint32_t i);
 
 /* Computes a subject's sequence on its instance in passes of `chunk` rows; expects the CPU's
  * logits. */
@@ -131,9 +129,7 @@ void a_key_beyond_f16_poisons_at_its_layer(void);
 void a_nonfinite_normed_part_poisons_at_its_layer(void);
 void a_nonfinite_sink_or_bias_poisons_at_its_layer(void);
 void bad_passes_and_limits_are_refused(void);
-void a_pass_of_few_rows_is_one_kernel(void);
 void a_pass_of_few_rows_is_one_launch(void);
-void a_device_without_cooperative_launches_uses_graphs(void);
 void the_self_test_goes_beyond_a_split(void);
 void a_broken_instance_stays_broken(void);
 void a_lost_device_lets_every_call_return(void);

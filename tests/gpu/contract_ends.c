@@ -209,44 +209,7 @@ static bool is_broken(struct subject *s, struct backend *b)
            info.page_bytes > 0;
 }
 
-/* ---- one kernel, or graphs ------------------------------------------------------------------- */
-
-/* Runs a pass of n rows that ask for nothing while graph launches fail. Returns its code. */
-static int without_graphs(struct subject *s, struct backend *b, uint32_t n)
-{
-    const uint32_t pages[] = {0};
-    struct mixed x = {.n = 0};
-    for (uint32_t i = 0; i <= OTHERS; i++)
-        x.sequences[i].pages = pages;
-    add_rows(&x, 0, s->tokens, 0, n, 0);
-    setenv("HEARTH_CUDASIM_FAIL", "graph@0=701", 1);
-    const int rc = run_mixed(s, b, &x, PASS_CANONICAL);
-    unsetenv("HEARTH_CUDASIM_FAIL");
-    return rc;
-}
-
-/* So the tests that run on both paths really do; 17 rows need a graph. */
-void a_pass_of_few_rows_is_one_kernel(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct subject s;
-    int rc[4];
-    if (!may_fail())
-        return;
-    subject_init(&s, &shape, 17);
-    for (int steps = 0; steps < 2; steps++) {
-        setenv("HEARTH_CUDA_STEPS", steps ? "1" : "0", 1);
-        struct backend *b = subject_open(&s, &s.device, 17, SUBJECT_PAGES);
-        rc[2 * steps] = without_graphs(&s, b, 16);
-        rc[2 * steps + 1] = without_graphs(&s, b, 17);
-        s.device.close(b);
-    }
-    unsetenv("HEARTH_CUDA_STEPS");
-    subject_fini(&s);
-    EXPECT(rc[0] == -EIO && rc[1] == -EIO, "no graph, but %d and %d", rc[0], rc[1]);
-    EXPECT(rc[2] == 0, "16 rows were not one kernel: %d", rc[2]);
-    EXPECT(rc[3] == -EIO, "17 rows needed no graph: %d", rc[3]);
-}
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 /* Samplers: greedy, a draw from all tokens, from a few, after stages that take all of them, with
  * log-probabilities and penalties. */
@@ -265,8 +228,8 @@ static struct sampler_params sample_of_kind(uint32_t kind)
     return p;
 }
 
-/* Passes of one row and of 16 whose rows ask for nothing, logits, or samples: each is one launch.
- * The launch after the last of them is made to fail. Returns how many passes failed, and how the
+/* Passes of one row and of 16 whose rows ask for nothing, logits, or samples: each is one graph.
+ * The graph after the last of them is made to fail. Returns how many passes failed, and how the
  * next one ends. */
 enum { SAMPLE_KINDS = 5, ONE_LAUNCH = 2 * (2 + SAMPLE_KINDS) };
 static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *ret_next)
@@ -282,7 +245,7 @@ static uint32_t failed_of_one_launch(struct subject *s, struct backend *b, int *
             .pages = &page, .tokens = s->tokens, .prompt_length = 1, .sampler = &params};
     for (uint32_t r = 0; r < 16; r++)
         x.results[r].logits = got + (size_t)r * s->model->n_vocab;
-    snprintf(text, sizeof(text), "graph@0=701,launch@%d=701", ONE_LAUNCH + 1);
+    snprintf(text, sizeof(text), "launch@0=701,graph@%d=701", ONE_LAUNCH + 1);
     setenv("HEARTH_CUDASIM_FAIL", text, 1);
     for (uint32_t i = 0; i < ONE_LAUNCH; i++) {
         const uint32_t kind = i / 2;
@@ -309,35 +272,12 @@ void a_pass_of_few_rows_is_one_launch(void)
         return;
     shape.n_vocab = 4097; /* two parts of a sample */
     subject_init(&s, &shape, 16);
-    setenv("HEARTH_CUDA_STEPS", "1", 1);
     struct backend *b = subject_open(&s, &s.device, 16, SUBJECT_PAGES);
-    unsetenv("HEARTH_CUDA_STEPS");
     const uint32_t failed = failed_of_one_launch(&s, b, &next);
     s.device.close(b);
     subject_fini(&s);
     EXPECT(failed == 0, "%u of %d passes needed a launch more", failed, ONE_LAUNCH);
     EXPECT(next == -EIO, "fewer launches than passes: %d", next);
-}
-
-void a_device_without_cooperative_launches_uses_graphs(void)
-{
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    struct subject s;
-    struct backend *none = NULL;
-    char err[256] = "";
-    const struct backend_limits limits = {
-        .rows = 8, .samples = 8, .pages = 8, .context = 64, .threads = 1};
-    if (!may_fail())
-        return;
-    subject_init(&s, &shape, 8);
-    setenv("HEARTH_CUDASIM_COOPERATIVE", "0", 1);
-    check_chunks(&s, 3, 1, "on graphs");
-    setenv("HEARTH_CUDA_STEPS", "1", 1);
-    const int rc = s.device.open(s.model, &limits, &none, err, sizeof(err));
-    unsetenv("HEARTH_CUDA_STEPS");
-    unsetenv("HEARTH_CUDASIM_COOPERATIVE");
-    subject_fini(&s);
-    EXPECT(rc == -EIO && none == NULL && strstr(err, "HEARTH_CUDA_STEPS"), "%d: %s", rc, err);
 }
 
 /* ---- the self-test ---------------------------------------------------------------------------- */
@@ -360,10 +300,12 @@ static int open_with(const struct subject *s, const char *fault, char *err, size
     return rc;
 }
 
-/* 22 rows' logits (one with a single state) come to the host before it does; a bit of a later one that is compared is another. */
+/* The logits of 22 rows, or of one with a single state, come to the host first, then those of ten rows one by one; a bit of a
+ * later row, which is compared, is another. */
 void the_self_test_goes_beyond_a_split(void)
 {
     static const char *const archs[] = {"gemma3", "qwen35"};
+    static const char *const faults[] = {"bit@35=3", "bit@14=3"};
     if (!may_fail())
         return;
     for (uint32_t i = 0; i < 2; i++) {
@@ -372,10 +314,8 @@ void the_self_test_goes_beyond_a_split(void)
         char err[256] = "", failed[256] = "";
         shape.arch = archs[i];
         subject_init(&s, &shape, 8);
-        setenv("HEARTH_CUDA_STEPS", "0", 1);
         const int good = open_with(&s, "", err, sizeof(err)),
-                  bad = open_with(&s, "bit@35=3", failed, sizeof(failed));
-        unsetenv("HEARTH_CUDA_STEPS");
+                  bad = open_with(&s, faults[i], failed, sizeof(failed));
         subject_fini(&s);
         EXPECT(good == 0, "%s: %s", archs[i], err);
         EXPECT(bad == -EIO && strstr(failed, "beyond a split"), "%s: %d %s", archs[i], bad, failed);

@@ -21,8 +21,7 @@ static int in_copies_of(struct subject *s, struct backend *b, struct mixed *x, u
 }
 
 /* The limit is 512 rows: a sequence decodes, alone and with others, and one prefills. 128 bytes
- * hold counts; a row adds 24, an item of attention 24, a page 4, a sample 112. In one kernel a pass
- * of few words is a parameter: no copy. */
+ * hold counts; a row adds 24, an item of attention 24, a page 4, a sample 112. */
 void a_pass_uploads_only_its_own_rows(void)
 {
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -44,13 +43,10 @@ void a_pass_uploads_only_its_own_rows(void)
     int rc = run_mixed(&s, b, &x, PASS_CANONICAL);
     x.n = 0;
     add_rows(&x, 0, s.tokens, HELD, 1, ROW_SAMPLE);
-    const char *steps = getenv("HEARTH_CUDA_STEPS");
-    const uint32_t copied = !steps || strcmp(steps, "1") != 0;
-    const int alone = in_copies_of(&s, b, &x, copied ? 128 + 2 * 24 + 24 + 2 * 4 + 4 + 112 : 1);
+    const int alone = in_copies_of(&s, b, &x, 128 + 2 * 24 + 24 + 2 * 4 + 4 + 112);
     for (uint32_t i = 1; i <= OTHERS; i++)
         add_rows(&x, i, s.tokens, 4, 1, ROW_SAMPLE);
-    const int together =
-        in_copies_of(&s, b, &x, copied ? 128 + 5 * 24 + 4 * 24 + 5 * 4 + 4 + 4 * 112 : 1);
+    const int together = in_copies_of(&s, b, &x, 128 + 5 * 24 + 4 * 24 + 5 * 4 + 4 + 4 * 112);
     x.n = 0;
     add_rows(&x, 0, s.tokens, 0, 64, 0);
     const int many = in_copies_of(&s, b, &x, 128 + 65 * 24 + 64 * 24 + 2 * 4);

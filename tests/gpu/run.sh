@@ -134,10 +134,10 @@ choose() { # VARIABLE FILE
 # Each test in its own process: a kernel that fails or hangs takes its process down.
 stage_contract() {
     local deadline=$((deadline < SECONDS + 150 ? deadline : SECONDS + 150))
-    local test steps job n=0 ok=0 skipped=0 unrun=0 bad=0 said=8
+    local test job n=0 ok=0 skipped=0 unrun=0 bad=0 said=8
     names=()
-    while read -r test steps; do
-        job "contract-$test${steps:+-$steps}" 60 env ${steps:+HEARTH_CUDA_STEPS=$steps} "$contract" "$test"
+    while read -r test; do
+        job "contract-$test" 60 "$contract" "$test"
     done < <(timeout 10 "$contract" --list)
     jobs_end
     for job in "${names[@]}"; do
@@ -164,9 +164,9 @@ sanitize() { # compute-sanitizer on small tests: bad accesses, races in shared m
     local tool test
     # hearth checks the results of its own calls.
     for tool in "memcheck --report-api-errors no" racecheck; do
-        for test in a_row_samples-1 every_architecture-1 every_architecture-0 native_rows_of_odd-0; do
+        for test in a_row_samples every_number long_contexts; do # of one instance, or few: each takes the tools long
             # shellcheck disable=SC2086 # words are arguments
-            job "${tool%% *}-$test" 55 env HEARTH_CUDA_STEPS="${test#*-}" "$sanitizer" --error-exitcode 9 --tool $tool "$contract" "${test%-*}"
+            job "${tool%% *}-$test" 55 "$sanitizer" --error-exitcode 9 --tool $tool "$contract" "$test"
         done
     done
 }
@@ -201,7 +201,8 @@ stage_checks() {
     if [ -n "$programs" ]; then
         # One answer per request with any other clients, any cache contents, after a kill; some daemons run on the CPU.
         for type in Q8_0 BF16; do
-            job "determinism-$type" 110 env BUILD=$programs HEARTH_DETERMINISM_DEVICE=cuda HEARTH_DETERMINISM_TYPE=$type \
+            # Every fourth request, since each configuration starts a daemon that tests the GPU first.
+            job "determinism-$type" 110 env BUILD=$programs HEARTH_DETERMINISM_DEVICE=cuda HEARTH_DETERMINISM_TYPE=$type HEARTH_DETERMINISM_EVERY=4 \
                 $programs/tests/e2e/test_determinism
         done
         [ -z "$mkmodel" ] || "$mkmodel" --from daemon/models/hearth-code-5m-f16.gguf --type Q8_0 "$models/code-q8_0.gguf" >/dev/null 2>&1
@@ -278,11 +279,6 @@ stage_bench() {
         bench "" "$of" 75 $usual -b $slots --batches --windows
     done
     keep
-    for of in "${ready[@]}"; do # the same steps on graphs (kernels/cuda/README.md, "How a pass runs"): which is faster?
-        # shellcheck disable=SC2086
-        HEARTH_CUDA_STEPS=0 bench graphs "$of" 40 $usual -b $([[ $of = *BF16 ]] && echo 4 || echo $slots) --batches
-    done
-    keep
     for of in "${ready[@]}"; do
         bench "native" "$of" 40 -p $long -n $((tokens / 2)) --rows $long -r 3 --numerics native
     done
@@ -311,7 +307,7 @@ profile() { # SHAPE:TYPE
     [ -n "$ncu" ] || { say "skip    profile of $1: no ncu"; return; }
     for what in "decode -p 1024 -n 4 --rows 1024" "prefill -p 2048 -n 1 --rows 1024"; do
         # shellcheck disable=SC2086
-        HEARTH_CUDA_STEPS=0 limited "$logs/ncu-$1-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
+        limited "$logs/ncu-$1-${what%% *}.log" 45 "$ncu" --clock-control none --launch-skip 600 \
             --launch-count 24 --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
             "$bench" --device cuda --json --model "$models/$1.gguf" -r 1 ${what#* }
         say "        profile of $1, ${what%% *}: exit $?"

@@ -17,9 +17,7 @@ int cuda_launch_init(struct cuda_code *ret_code)
                                               matmul_large_init<4>,
                                               matmul_large_init<8>,
                                               expert_init<1>,
-                                              expert_init<CUDA_EXPERT_TILES>,
-                                              step_init<1>,
-                                              step_init<2>};
+                                              expert_init<CUDA_EXPERT_TILES>};
     int code = 0;
     *ret_code = {0, 0};
     for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]) && !code; i++)
