@@ -189,28 +189,8 @@ static __device__ __forceinline__ void let_next_start(void)
 #endif
 }
 
-/* A word that blocks of a grid count in. release: what the block wrote before it (and, after __syncthreads, its other
- * threads) is seen by a thread that finds this addition in the word and then fences. */
-static __device__ __forceinline__ void add_release(unsigned *p, unsigned n)
-{
-    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(n) : "memory");
-}
-
-/* A thread that waits for a word polls it so, and then fences once: an acquire each time would empty the first-level cache of
- * the other threads' lines. */
-static __device__ __forceinline__ unsigned load_relaxed(const unsigned *p)
-{
-    unsigned n;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(p) : "memory");
-    return n;
-}
-
-static __device__ __forceinline__ void fence_acquire(const unsigned *)
-{
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}
-
-/* Both; returns the word before it. */
+/* Adds to a word that blocks count in; returns the word before it. What a block wrote before its addition (and, after
+ * __syncthreads, its other threads) is seen by a block that finds the addition in the word. */
 static __device__ __forceinline__ unsigned add_acquire_release(unsigned *p, unsigned n)
 {
     unsigned old;
@@ -302,22 +282,6 @@ static inline void wait_for_previous(void)
 static inline void let_next_start(void)
 {
     cudasim_grid_launch_dependents();
-}
-
-static inline void add_release(unsigned *p, unsigned n, CUDASIM_HERE)
-{
-    cudasim_release(p);
-    cudasim_atomic(CUDASIM_ATOMIC_ADD, p, 4, n, 0, CUDASIM_PLACE);
-}
-
-static inline unsigned load_relaxed(const unsigned *p, CUDASIM_HERE)
-{
-    return (unsigned)cudasim_atomic(CUDASIM_ATOMIC_LOAD, (void *)p, 4, 0, 0, CUDASIM_PLACE);
-}
-
-static inline void fence_acquire(const unsigned *p)
-{
-    cudasim_acquire(p);
 }
 
 static inline unsigned add_acquire_release(unsigned *p, unsigned n, CUDASIM_HERE)

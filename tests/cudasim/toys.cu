@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/device/grid_device.h"
+#include "tests/cudasim/grid_device.h"
 
 struct toy_job {
     int *out;
