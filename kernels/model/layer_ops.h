@@ -1,8 +1,8 @@
 /*
  * layer_ops: a model as a list of operations over named buffers, made once by model_open. It is the
  * one place that says what a transformer layer is; the CPU pass, the CUDA jobs and the
- * double-precision model of the tests walk it. NUMERICS.md, "One pass",
- * has the arithmetic of each operation.
+ * double-precision model of the tests walk it. NUMERICS.md, "One pass", has the arithmetic of each
+ * operation.
  *
  * A pass runs ops[0, head) on all of its rows, layer after layer, then ops[head, n) on the rows
  * with wants: operation i + 1 may begin when all rows have finished operation i. A backend may fuse
