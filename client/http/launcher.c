@@ -150,6 +150,7 @@ static void finish(struct launcher *l, const struct fail *why)
     struct launch *one = l->first;
     l->first = one->next;
     l->n--;
+    l->due_ns = 0;
     for (struct served *d = s->served; d; d = d->next)
         d->gives_way = false;
     if (why)
@@ -268,6 +269,7 @@ static bool make_room(struct launcher *l)
     /* Requests that follow each other without a gap keep a model busy for ever: after a while new
      * ones wait their turn. */
     bool is_long = now - one->since_ns >= r.stay_ns;
+    l->due_ns = residency_due(&r);
     for (size_t i = 0; i < r.n; i++) {
         of[i]->gives_way = all[i].gives_way && is_long;
         if (all[i].gives_way && verdict == RESIDENCY_STOP && !l->child.pid)
@@ -310,13 +312,22 @@ static bool go_on(struct launcher *l)
     return make_room(l);
 }
 
+/* Seconds until the next look. */
+static uint32_t tick_of(const struct launcher *l)
+{
+    const uint32_t idle_s = l->server->config->idle_stop, s = idle_s / 10;
+    if (l->first)
+        return TICK_S;
+    return s > TICK_MOST_S ? TICK_MOST_S : s < 1 && idle_s ? 1 : s;
+}
+
 static void set_timer(const struct launcher *l)
 {
-    const uint32_t idle = l->server->config->idle_stop / 10;
-    uint32_t s = l->first ? TICK_S : idle > TICK_MOST_S ? TICK_MOST_S : idle;
-    if (!l->first && l->server->config->idle_stop && s < 1)
-        s = 1;
-    const struct itimerspec at = {.it_value.tv_sec = s};
+    const uint64_t now = bell_now_ns();
+    uint64_t ns = tick_of(l) * 1000000000ull;
+    if (l->first && l->due_ns > now && l->due_ns - now < ns)
+        ns = l->due_ns - now;
+    const struct itimerspec at = {.it_value = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}};
     (void)timerfd_settime(l->timer.fd, 0, &at, NULL);
 }
 

@@ -74,6 +74,15 @@ enum residency_verdict residency_plan(struct residency *r, uint64_t bytes, uint6
     return verdict;
 }
 
+uint64_t residency_due(const struct residency *r)
+{
+    uint64_t due_ns = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->all[i].gives_way && r->all[i].since_ns + r->stay_ns > due_ns)
+            due_ns = r->all[i].since_ns + r->stay_ns;
+    return due_ns;
+}
+
 size_t residency_idle(const struct residency *r, uint64_t idle_ns, uint64_t now_ns)
 {
     size_t i = 0;

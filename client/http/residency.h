@@ -36,6 +36,9 @@ enum residency_verdict {
  * than are needed. */
 enum residency_verdict residency_plan(struct residency *r, uint64_t bytes, uint64_t now_ns);
 
+/* After a plan: when those that give way will all have been there for long enough. */
+uint64_t residency_due(const struct residency *r);
+
 /* One that had no request for idle_ns, and is not pinned; or n. */
 size_t residency_idle(const struct residency *r, uint64_t idle_ns, uint64_t now_ns);
 

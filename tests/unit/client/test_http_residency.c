@@ -51,6 +51,9 @@ START_TEST(one_that_is_busy_or_new_is_waited_for)
     ck_assert_int_eq(residency_plan(&r, 11, now), RESIDENCY_STOP);
     all[2].since_ns++;
     ck_assert_int_eq(residency_plan(&r, 11, now), RESIDENCY_WAIT);
+    all[0].is_pinned = all[1].is_pinned = true;
+    ck_assert_int_eq(residency_plan(&r, 11, now), RESIDENCY_WAIT);
+    ck_assert_uint_eq(residency_due(&r), now + 1);
 }
 END_TEST
 
