@@ -40,7 +40,7 @@ struct launcher {
     struct served *stopping; /* whose daemon that stops, or NULL */
     char program[PATH_MAX];  /* hearth */
     struct watch timer;
-    uint64_t due_ns; /* when the first one may begin, as far as that is known; else 0 */
+    uint64_t due_ns;  /* when the first one may begin, as far as that is known; else 0 */
     uint32_t n_asked; /* daemons that have not said yet whether they are in use */
     bool is_stale;    /* they have to be asked (again) before something is decided */
     bool is_closing;
