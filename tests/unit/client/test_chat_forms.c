@@ -265,8 +265,8 @@ enum { GARBAGE = sizeof(garbage) / sizeof(garbage[0]) };
 static void check_broken(const struct call_form *f, const struct buffer *t)
 {
     struct said s = read_all(f, t);
-    bool called = memmem(s.all.data, s.all.bytes, "|2:", 3) != NULL;
-    bool thought = memmem(s.all.data, s.all.bytes, "|1:", 3) != NULL;
+    bool called = s.all.bytes && memmem(s.all.data, s.all.bytes, "|2:", 3) != NULL;
+    bool thought = s.all.bytes && memmem(s.all.data, s.all.bytes, "|1:", 3) != NULL;
     if (!called && !thought && f->body != CALL_HARMONY && !strstr(t->data, "<think>")) {
         size_t from = strspn(t->data, " \t\r\n");
         ck_assert_msg(
