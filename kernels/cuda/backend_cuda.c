@@ -330,9 +330,6 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (rc)
         return rc;
-    if (model->layers[0].geometry.value_norm)
-        return fail(err, err_bytes, -ENOTSUP,
-                    "the CUDA backend cannot run %s models yet: use --device cpu", model->arch);
     if (most_of(model).head_dim > CUDA_MAX_HEAD)
         return fail(err, err_bytes, -ENOTSUP,
                     "heads of %u values: the CUDA backend takes up to %d: use --device cpu",

@@ -174,11 +174,12 @@ int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes);
 
 /* plan.c. plan_pass: fills the upload for b->pass; upload_pass: starts its copy. upload_bytes: of the largest upload.
  * place_upload: sets its pointers. take_words: takes n of its words and returns the first one's number, CUDA_NOWHERE
- * when fewer are left. */
+ * when fewer are left. has_large_tiles: whether the model's heads are small enough for items CUDA_ITEM_LARGE. */
 size_t cuda_upload_bytes(const struct backend *b);
 void cuda_place_upload(struct backend *b);
 uint32_t cuda_take_words(struct backend *b, size_t n);
 uint32_t cuda_most_parts(const struct backend *b);
+bool cuda_has_large_tiles(const struct backend *b);
 void cuda_plan_pass(struct backend *b);
 void cuda_upload_pass(struct backend *b);
 

@@ -14,6 +14,8 @@ _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU
 _Static_assert((int)CUDA_MAX_EXPERTS == (int)MODEL_MAX_EXPERTS &&
                    (int)CUDA_MAX_EXPERTS_USED == (int)MODEL_MAX_EXPERTS_USED,
                "the experts of kernels/model/model.h");
+_Static_assert((int)CUDA_MAX_STATE == (int)MODEL_MAX_STATE_DIM,
+               "the heads of recurrent layers of kernels/model/model.h");
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
@@ -74,34 +76,79 @@ static struct cuda_kv kv_of(const struct backend *b, struct op_memory memory)
     };
 }
 
-struct embed_job cuda_embed_job(const struct backend *b)
+static struct embed_job lookup_job_of(const struct backend *b, const struct layer_op *op)
 {
-    const struct layer_op *op = &b->model->ops.op[0];
     return (struct embed_job){
         .pass = b->upload.to,
         .embedding = layer_of(b, op)->matrix[op->tensor[0]],
-        .kv = {b->kv[PAGES_FULL], b->kv[PAGES_WINDOW]},
-        .page_bytes = {b->geometry.page_bytes[PAGES_FULL], b->geometry.page_bytes[PAGES_WINDOW]},
         .x = floats_of(b, op->to[0]),
         .stride = b->buffers.of[op->to[0]].stride,
         .scale = op->factor,
     };
 }
 
+struct embed_job cuda_embed_job(const struct backend *b)
+{
+    struct embed_job job = lookup_job_of(b, &b->model->ops.op[0]);
+    for (int i = 0; i < PAGE_CLASSES; i++) {
+        job.kv[i] = b->kv[i];
+        job.page_bytes[i] = b->geometry.page_bytes[i];
+    }
+    return job;
+}
+
+static struct inputs_job inputs_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct inputs_job){
+        .pass = b->upload.to,
+        .looked_up = floats_of(b, op->from[1]),
+        .weight = layer_of(b, op)->vector[op->tensor[0]],
+        .x = floats_of(b, op->to[0]),
+        .stride = b->buffers.of[op->to[0]].stride,
+        .n = b->model->n_per_layer,
+        .n_layer = b->model->n_layer,
+        .factor = op->factor,
+        .eps = b->model->rms_eps,
+    };
+}
+
+static struct gate_job gate_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct gate_job){
+        .pass = b->upload.to,
+        .from = floats_of(b, op->from[0]),
+        .by = floats_of(b, op->from[1]) + op->from_at,
+        .out = b->buffers.of[op->to[0]],
+        .stride = b->buffers.of[op->from[1]].stride,
+        .n = op->n,
+        .gate = CUDA_GATE_SILU + b->model->gate,
+        .forms = forms_of(b, op),
+    };
+}
+
 /* What an OP_ADD leaves to the norm after it: x is a part's output then, the residual is still to be made. */
 static void take_added(const struct backend *b, const struct layer_op *add, struct norm_job *job)
 {
-    assert(add->to[0] != add->residual); /* which several blocks read */
+    /* which several blocks read */
+    assert(add->to[0] != add->residual && add->to[0] != add->from[0]);
     job->x = floats_of(b, add->from[0]);
     job->added = (struct norm_added){
         .bias = layer_of(b, add)->vector[add->tensor[1]],
         .weight = layer_of(b, add)->vector[add->tensor[0]],
-        .residual = floats_of(b, add->residual),
+        .residual = add->residual ? floats_of(b, add->residual) : NULL,
+        .scale = layer_of(b, add)->vector[add->tensor[2]],
         .to = floats_of(b, add->to[0]),
         .factor = add->factor,
         .check = add->check,
         .layer = add->layer,
     };
+}
+
+/* Whether an OP_ADD is computed by the norm after it. */
+static bool is_added_by_norm(const struct layer_op *add)
+{
+    return add->kind == OP_ADD && add[1].kind == OP_NORM && !add[1].wanted &&
+           add[1].from[0] == add->to[0];
 }
 
 /* A norm of all rows, with the OP_ADD before it; or one of those with wants. */
@@ -119,24 +166,38 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
         .factor = op->factor,
         .eps = b->model->rms_eps,
     };
-    if (op[-1].kind == OP_ADD && !op->wanted)
+    if (is_added_by_norm(&op[-1]))
         take_added(b, &op[-1], &job);
     return job;
 }
 
-/* An OP_ADD that no norm of all rows follows: the norm of the head without its output. */
-static struct norm_job end_job_of(const struct backend *b, const struct layer_op *op)
+/* An OP_ADD that no norm computes: a norm without weights, whose output is the sum in those other
+ * forms that matmuls read. */
+static struct norm_job add_job_of(const struct backend *b, const struct layer_op *op)
 {
-    struct norm_job job = norm_job_of(b, op + 1);
-    job.forms = job.wanted = 0;
+    struct norm_job job = {
+        .pass = b->upload.to,
+        .out = b->buffers.of[op->to[0]],
+        .stride = b->buffers.of[op->to[0]].stride,
+        .n = op->n,
+        .forms = forms_of(b, op) & ~(uint32_t)FORM_FLOATS,
+        .factor = 1.0f,
+        .eps = b->model->rms_eps,
+    };
     take_added(b, op, &job);
     return job;
+}
+
+/* Whether a matmul computes the OP_GATE after it. */
+static bool is_gated(const struct layer_op *matmul)
+{
+    return !matmul->wanted && matmul[1].kind == OP_GATE && matmul->n_parts == 2;
 }
 
 /* Matrices that read one input; with the OP_GATE after them. */
 static struct matmul_job matmul_job_of(const struct backend *b, const struct layer_op *op)
 {
-    const bool gated = !op->wanted && op[1].kind == OP_GATE;
+    const bool gated = is_gated(op);
     struct matmul_job job = {
         .pass = b->upload.to,
         .x = b->buffers.of[op->from[0]],
@@ -166,9 +227,10 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
 {
     const struct layer_geometry *g = op->geometry;
     const struct cuda_layer *l = layer_of(b, op);
+    const bool append = op->append.class == MEMORY_PAGES;
     struct qkv_finish_job job = {
         .pass = b->upload.to,
-        .kv = kv_of(b, op->append),
+        .kv = kv_of(b, append ? op->append : op[1].read),
         .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
         .q_dim = g->q_dim,
@@ -179,11 +241,14 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
         .query_factors = b->weights.query_factors,
         .query_period = b->model->temperature_period,
         .native = b->tensors,
+        .value_norm = g->value_norm,
         .eps = b->model->rms_eps,
     };
-    for (uint32_t i = 0; i < 3; i++) {
-        job.values[i] = floats_of(b, op->to[i]);
-        job.stride[i] = b->buffers.of[op->to[i]].stride;
+    if (!append)
+        job.kv.n_head_kv = 0;
+    for (uint32_t i = 0; i < (append ? 3 : 1); i++) {
+        job.values[i] = floats_of(b, op->from[i]);
+        job.stride[i] = b->buffers.of[op->from[i]].stride;
         job.bias[i] = l->vector[op->tensor[i]];
     }
     return job;
@@ -317,6 +382,7 @@ static struct route_job route_job_of(const struct backend *b, const struct layer
         .score = floats_of(b, op->from[0]),
         .own_bias = layer_of(b, op)->vector[op->bias[0]],
         .bias = layer_of(b, op)->vector[op->tensor[0]],
+        .factors = layer_of(b, op)->vector[op->tensor[1]],
         .stride = b->buffers.of[op->from[0]].stride,
         .layer = op->layer,
         .sigmoid = router->gating == MODEL_GATING_SIGMOID,
@@ -414,15 +480,29 @@ static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
 {
     memset(job, 0, OP_JOBS * sizeof(*job));
     switch (op->kind) {
+    case OP_LOOKUP:
+        job->kind = CUDA_JOB_EMBED;
+        job->of.embed = lookup_job_of(b, op);
+        return 1;
+    case OP_INPUTS:
+        job->kind = CUDA_JOB_INPUTS;
+        job->of.inputs = inputs_job_of(b, op);
+        return 1;
+    case OP_GATE:
+        if (is_gated(&op[-1]))
+            return 0;
+        job->kind = CUDA_JOB_GATE;
+        job->of.gate = gate_job_of(b, op);
+        return 1;
     case OP_NORM:
         job->kind = CUDA_JOB_NORM;
         job->of.norm = norm_job_of(b, op);
         return 1;
     case OP_ADD:
-        if (!op[1].wanted)
+        if (is_added_by_norm(op))
             return 0;
         job->kind = CUDA_JOB_NORM;
-        job->of.norm = end_job_of(b, op);
+        job->of.norm = add_job_of(b, op);
         return 1;
     case OP_MATMUL:
         job->kind = CUDA_JOB_MATMUL;
@@ -481,6 +561,7 @@ struct sample_job cuda_sample_job(const struct backend *b)
         .parts = u->parts,
         .stride = u->of[BUFFER_LOGITS].stride,
         .n_vocab = b->model->n_vocab,
+        .cap = b->model->logit_cap,
     };
 }
 
@@ -504,6 +585,9 @@ static void run_attention(struct backend *b, const struct attention_job *job)
 
 /* What an instance that breaks says. */
 static const char *const job_names[] = {
+    [CUDA_JOB_EMBED] = "a look-up",
+    [CUDA_JOB_INPUTS] = "the inputs of layers",
+    [CUDA_JOB_GATE] = "a gate",
     [CUDA_JOB_NORM] = "a norm",
     [CUDA_JOB_QKV_FINISH] = "rope and append",
     [CUDA_JOB_ROUTE] = "a router",
@@ -519,6 +603,12 @@ static int launch_job(const struct backend *b, const struct cuda_job *job, uint3
 {
     const struct cuda_queue *queue = &b->queue;
     switch (job->kind) {
+    case CUDA_JOB_EMBED:
+        return cuda_launch_embed(queue, &job->of.embed, rows);
+    case CUDA_JOB_INPUTS:
+        return cuda_launch_inputs(queue, &job->of.inputs, rows);
+    case CUDA_JOB_GATE:
+        return cuda_launch_gate(queue, &job->of.gate, rows);
     case CUDA_JOB_NORM:
         return cuda_launch_norm(queue, &job->of.norm, rows);
     case CUDA_JOB_QKV_FINISH:

@@ -34,6 +34,8 @@ int cuda_launch_read(const struct cuda_queue *queue, const void *from, uint64_t 
                      uint32_t blocks);
 
 int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *job, uint32_t rows);
+int cuda_launch_gate(const struct cuda_queue *queue, const struct gate_job *job, uint32_t rows);
+int cuda_launch_inputs(const struct cuda_queue *queue, const struct inputs_job *job, uint32_t rows);
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 int cuda_launch_route(const struct cuda_queue *queue, const struct route_job *job, uint32_t rows);

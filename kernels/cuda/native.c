@@ -9,7 +9,8 @@
 void cuda_choose_numerics(struct backend *b)
 {
     const struct model *m = b->model;
-    const bool possible = b->geometry.type != KV_F32;
+    const bool computed = b->most.head_dim <= CUDA_LARGE_HEAD && m->n_per_layer == 0,
+               possible = computed && b->geometry.type != KV_F32;
     b->native = b->limits.native && possible;
     b->fast =
         (!b->native || b->limits.drafts) && possible && !model_portable(m) && !model_kv_f32(m);
@@ -18,7 +19,12 @@ void cuda_choose_numerics(struct backend *b)
                  b->limits.kv_q8_0 ? "-kvq8" : "");
     else
         snprintf(b->numerics, sizeof(b->numerics), "%s", model_numerics_id(m, b->limits.kv_q8_0));
-    if (b->limits.native && !possible)
+    if (b->limits.native && !computed)
+        snprintf(b->note, sizeof(b->note),
+                 "portable numerics: native ones are there for heads of up to %d values, and for "
+                 "models whose layers have no inputs of their own",
+                 CUDA_LARGE_HEAD);
+    else if (b->limits.native && !possible)
         snprintf(b->note, sizeof(b->note),
                  "portable numerics, as an F32 model has KV in f32: native ones are there with "
                  "--kv-type q8_0");

@@ -14,7 +14,7 @@ enum { NORM_BLOCKS = 256 };
 /* What a job writes of its output, a bit each (cuda_input): as f32, as blocks, as f16, as bf16. */
 enum { FORM_FLOATS = 1, FORM_BLOCKS = 2, FORM_F16 = 4, FORM_BF16 = 8 };
 
-/* Embedding rows times a factor, and new pages zeroed. Items: row, part of 256 values. */
+/* Embedding rows, or those of another table, times a factor; with `kv` new pages zeroed. Items: row, part of 256 values. */
 struct embed_job {
     struct cuda_pass pass;
     struct cuda_matrix embedding;
@@ -29,24 +29,26 @@ LAYOUT_INLINE uint32_t embed_parts(const struct embed_job job)
     return (job.embedding.cols + CUDA_THREADS - 1) / CUDA_THREADS;
 }
 
-/* OP_ADD, computed by the norm after it: to = factor * rmsnorm(x + bias, weight) + residual,
- * without what is NULL; x is the output of attention or the FFN. With check, a row where it is not
+/* OP_ADD, computed by the norm after it: to = (factor * rmsnorm(x + bias, weight) + residual) * scale[0],
+ * without what is NULL; x is the output of a part of a layer. With check, a row where it is not
  * finite is bad in `layer`. */
 struct norm_added {
     const float *bias;     /* [n], or NULL */
     const float *weight;   /* [n], or NULL */
-    const float *residual; /* [rows][stride], of before the part */
+    const float *residual; /* [rows][stride], of before the part, or NULL */
+    const float *scale;    /* [1], or NULL */
     float *to;             /* [rows][stride]; NULL: no such operation, x is the residual itself */
     float factor;
     uint32_t check, layer;
 };
 
-/* out = factor * rmsnorm(x, weight), or of what x adds to. Items: row (those with wants where `wanted` is set), part. */
+/* out = factor * rmsnorm(x, weight), or of what x adds to; without a weight that itself. Items: row (those with wants
+ * where `wanted` is set), part. */
 struct norm_job {
     struct cuda_pass pass;
     struct norm_added added;
     const float *x;      /* [rows][stride] */
-    const float *weight; /* [n] */
+    const float *weight; /* [n], or NULL */
     struct cuda_input out;
     uint32_t stride, n, forms, wanted;
     float factor, eps;
@@ -84,6 +86,25 @@ struct matmul_job {
     uint32_t native; /* F16 and BF16 by tensor cores */
 };
 
+/* out = f(from) * by, [n] of each row: a gate that no matmul computes. Items: row, part of 256 values. */
+struct gate_job {
+    struct cuda_pass pass;
+    const float *from; /* [rows][out.stride] */
+    const float *by;   /* [rows][stride] */
+    struct cuda_input out;
+    uint32_t stride, n, gate, forms; /* gate: enum cuda_gate */
+};
+
+/* Inputs of layers, in place: x = (rmsnorm(factor * x, weight) + looked_up) / sqrt(2), n values of each of n_layer. Items:
+ * layer, row. */
+struct inputs_job {
+    struct cuda_pass pass;
+    const float *looked_up, *weight; /* [rows][stride], [n] */
+    float *x;                        /* [rows][stride] */
+    uint32_t stride, n, n_layer;
+    float factor, eps;
+};
+
 /* Chooses the experts of rows by their scores, weighs them, and orders the pairs: the block that is done last does. Items: eight rows. */
 struct route_job {
     struct cuda_pass pass;
@@ -91,6 +112,7 @@ struct route_job {
     float *score;          /* [rows][stride] */
     const float *own_bias; /* [n_expert], added to the scores first, or NULL */
     const float *bias;     /* [n_expert] of the choice, or NULL */
+    const float *factors;  /* [n_expert] of weights, or NULL */
     uint32_t stride, layer;
     uint32_t sigmoid, normed; /* model_router's */
     float scale;
@@ -140,11 +162,12 @@ struct sums_job {
     uint32_t stride;
 };
 
-/* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads. */
+/* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads; n_head_kv 0:
+ * the layer has no KV of its own. */
 struct qkv_finish_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
-    float *values[3];           /* q, k, v: [rows][stride] */
+    float *values[3];           /* q, k, v: [rows][stride]; v may be k's */
     const float *bias[3];       /* or NULL */
     const float *norm[2];       /* [k_dim], of q and k, or NULL */
     const float *rope;          /* the layer's table, kernels/cpu/rope.h, or NULL: no rope */
@@ -152,7 +175,8 @@ struct qkv_finish_job {
     uint32_t stride[3];
     uint32_t q_dim; /* from a head of q to the next: k_dim, or with what gates the head more */
     uint32_t n_head, n_rot, halves, layer, query_period;
-    uint32_t native; /* queries have to fit f16 */
+    uint32_t native;     /* queries have to fit f16 */
+    uint32_t value_norm; /* heads of v are normed, without weights */
     float eps;
 };
 
@@ -255,6 +279,9 @@ LAYOUT_INLINE uint32_t head_gate_parts(const struct head_gate_job job)
 /* One job of a layer: an operation of kernels/model/layer_ops.h, several that are computed together, or a part of one. SETTLE
  * is delta_job's second half. */
 enum cuda_job_kind {
+    CUDA_JOB_EMBED, /* of another table than the embedding, which comes before all layers */
+    CUDA_JOB_INPUTS,
+    CUDA_JOB_GATE,
     CUDA_JOB_NORM,
     CUDA_JOB_MATMUL,
     CUDA_JOB_QKV_FINISH,
@@ -274,6 +301,9 @@ struct attention_job {
 struct cuda_job {
     uint32_t kind; /* enum cuda_job_kind */
     union {
+        struct embed_job embed;
+        struct inputs_job inputs;
+        struct gate_job gate;
         struct norm_job norm;
         struct matmul_job matmul;
         struct qkv_finish_job qkv_finish;
@@ -289,7 +319,7 @@ struct cuda_job {
 
 /* The jobs of a layer, or of the head, in their order. The last layer may end with a norm without output, for the residual
  * and its check. */
-enum { CUDA_LAYER_JOBS = 18 };
+enum { CUDA_LAYER_JOBS = 24 };
 struct layer_jobs {
     uint32_t n;
     struct cuda_job job[CUDA_LAYER_JOBS];
@@ -334,6 +364,7 @@ struct sample_job {
         *raw_blocks; /* [wanted][sample_blocks] the largest of CUDA_SAMPLE_BLOCK of work, of logits */
     struct cuda_sample_part *parts; /* [wanted][sample_parts] */
     uint32_t stride, n_vocab;
+    float cap; /* of logits; 0: none */
 };
 LAYOUT_INLINE int sample_summed(const struct cuda_sampling *s)
 {

@@ -86,8 +86,13 @@ static uint32_t run_length(const struct backend *b, uint32_t r)
 
 static uint32_t large_queries(const struct backend *b)
 {
-    return b->tensors && b->most.head_dim <= CUDA_MAX_HEAD / 2 ? CUDA_NATIVE_QUERIES
-                                                               : CUDA_LARGE_QUERIES;
+    return b->tensors && b->most.head_dim <= CUDA_LARGE_HEAD / 2 ? CUDA_NATIVE_QUERIES
+                                                                 : CUDA_LARGE_QUERIES;
+}
+
+bool cuda_has_large_tiles(const struct backend *b)
+{
+    return b->most.head_dim <= CUDA_LARGE_HEAD;
 }
 
 /* The next item's rows, of a run of n rows, and how they are computed. A tile pays where its queries are more than two
@@ -98,7 +103,8 @@ static struct cuda_item next_tile(const struct backend *b, uint32_t r, uint32_t 
     struct cuda_item item = {.kind = CUDA_ITEM_ROW, .row = r, .n_rows = 1};
     if (n == 1 || queries <= CUDA_TILE_QUERIES / 2)
         return item;
-    const bool large = b->pass->n_rows > CUDA_GRAPH_ROWS && queries > CUDA_TILE_QUERIES;
+    const bool large =
+        b->pass->n_rows > CUDA_GRAPH_ROWS && queries > CUDA_TILE_QUERIES && cuda_has_large_tiles(b);
     const uint32_t most = (large ? large_queries(b) : CUDA_TILE_QUERIES) / share;
     item.kind = large ? CUDA_ITEM_LARGE : CUDA_ITEM_TILE;
     item.n_rows = most == 0 ? 1 : n < most ? n : most;

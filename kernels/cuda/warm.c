@@ -83,13 +83,15 @@ static void run_kind(struct backend *b, enum pass_kind kind)
                                            .window_pages = &page,
                                            .state = {.from = BACKEND_STATE_ZERO, .commit = 1}};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
+    const uint32_t all = (1u << CUDA_ITEM_KINDS) - 1,
+                   kinds = cuda_has_large_tiles(b) ? all : all & ~(1u << CUDA_ITEM_LARGE);
     b->next_position[0] = 1;
     b->pass = &pass;
     b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
     cuda_upload_pass(b);
     cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
-                                        b->n_items, (1u << CUDA_ITEM_KINDS) - 1, 1});
+                                        b->n_items, kinds, 1});
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
     b->pass = NULL;
 }

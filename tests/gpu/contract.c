@@ -149,24 +149,25 @@ static void every_number_of_rows_gives_the_same_bits(void)
 static void every_architecture_gives_the_same_bits(void)
 {
     static const char *const archs[] = {
-        "llama",    "qwen2",    "qwen3",    "gemma3",  "granite",    "smollm3",      "phi3",
-        "mistral3", "qwen3moe", "qwen2moe", "glm4moe", "granitemoe", "ernie4_5-moe", "gpt-oss"};
+        "llama",        "qwen2",    "qwen3",    "gemma3",         "granite",       "smollm3",
+        "phi3",         "mistral3", "qwen3moe", "qwen2moe",       "glm4moe",       "granitemoe",
+        "ernie4_5-moe", "gpt-oss",  "gemma4",   "gemma4-experts", "gemma4-inputs", "gemma4-all"};
     enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
     for (uint32_t i = 0; i < 2 * N; i++) {
         struct tiny_model shape = tiny_model_default(types[i / N]);
         struct subject s;
-        shape.arch = archs[i % N];
         shape.n_layer = i % N == 5 ? 4 : 2; /* the fourth of smollm3 has no rope */
+        tiny_model_as(&shape, archs[i % N]);
         shape.freqs = i % 3 == 0;
-        shape.head_dim = i < N ? 0 : 24;
+        shape.head_dim = i < N ? 0 : strcmp(shape.arch, "gemma4") == 0 ? 48 : 24;
         shape.seed = 400 + i;
         subject_init(&s, &shape, 40);
         if (i == N + 3) { /* as in the largest gemma3, too large for a test */
             s.model->score_scale = 1.0f / sqrtf(20.0f);
             subject_expect(&s);
         }
-        check_chunks(&s, 9, i, shape.arch);
+        check_chunks(&s, 9, i, archs[i % N]);
         subject_fini(&s);
     }
 }
@@ -336,6 +337,28 @@ static void windows_of_every_head_give_the_same_bits(void)
     for (uint32_t i = 0; i < HEAD_KINDS; i++) {
         struct subject s;
         subject_of_heads(i, 277, &s);
+        struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
+        check_windows(&s, b, i);
+        s.device.close(b);
+        subject_fini(&s);
+    }
+}
+
+/* Layers with heads of two sizes, of which the larger have no large tiles, with windows in every second layer; with layers
+ * that read the KV of others, too. */
+static void windows_of_gemma4_give_the_same_bits(void)
+{
+    static const char *const archs[] = {"gemma4", "gemma4-all"};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+        struct subject s;
+        tiny_model_as(&shape, archs[i]);
+        shape.n_embd = shape.n_ff = 32;
+        shape.n_vocab = TINY_MIN_VOCAB;
+        shape.head_dim = i == 0 ? 272 : 48;
+        shape.kv_q8_0 = i == 1;
+        shape.seed = 860 + i;
+        subject_init(&s, &shape, 277);
         struct backend *b = subject_open(&s, &s.device, MOST_ROWS, SUBJECT_PAGES);
         check_windows(&s, b, i);
         s.device.close(b);
@@ -650,6 +673,7 @@ static const struct test {
     TEST(shapes, long_contexts_give_the_same_bits),
     TEST(heads, q8_0_kv_gives_the_same_bits),
     TEST(heads, windows_of_every_head_give_the_same_bits),
+    TEST(heads, windows_of_gemma4_give_the_same_bits),
     TEST(heads, pages_before_a_window_are_not_read),
     TEST(heads, window_pages_give_the_same_bits),
     TEST(heads, decoding_side_by_side_gives_the_same_bits),

@@ -24,6 +24,8 @@ static const struct {
     {"llama", 1, 768, 2304, 4, 4, 64, 300, 0, {QUANT_Q4_K, NOT, NOT}},
     {"qwen2", 1, 70, 301, 5, 1, 66, 300, UNTIED, {NOT, NOT, QUANT_BF16}},
     {"qwen3", 2, 36, 50, 6, 3, 66, 270, UNEQUAL, {QUANT_F32, QUANT_F16, NOT}},
+    {"qwen3", 1, 36, 40, 10, 1, 330, 259, 0, {QUANT_F32, NOT, NOT}},
+    {"qwen3", 1, 64, 32, 3, 1, 512, 259, KV_Q8_0, {QUANT_Q8_0, NOT, NOT}},
     {"gemma3", 3, 32, 40, 4, 4, 20, 261, UNEQUAL | KV_Q8_0, {QUANT_F16, QUANT_BF16, NOT}},
 };
 

@@ -2,10 +2,10 @@
  * attend_kernel computes single rows and small tiles, in passes of any size; attend_large_kernel
  * large tiles, which only larger passes have. Each skips the items of the other.
  *
- * 128 registers, so that an SM runs two blocks; large tiles of heads above 128 take more registers,
- * with one block per SM (registers.txt). Shared memory for heads of 64, 128, 256: 43, 48, 58 KB;
- * large tiles 64, 73, 91 KB. An item reads the KV of its run of splits once from memory or L2: K
- * and V of each position.
+ * 128 registers, so that an SM runs two blocks; small tiles of heads above 256 and large ones of heads above 128 take more,
+ * with one block per SM (registers.txt). Shared memory for heads of 64, 128, 256, 512: 43, 48, 58, 79 KB; large tiles 64,
+ * 73, 91 KB. An item reads the KV of its run of splits once from memory or L2: K and V of each
+ * position.
  */
 #include <stddef.h>
 
@@ -22,7 +22,8 @@ enum {
 };
 
 template <uint32_t KV, int DIMS>
-static __global__ void __launch_bounds__(CUDA_THREADS, 2) attend_kernel(const struct attend_job job)
+static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
+    attend_kernel(const struct attend_job job)
 {
     SHARED_BYTES(shared);
     let_next_start();
@@ -50,15 +51,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS, DIMS > 2 ? 1 : 2)
     });
 }
 
-/* Heads of V of up to 128 and 256 values; large tiles: of up to 64, 128 and 256. */
-enum { SMALL_SIZES = 2, LARGE_SIZES = 3, KV_TYPES = 3 };
+/* Heads of V of up to 128, 256 and 512 values; large tiles: of up to 64, 128 and 256. */
+enum { SMALL_SIZES = 3, LARGE_SIZES = 3, KV_TYPES = 3 };
 typedef void (*attend_function)(struct attend_job);
 #define OF_TYPES(kernel, dims)                                                                     \
     {                                                                                              \
         kernel<CUDA_KV_F16, dims>, kernel<CUDA_KV_F32, dims>, kernel<CUDA_KV_Q8_0, dims>           \
     }
-static const attend_function small_kernels[SMALL_SIZES][KV_TYPES] = {OF_TYPES(attend_kernel, 1),
-                                                                     OF_TYPES(attend_kernel, 2)};
+static const attend_function small_kernels[SMALL_SIZES][KV_TYPES] = {
+    OF_TYPES(attend_kernel, 1), OF_TYPES(attend_kernel, 2), OF_TYPES(attend_kernel, 4)};
 static const attend_function large_kernels[LARGE_SIZES][KV_TYPES] = {
     OF_TYPES(attend_large_kernel, 1), OF_TYPES(attend_large_kernel, 2),
     OF_TYPES(attend_large_kernel, 4)};
@@ -70,6 +71,7 @@ template <int GROUPS> static size_t tile_bytes(uint32_t k_dim)
 }
 
 static_assert(sizeof(attend_tile<LARGE_GROUPS>) <= MOST_BYTES &&
+                  sizeof(attend_tile<SMALL_GROUPS>) <= MOST_BYTES &&
                   sizeof(attend_shared) <= offsetof(attend_tile<SMALL_GROUPS>, q),
               "the shared memory of a block");
 
@@ -94,7 +96,8 @@ int cuda_launch_attend(const struct cuda_queue *queue, const struct attend_job *
     if (job->native)
         return attend_native_launch(queue, job, blocks, kinds);
     if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))
-        rc = launch(queue, small_kernels[v > 128][type], grid, tile_bytes<SMALL_GROUPS>(k), *job);
+        rc = launch(queue, small_kernels[v > 256 ? 2 : v > 128][type], grid,
+                    tile_bytes<SMALL_GROUPS>(k), *job);
     if (kinds & 1u << CUDA_ITEM_LARGE && !rc)
         rc = launch(queue, large_kernels[v > 128 ? 2 : v > 64][type], grid,
                     tile_bytes<LARGE_GROUPS>(k), *job);

@@ -63,7 +63,7 @@ int attend_native_init(struct cuda_code *code)
     int rc = 0;
     for (int size = 0; size < SIZES; size++)
         for (int type = 0; type < KV_TYPES && !rc; type++) {
-            const uint32_t head_dim = size ? CUDA_MAX_HEAD : CUDA_MAX_HEAD / 2;
+            const uint32_t head_dim = size ? CUDA_LARGE_HEAD : CUDA_LARGE_HEAD / 2;
             rc = prepare(small_kernels[size][type], tile_bytes<1>(head_dim), code);
             rc = rc ? rc
                     : prepare(large_kernels[size][type],
@@ -78,7 +78,7 @@ int attend_native_launch(const struct cuda_queue *queue, const struct attend_job
                          uint32_t blocks, uint32_t kinds)
 {
     const uint32_t k = job->kv.k_dim, type = job->kv.type == CUDA_KV_Q8_0,
-                   size = (k > job->kv.v_dim ? k : job->kv.v_dim) > CUDA_MAX_HEAD / 2;
+                   size = (k > job->kv.v_dim ? k : job->kv.v_dim) > CUDA_LARGE_HEAD / 2;
     const dim3 grid(blocks, job->kv.n_head_kv);
     int rc = 0;
     if (kinds & (1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE))

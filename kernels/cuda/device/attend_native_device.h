@@ -27,7 +27,7 @@ template <int MTILES> struct attend_native {
     float top[QUERIES][WARPS];
     uint4
         /* [query][pitch]; the launch allocates as many as needed */
-        q[QUERIES * (CUDA_MAX_HEAD + 8) / 8];
+        q[QUERIES * (CUDA_LARGE_HEAD + 8) / 8];
 };
 
 /* ---- scores and weights

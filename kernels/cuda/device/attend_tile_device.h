@@ -42,7 +42,7 @@ template <int GROUPS> struct attend_tile {
     uint32_t low[QUERIES], n[QUERIES];
     float
         /* [dimension][PITCH]; the launch allocates as many as k_dim needs */
-        q[CUDA_MAX_HEAD * PITCH];
+        q[(GROUPS > 2 ? CUDA_LARGE_HEAD : CUDA_MAX_HEAD) * PITCH];
 };
 
 /* The queries of a tile: rows [row, row + n_rows), heads [head, head + n_heads) of each. */
@@ -359,7 +359,9 @@ tile_values(const struct cuda_kv &kv, uint64_t v_at, uint32_t n, uint32_t low, u
     const uint32_t v_dim = kv.v_dim, warp = threadIdx.x / 32, group = warp / WARPS,
                    d = warp % WARPS * 32 + threadIdx.x % 32, step = 32 * WARPS;
     const uint32_t mine = d < v_dim ? (v_dim - d + step - 1) / step : 0;
-    const uint32_t most = v_dim * CUDA_PAGE <= TILE_STAGE ? CUDA_PAGE : CUDA_PAGE / 2;
+    const uint32_t most = v_dim * CUDA_PAGE <= TILE_STAGE       ? CUDA_PAGE
+                          : v_dim * CUDA_PAGE / 2 <= TILE_STAGE ? CUDA_PAGE / 2
+                                                                : CUDA_PAGE / 4;
     const bool work = active && warp % WARPS * 32 < v_dim;
     kv_share<KV> share;
     for (int k = 0; k < TILE_EACH; k++)

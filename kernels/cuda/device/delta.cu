@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 int delta_init(struct cuda_code *code)
 {
-    constexpr size_t ROW = CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float);
+    constexpr size_t ROW = CUDA_WARPS * CUDA_MAX_STATE * sizeof(float);
     int rc = prepare(convolve_kernel, ROW, code);
     rc = rc ? rc : prepare(delta_kernel, sizeof(struct delta_shared), code);
     rc = rc ? rc : prepare(settle_kernel, 0, code);
@@ -57,7 +57,7 @@ int cuda_launch_convolve(const struct cuda_queue *queue, const struct convolve_j
                          uint32_t rows)
 {
     return launch(queue, convolve_kernel, dim3(convolve_parts(job->states), rows),
-                  CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float), *job);
+                  CUDA_WARPS * CUDA_MAX_STATE * sizeof(float), *job);
 }
 
 int cuda_launch_delta(const struct cuda_queue *queue, const struct delta_job *job, uint32_t states)

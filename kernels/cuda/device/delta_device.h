@@ -81,7 +81,7 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
 {
     const struct cuda_states &x = job.states;
     const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp, keys = 2 * x.n_head_k;
-    float *y = shared + warp * CUDA_MAX_HEAD;
+    float *y = shared + warp * CUDA_MAX_STATE;
     if (head + 1 == convolve_heads(x))
         beta_and_decay(job, r);
     if (head + 1 >= convolve_heads(x))
@@ -111,13 +111,13 @@ enum { DELTA_STEPS = 4 };
 /* What these steps read. k has one step more, since the chain of a key over the state is made with
  * the step before. v: for a record, its d. */
 struct delta_steps {
-    float k[DELTA_STEPS + 1][CUDA_MAX_HEAD], q[DELTA_STEPS][CUDA_MAX_HEAD];
+    float k[DELTA_STEPS + 1][CUDA_MAX_STATE], q[DELTA_STEPS][CUDA_MAX_STATE];
     float v[DELTA_STEPS][CUDA_STATE_COLUMNS], beta[DELTA_STEPS], decay[DELTA_STEPS];
 };
 
 struct delta_shared {
     struct delta_steps steps[2];
-    float state[CUDA_MAX_HEAD * CUDA_STATE_COLUMNS]; /* [k_dim][32]; as much as k_dim needs */
+    float state[CUDA_MAX_STATE * CUDA_STATE_COLUMNS]; /* [k_dim][32]; as much as k_dim needs */
 };
 
 /* A block's columns, on their way. */

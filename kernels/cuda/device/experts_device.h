@@ -110,9 +110,10 @@ static __device__ __forceinline__ void route_row(const struct route_job &job, ui
     if (lane >= x.n_used)
         return;
     x.chosen[(uint64_t)r * x.n_used + rank] = mine;
-    const float weight = job.normed ? __fdiv_rn(e, sum) : e;
+    const float weight = job.normed ? __fdiv_rn(e, sum) : e,
+                scaled = job.scale == 1.0f ? weight : __fmul_rn(weight, job.scale);
     x.weight[(uint64_t)r * x.n_used + rank] =
-        job.scale == 1.0f ? weight : __fmul_rn(weight, job.scale);
+        job.factors ? __fmul_rn(scaled, job.factors[mine]) : scaled;
 }
 
 /* ---- the order of pairs ----------------------------------------------------------------------- */

@@ -26,6 +26,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct 
         norm_item(job, blockIdx.y, blockIdx.x, gridDim.x, (float *)shared);
 }
 
+static __global__ void __launch_bounds__(CUDA_THREADS) gate_kernel(const struct gate_job job)
+{
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        gate_item(job, blockIdx.y, blockIdx.x);
+}
+
+static __global__ void __launch_bounds__(CUDA_THREADS) inputs_kernel(const struct inputs_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        inputs_item(job, blockIdx.x, blockIdx.y, (float *)shared);
+}
+
 static __global__ void __launch_bounds__(CUDA_THREADS)
     qkv_finish_kernel(const struct qkv_finish_job job)
 {
@@ -83,6 +98,8 @@ int kernels_init(struct cuda_code *code)
     constexpr size_t SAMPLE = sizeof(struct sample_shared);
     int rc = prepare(embed_kernel, 0, code);
     rc = rc ? rc : prepare(norm_kernel, NORM_BYTES, code);
+    rc = rc ? rc : prepare(gate_kernel, 0, code);
+    rc = rc ? rc : prepare(inputs_kernel, NORM_BYTES, code);
     rc = rc ? rc : prepare(qkv_finish_kernel, HEADS_BYTES, code);
     rc = rc ? rc : prepare(combine_kernel, sizeof(struct combine_shared), code);
     rc = rc ? rc : prepare(sample_part_kernel, SAMPLE, code);
@@ -104,6 +121,16 @@ int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *jo
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
     return launch(queue, norm_kernel, dim3(norm_parts(*job, rows), rows), NORM_BYTES, *job);
+}
+
+int cuda_launch_gate(const struct cuda_queue *queue, const struct gate_job *job, uint32_t rows)
+{
+    return launch(queue, gate_kernel, dim3(parts_of(job->out.stride), rows), 0, *job);
+}
+
+int cuda_launch_inputs(const struct cuda_queue *queue, const struct inputs_job *job, uint32_t rows)
+{
+    return launch(queue, inputs_kernel, dim3(job->n_layer, rows), NORM_BYTES, *job);
 }
 
 int cuda_launch_qkv_finish(const struct cuda_queue *queue, const struct qkv_finish_job *job,

@@ -82,6 +82,14 @@ static __device__ __forceinline__ float device_gated(uint32_t gate, float g, flo
     return __fmul_rn(__fdiv_rn(g, __fadd_rn(1.0f, device_exp(-v))), u);
 }
 
+/* c tanh(x / c), and a NaN of what is not finite. */
+static __device__ __forceinline__ float device_cap(float x, float c)
+{
+    const float v = __fdiv_rn(x, c), u = device_exp(__fadd_rn(v, v));
+    const float tanh = __fadd_rn(1.0f, -__fdiv_rn(2.0f, __fadd_rn(1.0f, u)));
+    return __fadd_rn(__fmul_rn(c, tanh), __fadd_rn(x, -x));
+}
+
 static __device__ __forceinline__ bool device_finite(float x)
 {
     return (__float_as_uint(x) & 0x7fffffffu) < 0x7f800000u;

@@ -141,16 +141,16 @@ static __device__ __forceinline__ void put_value(const struct cuda_input &out, u
 
 /* ---- norm ------------------------------------------------------------------------------------ */
 
-/* What a norm multiplies its n values by. shared: 129 floats, of which the next call writes none before all have read. */
+/* What a norm of n values multiplies them by. shared: 129 floats, of which the next call writes none before all have read. */
 template <typename VALUE>
-static __device__ __forceinline__ float norm_factor(const struct norm_job &job, float *shared,
+static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float *shared,
                                                     VALUE value)
 {
     const uint32_t tid = threadIdx.x;
     if (tid < 128) {
         float s = 0.0f;
 #pragma unroll 16
-        for (uint32_t k = tid; k < job.n; k += 128) {
+        for (uint32_t k = tid; k < n; k += 128) {
             const float x = value(k);
             s = __fmaf_rn(x, x, s);
         }
@@ -162,8 +162,7 @@ static __device__ __forceinline__ float norm_factor(const struct norm_job &job, 
         const float high = __fadd_rn(shared[tid + 32], shared[tid + 96]);
         const float s = warp_tree(__fadd_rn(low, high));
         if (tid == 0)
-            shared[128] =
-                __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)job.n), job.eps)));
+            shared[128] = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)n), eps)));
     }
     __syncthreads();
     return shared[128];
@@ -181,12 +180,14 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
     const auto x = [&](uint32_t k) {
         return bias ? __fadd_rn(job.x[at + k], bias[k]) : job.x[at + k];
     };
-    const float of_x = added && !weight ? 0.0f : norm_factor(job, shared, x);
+    const float of_x = added && !weight ? 0.0f : norm_factor(job.n, job.eps, shared, x);
     const auto sum = [&](uint32_t k) {
         const float y = weight ? __fmul_rn(__fmul_rn(x(k), of_x), weight[k]) : x(k);
-        return __fadd_rn(__fmul_rn(y, job.added.factor), job.added.residual[at + k]);
+        const float part = __fmul_rn(y, job.added.factor),
+                    sum = job.added.residual ? __fadd_rn(part, job.added.residual[at + k]) : part;
+        return job.added.scale ? __fmul_rn(sum, job.added.scale[0]) : sum;
     };
-    const float r = added ? norm_factor(job, shared, sum) : of_x;
+    const float r = !job.weight ? 1.0f : added ? norm_factor(job.n, job.eps, shared, sum) : of_x;
     const uint32_t end = (job.n + 31) / 32 * 32;
     for (uint32_t k = part * CUDA_THREADS + threadIdx.x; k < end; k += parts * CUDA_THREADS) {
         const float residual = k >= job.n ? 0.0f : added ? sum(k) : x(k);
@@ -196,11 +197,36 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
                 mark_bad(job.pass, from, job.added.layer);
         }
         const float y =
-            k < job.n ? __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor)
-                      : 0.0f;
+            !job.weight || k >= job.n
+                ? residual
+                : __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor);
         put_value(job.out, job.forms, i, k, job.n, y);
     }
     __syncthreads(); /* shared is the next item's */
+}
+
+/* ---- gates, inputs of layers ------------------------------------------------------------------- */
+
+/* Item: a row and 256 of its values. */
+static __device__ void gate_item(const struct gate_job &job, uint32_t r, uint32_t part)
+{
+    const uint32_t i = part * CUDA_THREADS + threadIdx.x;
+    const uint64_t at = (uint64_t)r * job.out.stride + i, by = (uint64_t)r * job.stride + i;
+    const float y = i < job.n ? device_gated(job.gate, job.from[at], job.by[by]) : 0.0f;
+    put_value(job.out, job.forms, r, i, job.n, y);
+}
+
+/* Item: a layer's input of a row. shared: 129 floats. */
+static __device__ void inputs_item(const struct inputs_job &job, uint32_t layer, uint32_t r,
+                                   float *shared)
+{
+    const uint64_t at = (uint64_t)r * job.stride + layer * job.n;
+    const auto x = [&](uint32_t k) { return __fmul_rn(job.x[at + k], job.factor); };
+    const float of_x = norm_factor(job.n, job.eps, shared, x);
+    for (uint32_t k = threadIdx.x; k < job.n; k += CUDA_THREADS) {
+        const float y = __fmul_rn(__fmul_rn(x(k), of_x), job.weight[k]);
+        job.x[at + k] = __fmul_rn(__fadd_rn(y, job.looked_up[at + k]), 0x1.6a09e6p-1f);
+    }
 }
 
 /* ---- heads: bias, norm, rotation, append ------------------------------------------------------ */
@@ -218,7 +244,7 @@ static __device__ __forceinline__ float head_squares(const float *x, uint32_t n)
     return warp_tree(__fadd_rn(__fadd_rn(s[0], s[2]), __fadd_rn(s[1], s[3])));
 }
 
-/* The norm of a head in shared memory, by one warp. */
+/* The norm of a head in shared memory, without a weight that of ones, by one warp. */
 static __device__ void norm_head(float *x, const float *weight, uint32_t n, float eps)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -226,7 +252,7 @@ static __device__ void norm_head(float *x, const float *weight, uint32_t n, floa
     float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)(int)n), eps)));
     r = __shfl_sync(FULL_WARP, r, 0);
     for (uint32_t k = lane; k < n; k += 32)
-        x[k] = __fmul_rn(__fmul_rn(x[k], r), weight[k]);
+        x[k] = __fmul_rn(__fmul_rn(x[k], r), weight ? weight[k] : 1.0f);
     __syncwarp();
 }
 
@@ -302,12 +328,10 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
         x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * step + k]) : values[k];
     __syncwarp();
     const struct cuda_row &row = job.pass.rows[r]; /* a copy, indexed, would lie on the stack */
-    if (kind < 2) {
-        if (job.norm[kind])
-            norm_head(x, job.norm[kind], n, job.eps);
-        if (job.rope)
-            rope_head(x, job, row.position);
-    }
+    if (kind == 2 ? job.value_norm : job.norm[kind] != nullptr)
+        norm_head(x, kind == 2 ? nullptr : job.norm[kind], n, job.eps);
+    if (kind < 2 && job.rope)
+        rope_head(x, job, row.position);
     if (kind == 0 && job.query_factors) {
         for (uint32_t k = lane; k < n; k += 32)
             x[k] = __fmul_rn(x[k], job.query_factors[row.position / job.query_period]);
@@ -342,7 +366,7 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
                     {page + v_after_k(job.kv, head), slot * n, 1, slot * job.kv.v_blocks, 1}, x, n);
 }
 
-/* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * 256 floats. */
+/* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * CUDA_MAX_HEAD floats. */
 static __device__ void qkv_finish_item(const struct qkv_finish_job &job, uint32_t r, uint32_t part,
                                        float *shared)
 {

@@ -9,6 +9,12 @@
 /* ---- parts: the logits that the sample begins with, and the largest
  * ------------------------------ */
 
+/* The model's logit of what the head's matmul gave. */
+static __device__ __forceinline__ float model_logit(const struct sample_job &job, float x)
+{
+    return __fadd_rn(job.cap == 0.0f ? x : device_cap(x, job.cap), 0.0f);
+}
+
 static __device__ __forceinline__ bool allowed(const struct sample_job &job, uint32_t mask,
                                                uint32_t id)
 {
@@ -41,7 +47,8 @@ static __device__ void adjust(const struct sample_job &job, const struct cuda_sa
     float *logits = shared->tile.logits;
     uint32_t *counts = shared->tile.counts;
     for (uint32_t i = threadIdx.x; i < end - begin; i += CUDA_THREADS) {
-        logits[i] = allowed(job, s.mask, begin + i) ? __fadd_rn(raw[begin + i], 0.0f) : SAMPLE_NONE;
+        logits[i] =
+            allowed(job, s.mask, begin + i) ? model_logit(job, raw[begin + i]) : SAMPLE_NONE;
         counts[i] = 0;
     }
     __syncthreads();
@@ -87,7 +94,7 @@ static __device__ void sample_part_item(const struct sample_job &job, uint32_t w
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
             const uint32_t i = at + j * CUDA_THREADS;
-            x[j] = i < end ? __fadd_rn(raw[i], 0.0f) : SAMPLE_NONE;
+            x[j] = i < end ? model_logit(job, raw[i]) : SAMPLE_NONE;
         }
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
