@@ -273,7 +273,7 @@ static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, 
     return got;
 }
 
-static bool is_required(const json_t *schema, const char *key)
+bool chat_calls_requires(const json_t *schema, const char *key)
 {
     size_t i;
     json_t *item;
@@ -312,7 +312,8 @@ static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
     } else {
         json_object_foreach(properties, key, value) {
             const char *one = tagged(b, name_of(tool), schema, key, value);
-            schema_format(&b->c, &t, is_required(schema, key) ? " %s %s" : " (%s %s)?", one, space);
+            schema_format(&b->c, &t, chat_calls_requires(schema, key) ? " %s %s" : " (%s %s)?", one,
+                          space);
         }
     }
     const char *got = schema_rule(&b->c, NULL, "arguments", schema_get(&t));

@@ -29,6 +29,9 @@ const char *chat_calls_named(struct chat_calls *b);
 __attribute__((format(printf, 3, 4))) void chat_calls_loosen(struct chat_calls *b, const char *tool,
                                                              const char *format, ...);
 
+/* Whether a schema requires a key of an object. */
+bool chat_calls_requires(const json_t *schema, const char *key);
+
 /* chat_calls_gemma.c: the rule of a value as Gemma 4 writes it. */
 const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *schema, int depth);
 

@@ -60,17 +60,6 @@ static const char *any(struct chat_calls *b, const char *kind)
     return got ? got : "gemma-value";
 }
 
-static bool is_required(const json_t *schema, const char *key)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(json_object_get(schema, "required"), i, item) {
-        if (json_is_string(item) && strcmp(json_string_value(item), key) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* A key: quoted where it is not a word. */
 static void add_key(struct chat_calls *b, struct buffer *t, const char *key)
 {
@@ -107,7 +96,7 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
             schema_add(c, &t, before ? "\",\"" : "");
             add_key(b, &t, key);
             schema_format(c, &t, " \":\" %s %s", value, after[1]);
-            if (!is_required(schema, key))
+            if (!chat_calls_requires(schema, key))
                 schema_format(c, &t, " | %s", after[before]);
             made[before] = schema_rule(c, NULL, "gemma-members", schema_get(&t));
             buffer_fini(&t);
