@@ -20,7 +20,7 @@ void top_frame(const struct top_sample *now, const struct top_sample *before, co
 /* One of several daemons. */
 struct top_row {
     const char *name;                      /* of its socket */
-    const char *trouble;                   /* why there is no newer sample, or NULL */
+    const char *trouble;                   /* why the last sample failed, or NULL */
     const struct top_sample *now, *before; /* now->at_ns 0: there is none; before NULL: none */
 };
 

@@ -38,7 +38,7 @@ struct transfer {
 
 struct transfers {
     struct curl_api curl;
-    CURLM *multi; /* NULL: there are no upstreams */
+    CURLM *multi; /* NULL without upstreams */
     struct reactor *loop;
     struct watch timer;      /* libcurl's */
     struct watch tick;       /* for limits of time, while there are transfers */

@@ -35,8 +35,8 @@ struct daemons {
 /* Lists the sockets: whether a daemon listens there is not looked at. Returns 0 or -ENOMEM. */
 int daemons_list(struct daemons *ret);
 
-/* When one of the folders last changed [ns, CLOCK_REALTIME]: only then sockets come and go. 0: there
- * is no folder. */
+/* When one of the folders last changed [ns, CLOCK_REALTIME]: sockets come and go at no other time. 0
+ * if no folder exists. */
 uint64_t daemons_changed_ns(void);
 
 /* Finds out at which of them a daemon of this user listens, from /proc: to connect would start one
