@@ -80,15 +80,29 @@ static const float *input_at(const struct backend *b, const struct layer_op *op,
                            (size_t)(STATE_INPUTS + step) * layer->delta.channels;
 }
 
+/* How strongly each V head writes, and what it keeps. */
+static void beta_and_decay(const struct backend *b, const struct layer_op *op, uint32_t r)
+{
+    const struct delta_geometry *g = &op->geometry->delta;
+    const bool joined = op->from[1] == op->from[2];
+    const float *a = cpu_vector_of(b, op, op->tensor[1]), *dt = cpu_vector_of(b, op, op->tensor[2]),
+                *x = row_at(b, op->from[1], r), *l = row_at(b, op->from[2], r);
+    float *beta = row_at(b, op->to[1], r), *decay = row_at(b, op->to[2], r);
+    for (uint32_t h = 0; h < g->n_head_v; h++) {
+        const uint32_t at = joined ? delta_beta_at(g, h) : h;
+        beta[h] = num_sigmoid(x[at]);
+        decay[h] = num_exp(a[h] * num_softplus(l[joined ? at + g->run : at] + dt[h]));
+    }
+}
+
 void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     (void)worker;
     const struct delta_geometry *g = &op->geometry->delta;
     const struct cpu_layer *l = &b->use->layers[op->layer];
     const uint32_t sequence = b->pass->rows[r].sequence;
-    const float *x[MODEL_TAPS], *a = l->vector[op->tensor[1]], *dt = l->vector[op->tensor[2]];
-    float *y = row_at(b, op->to[0], r), *beta = row_at(b, op->to[1], r),
-          *decay = row_at(b, op->to[2], r);
+    const float *x[MODEL_TAPS];
+    float *y = row_at(b, op->to[0], r);
     const float scale = 1.0f / sqrtf((float)g->k_dim);
     int32_t step = (int32_t)(b->pass->rows[r].position - delta_base(b, sequence));
     for (uint32_t j = MODEL_TAPS, row = r; j-- > 0; step--) {
@@ -98,10 +112,7 @@ void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r
     b->isa->convolve(x, l->vector[op->tensor[0]], g->channels, y);
     for (uint32_t h = 0; h < 2 * g->n_head_k; h++)
         b->isa->unit(y + (size_t)h * g->k_dim, g->k_dim, h < g->n_head_k ? scale : 1.0f);
-    for (uint32_t h = 0; h < g->n_head_v; h++) {
-        beta[h] = num_sigmoid(beta[h]);
-        decay[h] = num_exp(a[h] * num_softplus(decay[h] + dt[h]));
-    }
+    beta_and_decay(b, op, r);
 }
 
 /* ---- the delta rule -------------------------------------------------------------------------- */
@@ -128,7 +139,7 @@ static float *block_of(const struct walk *w, int32_t state)
 static float *part_of(const struct walk *w, uint32_t r, uint32_t part)
 {
     const struct delta_geometry *g = &w->layer->delta;
-    const size_t keys = (size_t)g->n_head_k * g->k_dim, head = w->head % g->n_head_k;
+    const size_t keys = (size_t)g->n_head_k * g->k_dim, head = delta_k_head(g, w->head);
     return row_at(w->b, w->op->from[0], r) +
            (part < 2 ? part * keys + head * g->k_dim
                      : 2 * keys + (size_t)w->head * g->v_dim + w->column);
@@ -152,7 +163,7 @@ static void step(struct walk *w, uint32_t t, const float *from, float *to, float
     struct cpu_delta a = {.from = from, .to = to, .n = g->k_dim, .d = d, .o = o, .p = p};
     if (t < w->records) {
         const float *record = delta_record(b, w->s->from, t);
-        a.k = record + w->layer->k + (size_t)(w->head % g->n_head_k) * g->k_dim;
+        a.k = record + w->layer->k + (size_t)delta_k_head(g, w->head) * g->k_dim;
         a.decay = record[w->layer->decay + w->head];
         memcpy(d, record + w->layer->d + (size_t)w->head * g->v_dim + w->column,
                w->columns * sizeof(float));

@@ -310,6 +310,7 @@ static struct cuda_states states_of(const struct backend *b, struct op_memory me
         .k_dim = l->delta.k_dim,
         .v_dim = l->delta.v_dim,
         .channels = l->delta.channels,
+        .run = l->delta.run,
         .blocks = l->blocks,
     };
 }
@@ -321,6 +322,7 @@ static struct convolve_job convolve_job_of(const struct backend *b, const struct
         .states = states_of(b, op->read),
         .mixed = floats_of(b, op->from[0]),
         .convolved = floats_of(b, op->to[0]),
+        .from = {floats_of(b, op->from[1]), floats_of(b, op->from[2])},
         .beta = floats_of(b, op->to[1]),
         .decay = floats_of(b, op->to[2]),
         .taps = layer_of(b, op)->vector[op->tensor[0]],
@@ -328,6 +330,8 @@ static struct convolve_job convolve_job_of(const struct backend *b, const struct
         .bias = layer_of(b, op)->vector[op->tensor[2]],
         .stride = b->buffers.of[op->to[0]].stride,
         .head_stride = b->buffers.of[op->to[1]].stride,
+        .from_stride = b->buffers.of[op->from[1]].stride,
+        .joined = op->from[1] == op->from[2],
     };
 }
 

@@ -213,16 +213,19 @@ struct combine_job {
     uint32_t sliding_window, n_head, v_dim, forms;
 };
 
-/* The convolution of a recurrent layer, heads of q and k scaled to a length; beta and decay in place. Items: row, eight heads
+/* The convolution of a recurrent layer, heads of q and k scaled to a length; beta and decay of what matmuls made, which are the
+ * same buffers, or one for both. Items: row, eight heads
  * of q, k and v, after which comes one more, that of beta and decay. */
 struct convolve_job {
     struct cuda_pass pass;
     struct cuda_states states;
     const float *mixed;           /* [rows][stride] */
     float *convolved;             /* [rows][stride] */
+    const float *from[2];         /* beta and decay are made of: [rows][from_stride] */
     float *beta, *decay;          /* [rows][head_stride] */
     const float *taps, *a, *bias; /* [channels][4], [n_head_v] each */
-    uint32_t stride, head_stride;
+    uint32_t stride, head_stride, from_stride;
+    uint32_t joined; /* both are in from[0] */
 };
 LAYOUT_INLINE uint32_t convolve_heads(const struct cuda_states x)
 {

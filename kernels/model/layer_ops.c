@@ -118,16 +118,22 @@ static void delta_part(struct maker *k)
 {
     const struct delta_geometry *g = &k->l->geometry.delta;
     const uint32_t values = g->n_head_v * g->v_dim;
+    const bool joined = k->l->tensor[MODEL_DELTA_BETA_ALPHA].data;
     const struct op_memory memory = {MEMORY_STATE, k->l->geometry.memory};
 
     norm(k, BUFFER_X, MODEL_ATTN_NORM);
-    and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_BETA, BUFFER_BETA, g->n_head_v), MODEL_DELTA_ALPHA,
-             BUFFER_DECAY);
+    if (joined)
+        matmul(k, BUFFER_NORM, MODEL_DELTA_BETA_ALPHA, BUFFER_BETA_ALPHA, 2 * g->n_head_v);
+    else
+        and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_BETA, BUFFER_BETA, g->n_head_v),
+                 MODEL_DELTA_ALPHA, BUFFER_DECAY);
     and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_QKV, BUFFER_MIXED, g->channels), MODEL_DELTA_Z,
              BUFFER_Z);
 
     struct layer_op *op = add(k, OP_CONVOLVE, OP_EACH_ROW, g->channels);
     op->from[0] = BUFFER_MIXED;
+    op->from[1] = joined ? BUFFER_BETA_ALPHA : BUFFER_BETA;
+    op->from[2] = joined ? BUFFER_BETA_ALPHA : BUFFER_DECAY;
     op->to[0] = BUFFER_CONVOLVED;
     op->to[1] = BUFFER_BETA;
     op->to[2] = BUFFER_DECAY;

@@ -46,6 +46,7 @@ enum op_buffer {
     BUFFER_MIXED,       /* [channels] of a recurrent layer: heads of q, k, v (delta_geometry) */
     BUFFER_CONVOLVED,   /* [channels] the same after the convolution */
     BUFFER_Z,           /* [n_head_v][v_dim] gates of the output */
+    BUFFER_BETA_ALPHA,  /* [2 * n_head_v] what these two are made of, where one matrix has both */
     BUFFER_BETA,        /* [n_head_v] how much of a value is written */
     BUFFER_DECAY,       /* [n_head_v] how much of the state is kept */
     BUFFER_EXPERT_SUM,  /* [n_embd] what experts add, where it is normed before it is added */
@@ -73,8 +74,9 @@ enum layer_op_kind {
     OP_GATE,   /* to = f(from[0]) * from[1], by model.gate; from[1] from its value from_at on */
     OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
                      rmsnorm(head of from[0], tensor) * silu(from[1]) */
-    OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from over the row and the three
-                    before it, heads of q and k scaled to a length; to[1], to[2] in place */
+    OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from[0] over the row and the three
+                    before it, heads of q and k scaled to a length; to[1] and to[2] of from[1] and from[2]
+                    in place, or of both of these in one, delta_beta_at */
     OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */
     OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router, the bias that
                   tensor[0] is and the factors of weights that tensor[1] is, if there are these; a

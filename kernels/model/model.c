@@ -35,6 +35,7 @@ enum size {
     CHANNELS,
     TAPS,
     DELTA_HEADS,
+    DELTA_HEADS_TWICE,
     DELTA_DIM,
     DELTA_VALUES,
     JOINED
@@ -92,6 +93,7 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_DELTA_Z] = {"attn_gate.weight", DELTA_VALUES, EMBD, false},
     [MODEL_DELTA_BETA] = {"ssm_beta.weight", DELTA_HEADS, EMBD, false},
     [MODEL_DELTA_ALPHA] = {"ssm_alpha.weight", DELTA_HEADS, EMBD, false},
+    [MODEL_DELTA_BETA_ALPHA] = {"ssm_ba.weight", DELTA_HEADS_TWICE, EMBD, false},
     [MODEL_DELTA_CONV] = {"ssm_conv1d.weight", CHANNELS, TAPS, false},
     [MODEL_DELTA_A] = {"ssm_a", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
@@ -163,6 +165,8 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return MODEL_TAPS;
     case DELTA_HEADS:
         return m->delta.n_head_v;
+    case DELTA_HEADS_TWICE:
+        return 2 * m->delta.n_head_v;
     case DELTA_DIM:
         return m->delta.v_dim;
     case DELTA_VALUES:
@@ -658,7 +662,7 @@ bool model_global_vector(enum model_global tensor)
 bool model_layer_small(enum model_layer_tensor tensor)
 {
     return is_router(&LAYER_SHAPES[tensor]) || tensor == MODEL_DELTA_BETA ||
-           tensor == MODEL_DELTA_ALPHA;
+           tensor == MODEL_DELTA_ALPHA || tensor == MODEL_DELTA_BETA_ALPHA;
 }
 
 bool model_portable(const struct model *model)

@@ -125,6 +125,7 @@ enum model_layer_tensor {
     MODEL_DELTA_Z,             /* [n_head_v * v_dim][n_embd] the gate of the output */
     MODEL_DELTA_BETA,          /* [n_head_v][n_embd] */
     MODEL_DELTA_ALPHA,         /* [n_head_v][n_embd] */
+    MODEL_DELTA_BETA_ALPHA,    /* [2 * n_head_v][n_embd] both, delta_beta_at: qwen3next */
     MODEL_DELTA_CONV,          /* [channels][MODEL_TAPS] F32, the oldest position first */
     MODEL_DELTA_A,             /* [n_head_v] F32, below 0 */
     MODEL_DELTA_DT,            /* [n_head_v] F32 */
@@ -188,12 +189,26 @@ struct model_rope_table {
 #define MODEL_NO_ROPE UINT32_MAX
 #define MODEL_NO_WINDOW UINT32_MAX
 
-/* The sizes of a recurrent layer's gated delta rule. V head h goes with K head h mod n_head_k. */
+/* The sizes of a recurrent layer's gated delta rule. */
 struct delta_geometry {
     uint32_t n_head_k, n_head_v; /* n_head_v a multiple of n_head_k; 0: the layer has attention */
     uint32_t k_dim, v_dim;       /* values of a head of Q and K, of V */
     uint32_t channels;           /* of the convolution: all heads of Q, of K, of V */
+    uint32_t run;                /* V heads that follow each other and share a K head */
 };
+
+/* The K head that V head h goes with. */
+static inline uint32_t delta_k_head(const struct delta_geometry *g, uint32_t h)
+{
+    return h / g->run % g->n_head_k;
+}
+
+/* Where beta of V head h is among the outputs of MODEL_DELTA_BETA_ALPHA, which are those of a run, then
+ * alphas of the run, and so on. */
+static inline uint32_t delta_beta_at(const struct delta_geometry *g, uint32_t h)
+{
+    return h + h / g->run * g->run;
+}
 
 /* The sizes of a layer. */
 struct layer_geometry {

@@ -12,9 +12,10 @@
 
 #define SHARED (HAS(MODEL_FFN_GATE_SHARED) | HAS(MODEL_FFN_UP_SHARED) | HAS(MODEL_FFN_DOWN_SHARED))
 #define DELTA                                                                                      \
-    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_BETA) |    \
-     HAS(MODEL_DELTA_ALPHA) | HAS(MODEL_DELTA_CONV) | HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) |   \
-     HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) | HAS(MODEL_FFN_NORM))
+    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_CONV) |    \
+     HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) | HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) |     \
+     HAS(MODEL_FFN_NORM))
+#define BETA_ALPHA (HAS(MODEL_DELTA_BETA) | HAS(MODEL_DELTA_ALPHA))
 #define MTP                                                                                        \
     (HAS(MODEL_MTP_JOIN) | HAS(MODEL_MTP_TOKEN_NORM) | HAS(MODEL_MTP_HIDDEN_NORM) |                \
      HAS(MODEL_MTP_OUTPUT_NORM))
@@ -80,7 +81,7 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .recurrent_period = 4,
      .tensors = LLAMA_TENSORS | QK_NORM,
-     .recurrent_tensors = DELTA | FFN,
+     .recurrent_tensors = DELTA | BETA_ALPHA | FFN,
      .mtp_tensors = MTP,
      .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
     {.name = "qwen35moe",
@@ -90,7 +91,19 @@ static const struct model_arch ARCHS[] = {
      .head_gate = true,
      .recurrent_period = 4,
      .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
-     .recurrent_tensors = DELTA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
+     .recurrent_tensors = DELTA | BETA_ALPHA | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
+     .mtp_tensors = MTP,
+     .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
+    {.name = "qwen3next",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .ffn_norm = "post_attention_norm.weight",
+     .head_gate = true,
+     .recurrent_period = 4,
+     .v_runs = true,
+     .tensors = ATTENTION_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
+     .recurrent_tensors =
+         DELTA | HAS(MODEL_DELTA_BETA_ALPHA) | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
      .mtp_tensors = MTP,
      .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
     {.name = "gpt-oss",
@@ -123,7 +136,7 @@ static const struct model_arch ARCHS[] = {
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe, granitemoe, ernie4_5-moe, gpt-oss, gemma4"
+    "glm4moe, qwen35, qwen35moe, qwen3next, granitemoe, ernie4_5-moe, gpt-oss, gemma4"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

@@ -41,6 +41,8 @@ struct model_arch {
     bool head_gate;    /* a head's rows of attn_q.weight are followed by those of its gate */
     uint32_t
         recurrent_period; /* 0, or: layers are recurrent but every n-th, where no key says it */
+    bool v_runs;          /* V heads that share a K head follow each other, else each K head
+                                   has one in turn */
     uint64_t recurrent_tensors; /* as `tensors`, of recurrent layers */
     uint64_t mtp_tensors; /* what the next-token layer has beside `tensors`; 0: it is not read */
 };

@@ -371,6 +371,7 @@ static int read_delta(struct model_loader *l)
                     "ssm.time_step_rank, ssm.group_count)",
                     inner, d->n_head_v, d->n_head_k);
     d->channels = 2 * d->n_head_k * d->k_dim + inner;
+    d->run = l->arch->v_runs ? d->n_head_v / d->n_head_k : 1;
     return read_recurrent(l);
 }
 

@@ -78,6 +78,7 @@ enum kind {
     INPUT_PROJ,
     INPUT_NORM,
     ROPE_FREQS,
+    DELTA_BETA_ALPHA, /* of a layer again */
     N_KINDS,
 };
 
@@ -124,6 +125,7 @@ static const struct {
     {"attn_gate.weight", DELTA_Z, MODEL_DELTA_Z},
     {"ssm_beta.weight", DELTA_BETA, MODEL_DELTA_BETA},
     {"ssm_alpha.weight", DELTA_ALPHA, MODEL_DELTA_ALPHA},
+    {"ssm_ba.weight", DELTA_BETA_ALPHA, MODEL_DELTA_BETA_ALPHA},
     {"ssm_conv1d.weight", DELTA_CONV, MODEL_DELTA_CONV},
     {"ssm_a", DELTA_A, MODEL_DELTA_A},
     {"ssm_dt.bias", DELTA_DT, MODEL_DELTA_DT},
@@ -398,6 +400,8 @@ static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a ve
     case DELTA_BETA:
     case DELTA_ALPHA:
         return shape_delta(s).v_heads;
+    case DELTA_BETA_ALPHA:
+        return 2 * shape_delta(s).v_heads;
     case FFN_SHARED_ROUTER:
         return 1;
     case FFN_ROUTER:
@@ -514,7 +518,8 @@ static void list_recurrence(const struct random_model *m, struct gguf_out *out)
     u32(out, m->arch, "ssm.group_count", shape_delta(s).k_heads);
     u32(out, m->arch, "ssm.time_step_rank", shape_delta(s).v_heads);
     u32(out, m->arch, "ssm.inner_size", shape_delta(s).v_heads * shape_delta(s).dim);
-    list_sections(m, out);
+    if (!find_arch(m->arch)->v_runs) /* rope of qwen3next has none */
+        list_sections(m, out);
     if (n_layers(m) > s->n_layer)
         u32(out, m->arch, "nextn_predict_layers", 1);
 }
@@ -586,6 +591,12 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     return vocabulary_keys(s, out);
 }
 
+static bool of_no_layer(enum kind kind)
+{
+    return kind == EMBD || kind == OUTPUT || kind == OUTPUT_NORM ||
+           (kind >= INPUT_EMBD && kind <= ROPE_FREQS);
+}
+
 int random_model_list(const struct random_model *m, struct gguf_out *out)
 {
     struct place p;
@@ -602,7 +613,7 @@ int random_model_list(const struct random_model *m, struct gguf_out *out)
                                     .cols = cols,
                                     .rows = rows ? rows : 1,
                                     .n_matrices = matrices};
-        if (p.kind == EMBD || p.kind == OUTPUT || p.kind == OUTPUT_NORM || p.kind >= INPUT_EMBD)
+        if (of_no_layer(p.kind))
             snprintf(t.name, sizeof(t.name), "%s", p.name);
         else
             snprintf(t.name, sizeof(t.name), "blk.%u.%s", p.layer, p.name);

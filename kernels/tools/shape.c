@@ -35,6 +35,8 @@ const struct model_shape shapes[] = {
      VOCABULARY_QWEN, 0, 0, 0, 0},
     {"qwen35-35b-a3b", "qwen35moe", 40, 2048, 4096, 16, 2, 256, 248320, 248044, 262144, 1e7f, 1e-6f,
      false, VOCABULARY_QWEN, 0, 256, 8, 512},
+    {"qwen3-next-80b-a3b", "qwen3next", 48, 2048, 5120, 16, 2, 256, 151936, 151643, 262144, 1e7f,
+     1e-6f, false, VOCABULARY_QWEN, 0, 512, 10, 512},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 199998, 131072, 150000, 1e-5f,
      false, VOCABULARY_HARMONY, 128, 32, 4, 2880},
     {"gemma-4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 512, 262144, 256000, 131072, 1e6f, 1e-6f, true,
@@ -53,7 +55,7 @@ const uint32_t n_shapes = sizeof(shapes) / sizeof(shapes[0]);
 struct shape_delta shape_delta(const struct model_shape *s)
 {
     const bool dense = strcmp(s->arch, "qwen35") == 0;
-    if (!dense && strcmp(s->arch, "qwen35moe") != 0)
+    if (!dense && strcmp(s->arch, "qwen35moe") != 0 && strcmp(s->arch, "qwen3next") != 0)
         return (struct shape_delta){s->n_head_kv, s->n_head, s->head_dim};
     return (struct shape_delta){16, dense && s->n_embd <= 2048 ? 16 : 32, 128};
 }

@@ -118,7 +118,7 @@ const char *harness_tiny_model_of(const char *arch, uint32_t type)
 
     if (arch)
         tiny_model_as(&shape, arch);
-    shape.n_draft = arch && strncmp(arch, "qwen35", 6) == 0;
+    shape.n_draft = arch && (strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0);
     snprintf(path, sizeof(path), "%s/tests/tiny-%s-%u.gguf", build ? build : "build",
              arch ? arch : "llama", type);
     snprintf(mine, sizeof(mine), "%s.%ld", path, (long)getpid()); /* tests may run side by side */

@@ -33,7 +33,7 @@ void recurrent_layers_of_every_type_give_the_same_bits(void)
             types[i] != TINY_MIXED_K)
             continue;
         snprintf(what, sizeof(what), "recurrent layers of type %u", types[i]);
-        shape.arch = i % 2 ? "qwen35moe" : "qwen35";
+        shape.arch = (const char *const[]){"qwen35", "qwen35moe", "qwen3next"}[i % 3];
         shape.delta_v = 64; /* whole blocks of every type */
         shape.kv_q8_0 = i % 3 == 0;
         shape.seed = 1100 + i;

@@ -322,9 +322,13 @@ static void convolve(const struct double_model *d, const struct layer_op *op)
             y[i] /= sqrt(h < g->n_head_k ? sum * g->k_dim : sum);
     }
     for (uint32_t h = 0; h < g->n_head_v; h++) {
-        double *beta = d->buffer[op->to[1]] + h, *decay = d->buffer[op->to[2]] + h;
-        *beta = sigmoid(*beta);
-        *decay = exp(w[op->tensor[1]].w[h] * log1p(exp(*decay + w[op->tensor[2]].w[h])));
+        const bool joined = op->from[1] == op->from[2];
+        const double b = d->buffer[op->from[1]][joined ? h / g->run * 2 * g->run + h % g->run : h],
+                     l = d->buffer[op->from[2]]
+                                  [joined ? (h / g->run * 2 + 1) * g->run + h % g->run : h];
+        d->buffer[op->to[1]][h] = sigmoid(b);
+        d->buffer[op->to[2]][h] =
+            exp(w[op->tensor[1]].w[h] * log1p(exp(l + w[op->tensor[2]].w[h])));
     }
 }
 
@@ -335,7 +339,7 @@ static void delta(const struct double_model *d, const struct layer_op *op)
     const double *q = d->buffer[op->from[0]];
     for (uint32_t h = 0; h < g->n_head_v; h++)
         for (uint32_t j = 0; j < g->v_dim; j++) {
-            const double *qh = q + (size_t)(h % g->n_head_k) * g->k_dim,
+            const double *qh = q + (size_t)(h / g->run % g->n_head_k) * g->k_dim,
                          *k = qh + (size_t)g->n_head_k * g->k_dim;
             const size_t at = (size_t)h * g->v_dim + j;
             double *s = d->state[op->layer] + (size_t)h * g->k_dim * g->v_dim + j;

@@ -163,7 +163,13 @@ static uint32_t v_dim(const struct tiny_model *s)
 /* Heads with gates, and recurrent layers between those with attention. */
 static bool is_hybrid(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen35") || is_arch(s, "qwen35moe");
+    return is_arch(s, "qwen35") || is_arch(s, "qwen35moe") || is_arch(s, "qwen3next");
+}
+
+/* A shared expert has a gate of its own. */
+static bool has_shared_gate(const struct tiny_model *s)
+{
+    return is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe") || is_arch(s, "qwen3next");
 }
 
 static bool has_late_norm(const struct tiny_model *s) /* its name says after which part */
@@ -226,8 +232,7 @@ static bool has_dense_layer(const struct tiny_model *s)
 
 static bool has_shared_expert(const struct tiny_model *s)
 {
-    return is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe") || is_arch(s, "granitemoe") ||
-           has_dense_layer(s);
+    return has_shared_gate(s) || is_arch(s, "granitemoe") || has_dense_layer(s);
 }
 
 static uint32_t n_ff_shared(const struct tiny_model *s)
@@ -263,8 +268,11 @@ static void delta(struct builder *b, uint32_t index)
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part, index), name)
     matrix(b, NAME("attn_qkv.weight"), s->n_embd, channels, in);
     matrix(b, NAME("attn_gate.weight"), s->n_embd, values, in);
-    matrix(b, NAME("ssm_beta.weight"), s->n_embd, DELTA_V_HEADS, in);
-    matrix(b, NAME("ssm_alpha.weight"), s->n_embd, DELTA_V_HEADS, in);
+    if (is_arch(s, "qwen3next"))
+        matrix(b, NAME("ssm_ba.weight"), s->n_embd, 2 * DELTA_V_HEADS, in);
+    for (int i = 0; i < 2 && !is_arch(s, "qwen3next"); i++)
+        matrix(b, i == 0 ? NAME("ssm_beta.weight") : NAME("ssm_alpha.weight"), s->n_embd,
+               DELTA_V_HEADS, in);
     tensor(b, NAME("ssm_conv1d.weight"), QUANT_F32, TAPS, channels, 0, 1);
     tensor(b, NAME("ssm_a"), QUANT_F32, DELTA_V_HEADS, 0, -0.5f, 0.1f);
     tensor(b, NAME("ssm_dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
@@ -434,7 +442,7 @@ static void feed_forward(struct builder *b, uint32_t index)
         ffn(b, index, "", n_ff_of(s, index), 0);
     if (experts && has_shared_expert(s))
         ffn(b, index, "_shexp", n_ff_shared(s), 0);
-    if (is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe")) {
+    if (has_shared_gate(s)) {
         snprintf(name, sizeof(name), "blk.%u.ffn_gate_inp_shexp.weight", index);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 0, in * s->scale);
     }

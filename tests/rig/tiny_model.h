@@ -26,7 +26,8 @@ struct tiny_model {
                          layer without them, as ernie4_5-moe; granitemoe granite's factors and
                          experts, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
-                         qwen35moe that and what qwen2moe has, gpt-oss all that it has, gemma4 all
+                         qwen35moe that and what qwen2moe has, qwen3next the same, with one matrix
+                         for beta and alpha, gpt-oss all that it has, gemma4 all
                          that the dense 31B has, every second layer local from the first on with
                          half as large heads, and experts, inputs of layers and shared KV where
                          n_expert, n_per_layer and n_shared_kv are given */

@@ -150,10 +150,17 @@ MODELS = {
     "gemma4-inputs": dict(kind="gemma4_text", num_hidden_layers=6, head_dim=12, global_head_dim=16, num_kv_shared_layers=3,
                           use_double_wide_mlp=True, layer_types=GEMMA4_LAYERS * 2,
                           **{**GEMMA4, "hidden_size_per_layer_input": 10}),
+    # As qwen35moe; V heads that share a K head follow each other, and a K head's parts of a matrix.
+    "qwen3next": dict(kind="qwen3_next", hidden_size=32, intermediate_size=36, moe_intermediate_size=22,
+                      shared_expert_intermediate_size=28, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+                      num_experts=7, layer_types=["linear_attention", "full_attention"], num_experts_per_tok=3, norm_topk_prob=True,
+                      linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=14,
+                      tie_word_embeddings=False, pad_token_id=0,
+                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
-       "qwen35": "qwen35", "qwen35-mtp": "qwen35", "qwen35moe": "qwen35", "gpt-oss": "gpt-4o"}  # pre-tokenizer; SPM for the others
+       "qwen35": "qwen35", "qwen35-mtp": "qwen35", "qwen35moe": "qwen35", "gpt-oss": "gpt-4o", "qwen3next": "qwen2"}  # pre-tokenizer; SPM for the others
 
 
 def recur_in_double(module):
@@ -206,7 +213,7 @@ def make_model(spec, seed):
     if config.model_type == "gemma4_text":
         norm_in_double(sys.modules[type(model).__module__])
     gemma, gpt_oss = config.model_type == "gemma3_text", config.model_type == "gpt_oss"
-    qwen35, gemma4 = config.model_type.startswith("qwen3_5"), config.model_type == "gemma4_text"
+    qwen35, gemma4 = config.model_type.startswith(("qwen3_5", "qwen3_next")), config.model_type == "gemma4_text"
     if qwen35:
         recur_in_double(sys.modules[type(model).__module__])
     with torch.no_grad():
@@ -386,7 +393,7 @@ PARTS |= {"mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight", "mlp.gat
 # qwen35 has another name for the norm before the feed-forward part.
 QWEN35_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.weight",
                 "linear_attn.in_proj_qkv.weight": "attn_qkv.weight", "linear_attn.in_proj_z.weight": "attn_gate.weight",
-                "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
+                "linear_attn.in_proj_ba.weight": "ssm_ba.weight", "linear_attn.in_proj_b.weight": "ssm_beta.weight", "linear_attn.in_proj_a.weight": "ssm_alpha.weight",
                 "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
                 "linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight"}
 # Other names for norms.
@@ -396,7 +403,7 @@ GLM_PARTS = {**PARTS, "post_attention_layernorm.weight": "post_attention_norm.we
 GPT_OSS_PARTS = {**GLM_PARTS, "self_attn.sinks": "attn_sinks.weight",
                  "self_attn.o_proj.bias": "attn_output.bias", "mlp.router.weight": "ffn_gate_inp.weight",
                  "mlp.router.bias": "ffn_gate_inp.bias", "mlp.experts.down_proj_bias": "ffn_down_exps.bias"}
-OTHER_PARTS = {"gemma3": GEMMA_PARTS, "glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS, "gpt-oss": GPT_OSS_PARTS}
+OTHER_PARTS = {"gemma3": GEMMA_PARTS, "glm4moe": GLM_PARTS, "qwen35": QWEN35_PARTS, "qwen35moe": QWEN35_PARTS, "qwen3next": QWEN35_PARTS, "gpt-oss": GPT_OSS_PARTS}
 GEMMA4_PARTS = {**GEMMA_PARTS, "layer_scalar": "layer_output_scale.weight", "router.proj.weight": "ffn_gate_inp.weight",
                 "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
                 "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
@@ -426,6 +433,8 @@ def recurrent_part(part, value, c):
         value = -np.exp(value)
     if part.endswith("conv1d.weight"):
         value = value[:, 0]
+    if c.model_type == "qwen3_next":
+        return value
     if part.endswith(("in_proj_qkv.weight", "conv1d.weight")):
         return np.concatenate([value[:keys], tiled(value[keys:], c, width)])
     if part.endswith(("in_proj_z.weight")):
@@ -433,6 +442,14 @@ def recurrent_part(part, value, c):
     if part.endswith("out_proj.weight"):
         return tiled(value.T, c, width).T
     return value if part.endswith("linear_attn.norm.weight") else tiled(value, c, 1)
+
+
+def query_to_gate(value, c):
+    """Rows of q, k, v and z of each K head: as all of q, of k and of v, and all of z."""
+    keys, values = c.linear_key_head_dim, c.linear_num_value_heads // c.linear_num_key_heads * c.linear_value_head_dim
+    heads = value.reshape(c.linear_num_key_heads, 2 * keys + 2 * values, -1)
+    q, k, v, z = (part.reshape(-1, value.shape[1]) for part in np.split(heads, [keys, 2 * keys, 2 * keys + values], axis=1))
+    return {"attn_qkv.weight": np.concatenate([q, k, v]), "attn_gate.weight": z}
 
 
 def add_gemma4(out, c):
@@ -470,7 +487,7 @@ def write(model, name, path):
     gemma4 = c.model_type == "gemma4_text"
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
-            "qwen3_5_moe_text": "qwen35moe", "mixtral": "llama", "granitemoeshared": "granitemoe",
+            "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next", "mixtral": "llama", "granitemoeshared": "granitemoe",
             "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
     head_dim = None if gemma4 else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
@@ -484,7 +501,7 @@ def write(model, name, path):
         out.add_nextn_predict_layers(1)
     if gemma4:
         add_gemma4(out, c)
-    elif arch != "qwen35moe":
+    elif arch not in ("qwen35moe", "qwen3next"):
         out.add_feed_forward_length(c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
     if not gemma4:
@@ -517,11 +534,11 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
-    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe"):
+    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe", "qwen3next"):
         out.add_expert_count(c.n_routed_experts if arch == "glm4moe" else c.num_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.moe_intermediate_size)
-    if arch in ("qwen2moe", "qwen35moe"):
+    if arch in ("qwen2moe", "qwen35moe", "qwen3next"):
         out.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
     if arch == "glm4moe":
         out.add_expert_shared_count(c.n_shared_experts)
@@ -542,14 +559,15 @@ def write(model, name, path):
         out.add_expert_shared_feed_forward_length(c.moe_intermediate_size * c.moe_num_shared_experts)
         out.add_leading_dense_block_count(c.moe_layer_start_index)
         out.add_interleave_moe_layer_step(c.moe_layer_interval)
-    if arch in ("qwen35", "qwen35moe"):
+    if arch in ("qwen35", "qwen35moe", "qwen3next"):
         out.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
         out.add_ssm_state_size(c.linear_key_head_dim)
         out.add_ssm_group_count(c.linear_num_key_heads)
         out.add_ssm_time_step_rank(c.linear_num_value_heads)
         out.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
         out.add_full_attention_interval(c.layer_types.index("full_attention") + 1)
-        out.add_rope_dimension_sections(rope["mrope_section"] + [0])
+        if "mrope_section" in rope:
+            out.add_rope_dimension_sections(rope["mrope_section"] + [0])
     if gpt_oss:
         out.add_expert_count(c.num_local_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
@@ -577,7 +595,7 @@ def write(model, name, path):
         value = value.numpy()
         if "e_score_correction_bias" in key:
             value = value.reshape(-1)
-        if key.endswith("norm.weight") and (gemma or arch in ("qwen35", "qwen35moe") and "linear_attn" not in key):
+        if key.endswith("norm.weight") and (gemma or arch in ("qwen35", "qwen35moe", "qwen3next") and "linear_attn" not in key):
             value = value + 1  # files hold the sum
         if "linear_attn" in key:
             value = recurrent_part(key, value, c)
@@ -601,6 +619,8 @@ def write(model, name, path):
                 parts = {f"ffn_gate_exps.{kind}": value[:, 0::2], f"ffn_up_exps.{kind}": value[:, 1::2]}
             elif part.endswith("experts.gate_up_proj") and not gemma4:
                 parts = dict(zip(["ffn_gate_exps.weight", "ffn_up_exps.weight"], np.split(value, 2, axis=1)))
+            elif part == "linear_attn.in_proj_qkvz.weight":
+                parts = query_to_gate(value, c)
             elif part == "shared_mlp.input_linear.weight":
                 parts = dict(zip(["ffn_gate_shexp.weight", "ffn_up_shexp.weight"], np.split(value, 2, axis=0)))
             else:

@@ -68,9 +68,12 @@ static __device__ __forceinline__ void convolve_head(const struct convolve_job &
 static __device__ __forceinline__ void beta_and_decay(const struct convolve_job &job, uint32_t r)
 {
     for (uint32_t h = threadIdx.x % 32; h < job.states.n_head_v; h += 32) {
-        const uint64_t at = (uint64_t)r * job.head_stride + h;
-        const float l = __fadd_rn(job.decay[at], job.bias[h]);
-        job.beta[at] = device_sigmoid(job.beta[at]);
+        const uint64_t at = (uint64_t)r * job.head_stride + h,
+                       from = (uint64_t)r * job.from_stride + h +
+                              (job.joined ? h / job.states.run * job.states.run : 0);
+        const float l =
+            __fadd_rn(job.from[1][from + (job.joined ? job.states.run : 0)], job.bias[h]);
+        job.beta[at] = device_sigmoid(job.from[0][from]);
         job.decay[at] = device_exp(__fmul_rn(job.a[h], device_softplus(l)));
     }
 }
@@ -135,7 +138,7 @@ bring_steps(const delta_walk &w, uint32_t t, struct delta_steps &to, uint32_t th
 {
     const struct delta_job &job = w.job;
     const struct cuda_states &x = job.states;
-    const uint32_t of_k = w.head % x.n_head_k * x.k_dim, keys = x.n_head_k * x.k_dim,
+    const uint32_t of_k = w.head / x.run % x.n_head_k * x.k_dim, keys = x.n_head_k * x.k_dim,
                    of_v = w.head * x.v_dim + w.column;
     for (uint32_t i = 0; i <= DELTA_STEPS && t + i < w.n_steps; i++) {
         const bool is_record = t + i < w.s.records;

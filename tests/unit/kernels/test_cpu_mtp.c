@@ -83,7 +83,8 @@ static void run_draft(struct one *o, uint32_t i)
 /* Each draft follows from the hidden row of the one before. */
 START_TEST(drafts_are_those_of_a_model_in_double_precision)
 {
-    struct tiny_model shape = with_mtp(_i ? "qwen35moe" : "qwen35", QUANT_F32);
+    static const char *const archs[] = {"qwen35", "qwen35moe", "qwen3next"};
+    struct tiny_model shape = with_mtp(archs[_i], QUANT_F32);
     for (int isa = 0; isa < N_ISAS; isa++) {
         struct one o;
         double most = 0;
@@ -241,7 +242,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_mtp");
     TCase *tcase = tcase_create("mtp");
-    tcase_add_loop_test(tcase, drafts_are_those_of_a_model_in_double_precision, 0, 2);
+    tcase_add_loop_test(tcase, drafts_are_those_of_a_model_in_double_precision, 0, 3);
     tcase_add_loop_test(tcase, every_instruction_set_drafts_the_same_bits, 0, 6);
     tcase_add_test(tcase, a_draft_changes_no_row_of_another_pass);
     tcase_add_test(tcase, a_draft_sees_the_hidden_row_before_it);

@@ -236,6 +236,29 @@ START_TEST(small_matrices_in_f32_are_portable)
 }
 END_TEST
 
+/* qwen3next has beta and alpha in one matrix, and V heads 0 and 1 share K head 0. */
+START_TEST(heads_of_qwen3next_follow_each_other)
+{
+    struct tiny_model shape = shape_of_four();
+    const struct change change = {
+        .tensor = "blk.0.ssm_ba.weight", .tensor_type = QUANT_F32, .cols = 64, .rows = 8};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct opened o;
+        shape.arch = i ? "qwen3next" : "qwen35";
+        changed_open(&o, &shape, &change, i);
+        const struct delta_geometry *d = &o.model->layers[0].geometry.delta;
+        const uint32_t k_heads[2][4] = {{0, 1, 0, 1}, {0, 0, 1, 1}}, beta_at[] = {0, 1, 4, 5};
+        for (uint32_t h = 0; h < 4; h++) {
+            ck_assert_uint_eq(delta_k_head(d, h), k_heads[i][h]);
+            ck_assert(i == 0 || delta_beta_at(d, h) == beta_at[h]);
+        }
+        ck_assert((o.model->layers[0].tensor[MODEL_DELTA_BETA_ALPHA].rows == 8) == (i == 1));
+        ck_assert(model_portable(o.model));
+        close_opened(&o);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("model_hybrid");
@@ -249,6 +272,7 @@ int main(void)
     tcase_add_test(tcase, of_several_next_token_layers_none_is_read);
     tcase_add_test(tcase, half_a_next_token_layer_is_refused);
     tcase_add_test(tcase, small_matrices_in_f32_are_portable);
+    tcase_add_test(tcase, heads_of_qwen3next_follow_each_other);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

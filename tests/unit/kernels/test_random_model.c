@@ -144,7 +144,8 @@ START_TEST(recurrent_shapes_have_states_of_the_known_sizes)
     } models[] = {{"qwen35-0.8b", 20201472},
                   {"qwen35-4b", 52690944},
                   {"qwen35-9b", 52690944},
-                  {"qwen35-35b-a3b", 65863680}};
+                  {"qwen35-35b-a3b", 65863680},
+                  {"qwen3-next-80b-a3b", 79036416}};
     const struct model_shape *s = shape_find(models[_i].shape);
     const struct shape_delta d = shape_delta(s);
     const uint32_t inputs = 3 * (2 * d.k_heads + d.v_heads) * d.dim;
@@ -198,7 +199,7 @@ static void copy_model(const char *from_path, const char *type, const char *path
 static const char *const archs[] = {"llama",   "qwen2",  "qwen3",     "gemma3",     "granite",
                                     "smollm3", "phi3",   "mistral3",  "qwen3moe",   "qwen2moe",
                                     "glm4moe", "qwen35", "qwen35moe", "granitemoe", "ernie4_5-moe",
-                                    "gpt-oss", "gemma4"};
+                                    "gpt-oss", "gemma4", "qwen3next"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
@@ -349,7 +350,7 @@ int main(void)
     tcase_add_loop_test(t, bytes_of_a_seed_are_pinned, 0, 11);
     tcase_add_test(t, the_seed_decides_the_bytes_not_the_threads);
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 9);
-    tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 4);
+    tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 5);
     tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
     tcase_add_loop_test(t, drafts_of_a_peaked_model_are_right_as_often_as_asked_for, 0, 8);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
