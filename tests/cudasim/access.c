@@ -132,8 +132,9 @@ INLINE void read_as(uintptr_t address, size_t bytes, bool relaxed, const void *c
             report_device(address, bytes, "reads", caller);
         if (!followed(thread))
             check_followed(offset, bytes, false, caller);
-        if (sim_races_on && !relaxed)
-            sim_races_access(offset, bytes, false, caller);
+        if (sim_races_on && !relaxed && (sim_memory.shadow[offset] & SIM_BY_KERNEL) != 0)
+            sim_races_access(offset, bytes, false,
+                             caller); /* weights, which no kernel writes, never race */
     } else if (address - sim_shared.base < sim_shared.bytes) {
         sim_shared_access(address, bytes, false, false, caller);
     } else {

@@ -3,8 +3,8 @@
  * A stack ("carrier") takes a thread that has not begun, runs the kernel for it, and takes the next
  * one: a kernel that never waits costs a call a thread and no switch. A waiting thread keeps its
  * stack, and another carrier continues. The order of scheduling: threads that can run, then
- * threads that have not begun, then those that spin. Blocks of a cooperative grid are alive all
- * at once, others one after another, so that a block waiting for another is noticed.
+ * threads that have not begun, then those that spin. Blocks run one after another, so that a block
+ * that waits for another one is noticed.
  *
  * HEARTH_CUDASIM_ORDER reverses the order of blocks and threads or shuffles both: results that
  * change with it depend on an order that no GPU guarantees. */
@@ -26,8 +26,7 @@ struct queue {
 
 struct sim_grid {
     const struct sim_kernel *kernel;
-    struct sim_block **blocks; /* those that live */
-    unsigned n_blocks, newborn_block;
+    struct sim_block *block; /* that runs */
     struct queue ready, spinning;
     struct sim_thread *chosen;
     uint64_t progress_seen;
@@ -59,7 +58,7 @@ const struct cudasim_self *cudasim_self(void)
 
 void *cudasim_shared(void)
 {
-    return sim_shared_memory(sim_current->block);
+    return sim_shared_memory();
 }
 
 /* ---- scheduling ---- */
@@ -105,26 +104,16 @@ void sim_make_ready(struct sim_thread *thread)
 
 static bool newborn_waits(void)
 {
-    while (grid.newborn_block < grid.n_blocks) {
-        const struct sim_block *block = grid.blocks[grid.newborn_block];
-
-        if (block->next_thread < block->n_threads)
-            return true;
-        grid.newborn_block++;
-    }
-    return false;
+    return grid.block->next_thread < grid.block->n_threads;
 }
 
-/* All live threads poll, and no memory has changed for long. */
+/* All threads of the block poll, and no memory has changed for long. */
 static void report_spinning(void)
 {
-    const struct sim_kernel *kernel = grid.kernel;
-
     sim_current = grid.spinning.head;
-    sim_report(sim_current->file, sim_current->line, NULL,
-               "polls memory that no thread changes any more%s",
-               kernel->cooperative ? " (a grid barrier that not all blocks reach?)"
-                                   : " (the launch is not cooperative: other blocks need not run)");
+    sim_report(
+        sim_current->file, sim_current->line, NULL,
+        "polls memory that no thread of its block changes any more: other blocks need not run");
 }
 
 /* All polling threads get another turn; counts the turns in which nothing changed. */
@@ -198,7 +187,7 @@ static uint3 index_of(unsigned flat, dim3 dim)
 
 static void birth(struct sim_thread *thread, struct sim_fibre *fibre, void *arguments)
 {
-    struct sim_block *block = grid.blocks[grid.newborn_block];
+    struct sim_block *block = grid.block;
     const unsigned index = block->order[block->next_thread++];
 
     *thread = (struct sim_thread){
@@ -313,9 +302,6 @@ int cudasim_barrier(enum cudasim_barrier kind, int predicate, const char *file, 
 
 /* ---- grids ---- */
 
-static struct sim_block **pool; /* blocks of earlier grids; a block's arrays fit any */
-static unsigned pool_blocks;
-
 static void *must(void *memory)
 {
     if (memory == NULL) {
@@ -325,11 +311,11 @@ static void *must(void *memory)
     return memory;
 }
 
-static struct sim_block *block_open(unsigned slot)
+/* Its arrays fit any block. */
+static struct sim_block *block_open(void)
 {
     struct sim_block *block = must(calloc(1, sizeof(*block)));
 
-    block->slot = slot;
     block->order = must(calloc(SIM_THREADS_PER_BLOCK, sizeof(*block->order)));
     block->states = must(calloc(SIM_THREADS_PER_BLOCK, sizeof(*block->states)));
     block->threads = must(calloc(SIM_THREADS_PER_BLOCK, sizeof(struct sim_thread *)));
@@ -407,70 +393,51 @@ static const char *state_text(enum sim_state state)
 /* No thread can run, and not all have ended. */
 static void report_stuck(void)
 {
-    for (unsigned i = 0; i < grid.n_blocks; i++)
-        sim_warp_stuck(grid.blocks[i]);
-    for (unsigned i = 0; i < grid.n_blocks; i++) {
-        const struct sim_block *block = grid.blocks[i];
+    const struct sim_block *block = grid.block;
 
-        for (unsigned t = 0; block->arrived > 0 && t < block->n_threads; t++) {
-            if (block->states[t] == SIM_AT_BARRIER)
-                continue;
-            sim_current = block->waiting;
-            sim_report(block->barrier_file, block->barrier_line, NULL,
-                       "waits at __syncthreads, but thread %u of its block %s", t,
-                       state_text((enum sim_state)block->states[t]));
-        }
+    sim_warp_stuck(block);
+    for (unsigned t = 0; block->arrived > 0 && t < block->n_threads; t++) {
+        if (block->states[t] == SIM_AT_BARRIER)
+            continue;
+        sim_current = block->waiting;
+        sim_report(block->barrier_file, block->barrier_line, NULL,
+                   "waits at __syncthreads, but thread %u of its block %s", t,
+                   state_text((enum sim_state)block->states[t]));
     }
     sim_report(NULL, 0, NULL, "threads are left over that nothing wakes");
 }
 
-static void run_living(void)
+static void block_run(void)
 {
-    unsigned ended = 0;
+    const enum next next = choose();
 
-    grid.newborn_block = 0;
-    enum next next = choose();
     if (next != NEXT_NONE)
         leave(&main_fibre, next);
-    for (unsigned i = 0; i < grid.n_blocks; i++)
-        ended += grid.blocks[i]->ended == grid.blocks[i]->n_threads;
-    if (ended < grid.n_blocks)
+    if (grid.block->ended < grid.block->n_threads)
         report_stuck();
-}
-
-static void pool_grow(unsigned n)
-{
-    if (n <= pool_blocks)
-        return;
-    pool = must(realloc(pool, n * sizeof(struct sim_block *)));
-    while (pool_blocks < n) {
-        pool[pool_blocks] = block_open(pool_blocks);
-        pool_blocks++;
-    }
 }
 
 void sim_grid_run(const struct sim_kernel *kernel)
 {
+    static struct sim_block *block;
     const unsigned n = kernel->grid_dim.x * kernel->grid_dim.y * kernel->grid_dim.z;
     uint32_t *order = must(calloc(n, sizeof(*order)));
 
+    if (block == NULL)
+        block = block_open();
     sim_shared_open();
-    grid = (struct sim_grid){.kernel = kernel,
-                             .n_blocks = kernel->cooperative ? n : 1,
-                             .shuffled = sim_settings()->order == SIM_ORDER_SHUFFLED};
+    grid = (struct sim_grid){
+        .kernel = kernel, .block = block, .shuffled = sim_settings()->order == SIM_ORDER_SHUFFLED};
     queue_clear(&grid.ready);
     queue_clear(&grid.spinning);
-    pool_grow(grid.n_blocks);
-    grid.blocks = pool;
     order_fill(order, n, put32, get32);
-    sim_races_begin(grid.n_blocks);
+    sim_races_launch();
     sim_mapped_begin();
-    for (unsigned done = 0; done < n; done += grid.n_blocks) {
-        for (unsigned i = 0; i < grid.n_blocks; i++)
-            block_begin(pool[i], order[done + i]);
-        run_living();
+    for (unsigned i = 0; i < n; i++) {
+        block_begin(block, order[i]);
+        sim_races_block();
+        block_run();
     }
-    sim_races_end();
     grid.kernel = NULL;
     free(order);
 }

@@ -179,13 +179,6 @@ unsigned sim_threads_per_processor(void)
     return arch == 86 || arch == 89 || arch == 120 ? 1536 : 2048;
 }
 
-bool sim_cooperative(void)
-{
-    const char *text = getenv("HEARTH_CUDASIM_COOPERATIVE");
-
-    return text == NULL || strcmp(text, "0") != 0;
-}
-
 size_t sim_most_copied(void)
 {
     const char *text = getenv("HEARTH_CUDASIM_COPY");
@@ -265,7 +258,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_prop, int device)
         .maxThreadsPerMultiProcessor = (int)sim_threads_per_processor(),
         .sharedMemPerMultiprocessor = sim_shared_per_processor(),
         .regsPerMultiprocessor = 65536,
-        .cooperativeLaunch = sim_cooperative(),
         .sharedMemPerBlockOptin = sim_shared_per_block(),
         .reservedSharedMemPerBlock = SIM_SHARED_RESERVED,
         .maxBlocksPerMultiProcessor = SIM_BLOCKS_PER_PROCESSOR,
@@ -305,9 +297,6 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute
         }
     }
     switch (attribute) {
-    case cudaDevAttrCooperativeLaunch:
-        *ret_value = sim_cooperative();
-        return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
         *ret_value = (int)sim_settings()->processors;
         return cudaSuccess;

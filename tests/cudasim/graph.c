@@ -109,14 +109,12 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *ret_exec, cudaGraph_t
     return cudaGraphInstantiate(ret_exec, graph, flags);
 }
 
-/* Whether an instantiated node may be updated to the other. Kernels may change everything but being
- * cooperative, copies everything but their direction. */
+/* Whether an instantiated node may be updated to the other. Kernels may change everything, copies
+ * everything but their direction. */
 static enum cudaGraphExecUpdateResult compare(const struct operation *a, const struct operation *b)
 {
     if (a->kind != b->kind)
         return cudaGraphExecUpdateErrorNodeTypeChanged;
-    if (a->kind == OPERATION_KERNEL && a->kernel->cooperative != b->kernel->cooperative)
-        return cudaGraphExecUpdateErrorParametersChanged;
     if (a->kind == OPERATION_COPY &&
         (sim_is_device((uintptr_t)a->copy.to) != sim_is_device((uintptr_t)b->copy.to) ||
          sim_is_device((uintptr_t)a->copy.from) != sim_is_device((uintptr_t)b->copy.from)))

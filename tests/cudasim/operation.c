@@ -220,9 +220,7 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, struct sim_
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const cudaLaunchAttribute *attribute = &config->attrs[i];
 
-        if (attribute->id == cudaLaunchAttributeCooperative)
-            kernel->cooperative = attribute->val.cooperative != 0;
-        else if (attribute->id == cudaLaunchAttributeProgrammaticStreamSerialization)
+        if (attribute->id == cudaLaunchAttributeProgrammaticStreamSerialization)
             kernel->dependent = attribute->val.programmaticStreamSerializationAllowed != 0;
         else if (attribute->id == cudaLaunchAttributePreferredSharedMemoryCarveout) {
             if (attribute->val.sharedMemCarveout > 100)
@@ -232,20 +230,7 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, struct sim_
     }
     if (kernel->dependent && sim_settings()->arch < 90)
         return cudaErrorNotSupported;
-    if (kernel->cooperative && !sim_cooperative())
-        return cudaErrorNotSupported;
     return cudaSuccess;
-}
-
-static cudaError_t check_cooperative(const struct sim_kernel *kernel)
-{
-    const dim3 grid = kernel->grid_dim, block = kernel->block_dim;
-    const uint64_t fit = (uint64_t)sim_settings()->processors *
-                         sim_occupancy(block.x * block.y * block.z, kernel->shared_bytes);
-
-    return kernel->cooperative && (uint64_t)grid.x * grid.y * grid.z > fit
-               ? cudaErrorCooperativeLaunchTooLarge
-               : cudaSuccess;
 }
 
 cudaError_t cudasim_launch(const cudaLaunchConfig_t *config, const struct cudasim_kernel *kernel)
@@ -268,8 +253,6 @@ cudaError_t cudasim_launch(const cudaLaunchConfig_t *config, const struct cudasi
     operation->kernel->shared_bytes = config->dynamicSmemBytes;
     memcpy(operation->kernel->arguments, kernel->arguments, kernel->argument_bytes);
     error = read_attributes(config, operation->kernel);
-    if (error == cudaSuccess)
-        error = check_cooperative(operation->kernel);
     if (error != cudaSuccess) {
         operation_free(operation);
         return sim_failed(error);

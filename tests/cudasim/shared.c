@@ -1,4 +1,4 @@
-/* Shared memory: a slot for every live block. Each byte has a flag whether it was written; each
+/* Shared memory of the block that runs. Each byte has a flag whether it was written; each
  * word has its last writer and reader and the barrier before each: two threads that touch the same
  * bytes, one of them writing, without a barrier between them, are a race, whatever order they
  * happened to run in. __syncwarp orders the lanes of a warp; atomics do not race with atomics. */
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { SLOTS = 1024, SLOT_BYTES = 256 * 1024, WORD = 4 };
+enum { MOST_BYTES = 256 * 1024, WORD = 4 };
 
 struct touch {
     uint32_t epoch; /* the block's when it happened; 0: never */
@@ -24,62 +24,40 @@ struct shared_word {
     struct touch write, read;
 };
 
-struct shared_slot {
-    uint8_t *state; /* [SLOT_BYTES] SIM_* */
-    struct shared_word *words;
-    uint32_t first_epoch;
-};
-
 struct sim_shared sim_shared;
-static struct shared_slot slots[SLOTS];
+static uint8_t *states;           /* [MOST_BYTES] SIM_* */
+static struct shared_word *words; /* [MOST_BYTES / WORD] */
 static bool looks_for_races;
 
 void sim_shared_open(void)
 {
     if (sim_shared.base != 0)
         return;
-    void *memory = mmap(NULL, (size_t)SLOTS * SLOT_BYTES, PROT_NONE,
+    void *memory = mmap(NULL, MOST_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        fprintf(stderr, "cudasim: cannot reserve addresses for shared memory\n");
+    states = calloc(1, MOST_BYTES);
+    words = calloc(MOST_BYTES / WORD, sizeof(*words));
+    if (memory == MAP_FAILED || states == NULL || words == NULL) {
+        fprintf(stderr, "cudasim: no memory for shared memory\n");
         abort();
     }
-    sim_shared = (struct sim_shared){(uintptr_t)memory, SLOT_BYTES, (size_t)SLOTS * SLOT_BYTES};
-}
-
-static void slot_open(unsigned index)
-{
-    struct shared_slot *slot = &slots[index];
-
-    if (index < SLOTS && mprotect((void *)(sim_shared.base + (size_t)index * SLOT_BYTES),
-                                  SLOT_BYTES, PROT_READ | PROT_WRITE) == 0) {
-        slot->state = calloc(1, SLOT_BYTES);
-        slot->words = calloc(SLOT_BYTES / WORD, sizeof(struct shared_word));
-    }
-    if (index >= SLOTS || slot->state == NULL || slot->words == NULL) {
-        fprintf(stderr, "cudasim: no shared memory for %u blocks at once\n", index + 1);
-        abort();
-    }
-}
-
-void sim_shared_begin(struct sim_block *block)
-{
-    if (block->shared_bytes == 0)
-        return;
-    if (slots[block->slot].words == NULL)
-        slot_open(block->slot);
-    memset(slots[block->slot].state, SIM_ALLOCATED, block->shared_bytes);
+    sim_shared = (struct sim_shared){(uintptr_t)memory, MOST_BYTES};
     looks_for_races = sim_settings()->races;
 }
 
-void *sim_shared_memory(const struct sim_block *block)
+void sim_shared_begin(const struct sim_block *block)
 {
-    return (void *)(sim_shared.base + (size_t)block->slot * SLOT_BYTES);
+    memset(states, SIM_ALLOCATED, block->shared_bytes);
 }
 
-static size_t offset_in(const struct sim_block *block, uintptr_t address)
+void *sim_shared_memory(void)
 {
-    return address - (uintptr_t)sim_shared_memory(block);
+    return (void *)sim_shared.base;
+}
+
+static size_t offset_of(uintptr_t address)
+{
+    return address - sim_shared.base;
 }
 
 /* ---- races ---- */
@@ -162,8 +140,7 @@ static void touch_word(struct shared_word *word, struct touch *now, size_t offse
     word->write = *now;
 }
 
-static void check_races(struct shared_slot *slot, size_t offset, size_t bytes, bool write,
-                        bool atomic, const void *caller)
+static void check_races(size_t offset, size_t bytes, bool write, bool atomic, const void *caller)
 {
     const struct sim_thread *thread = sim_current;
     const struct sim_block *block = thread->block;
@@ -178,21 +155,20 @@ static void check_races(struct shared_slot *slot, size_t offset, size_t bytes, b
         const size_t n = left < WORD - first ? left : WORD - first;
 
         now.mask = (uint8_t)(((1u << n) - 1) << first);
-        touch_word(&slot->words[at / WORD], &now, offset, bytes, write);
+        touch_word(&words[at / WORD], &now, offset, bytes, write);
         at += n;
     }
 }
 
 /* ---- accesses ---- */
 
-__attribute__((noinline, cold)) static void report_state(const struct shared_slot *slot,
-                                                         size_t offset, size_t bytes, bool write,
+__attribute__((noinline, cold)) static void report_state(size_t offset, size_t bytes, bool write,
                                                          const void *caller)
 {
     bool copying = false;
 
     for (size_t i = offset; i < offset + bytes; i++)
-        copying |= (slot->state[i] & SIM_COPYING) != 0;
+        copying |= (states[i] & SIM_COPYING) != 0;
     if (copying)
         sim_report(NULL, 0, caller,
                    "%s %zu bytes at %zu of shared memory that an asynchronous copy without its "
@@ -202,15 +178,14 @@ __attribute__((noinline, cold)) static void report_state(const struct shared_slo
                offset);
 }
 
-static inline void check_state(const struct shared_slot *slot, size_t offset, size_t bytes,
-                               bool write, const void *caller)
+static inline void check_state(size_t offset, size_t bytes, bool write, const void *caller)
 {
     uint32_t any = 0, all = UINT32_MAX;
     size_t i = offset;
 
     for (; i + WORD <= offset + bytes; i += WORD) {
         uint32_t four;
-        memcpy(&four, slot->state + i, sizeof(four));
+        memcpy(&four, states + i, sizeof(four));
         any |= four;
         all &= four;
     }
@@ -219,34 +194,30 @@ static inline void check_state(const struct shared_slot *slot, size_t offset, si
     any |= any >> 16;
     any |= any >> 8;
     for (; i < offset + bytes; i++) {
-        any |= slot->state[i];
-        all &= slot->state[i];
+        any |= states[i];
+        all &= states[i];
     }
     if (any & SIM_COPYING || (!write && !(all & SIM_WRITTEN)))
-        report_state(slot, offset, bytes, write, caller);
+        report_state(offset, bytes, write, caller);
 }
 
 void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic, const void *caller)
 {
     const struct sim_block *block = sim_current->block;
-    struct shared_slot *slot = &slots[block->slot];
-    const size_t offset = offset_in(block, address);
+    const size_t offset = offset_of(address);
 
     if (offset >= block->shared_bytes || bytes > block->shared_bytes - offset)
         sim_report(NULL, 0, caller,
                    "%s %zu bytes at %ld, outside of its %zu bytes of shared memory",
                    write ? "writes" : "reads", bytes, (long)offset, block->shared_bytes);
-    check_state(slot, offset, bytes, write && !atomic, caller); /* an atomic reads as well */
+    check_state(offset, bytes, write && !atomic, caller); /* an atomic reads as well */
     if (write)
-        memset(slot->state + offset, SIM_READY, bytes);
+        memset(states + offset, SIM_READY, bytes);
     if (looks_for_races)
-        check_races(slot, offset, bytes, write, atomic, caller);
+        check_races(offset, bytes, write, atomic, caller);
 }
 
 void sim_shared_copying(uintptr_t address, size_t bytes, bool on)
 {
-    const struct sim_block *block = sim_current->block;
-    uint8_t *state = slots[block->slot].state + offset_in(block, address);
-
-    memset(state, on ? SIM_ALLOCATED | SIM_COPYING : SIM_READY, bytes);
+    memset(states + offset_of(address), on ? SIM_ALLOCATED | SIM_COPYING : SIM_READY, bytes);
 }

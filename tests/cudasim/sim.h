@@ -83,9 +83,6 @@ unsigned sim_threads_per_processor(void);
 /* The most dynamic shared memory that this function may have. */
 size_t sim_function_shared(const void *function);
 void sim_functions_reset(void);
-/* Whether the device has cooperative launches: HEARTH_CUDASIM_COOPERATIVE, read each time, for
- * tests. */
-bool sim_cooperative(void);
 /* The most bytes that a copy to the device may have: HEARTH_CUDASIM_COPY, read each time, for
  * tests. */
 size_t sim_most_copied(void);
@@ -169,7 +166,6 @@ enum sim_state {
     SIM_AT_BARRIER,
     SIM_AT_WARP,
     SIM_SPINNING,
-    SIM_AT_GRID,
     SIM_ENDED
 };
 
@@ -221,7 +217,6 @@ struct sim_block {
     struct sim_warp *warps;      /* [(n_threads + 31) / 32] */
     struct sim_thread *waiting;  /* at the barrier */
     bool followed, any_followed; /* some thread has waited: before the last barrier, at this one */
-    unsigned slot;               /* of shared memory */
     size_t shared_bytes;
 };
 
@@ -231,7 +226,7 @@ struct sim_kernel {
     size_t argument_bytes;
     dim3 grid_dim, block_dim;
     size_t shared_bytes;
-    bool cooperative, dependent;
+    bool dependent;
     unsigned char arguments[CUDASIM_ARGUMENT_BYTES];
 };
 
@@ -267,11 +262,11 @@ void sim_access_relaxed(uintptr_t address, size_t bytes, bool write, const void 
 
 /* ---- races.c ---- */
 
-/* Races between the blocks of a cooperative grid. sim_races_on: such a grid runs, and races are
- * looked for. offset: in the device's memory. */
+/* Races between the blocks of a launch, where sim_races_on. A launch begins; one of its blocks begins;
+ * an access at `offset` in the device's memory. */
 extern bool sim_races_on SIM_HIDDEN;
-void sim_races_begin(unsigned blocks);
-void sim_races_end(void);
+void sim_races_launch(void);
+void sim_races_block(void);
 void sim_races_access(uintptr_t offset, size_t bytes, bool write, const void *caller);
 
 /* ---- mapped.c ---- */
@@ -284,13 +279,13 @@ void sim_mapped_fence(void);
 void sim_mapped_atomic(void);
 
 struct sim_shared {
-    uintptr_t base; /* of slot 0 */
-    size_t slot_bytes, bytes;
+    uintptr_t base;
+    size_t bytes;
 };
 extern struct sim_shared sim_shared SIM_HIDDEN;
 void sim_shared_open(void);
-void sim_shared_begin(struct sim_block *block); /* takes slot block->slot: nothing is written */
-void *sim_shared_memory(const struct sim_block *block);
+void sim_shared_begin(const struct sim_block *block); /* nothing of it is written */
+void *sim_shared_memory(void);
 void sim_shared_access(uintptr_t address, size_t bytes, bool write, bool atomic,
                        const void *caller);
 /* Bytes that an asynchronous copy will write: they must not be accessed. */

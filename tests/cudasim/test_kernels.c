@@ -69,23 +69,19 @@ START_TEST(a_dot_product_of_bytes)
 }
 END_TEST
 
-START_TEST(rounds_with_a_grid_barrier)
+START_TEST(the_last_block_reads_what_all_have_written)
 {
-    enum { BLOCKS = 6, ROUNDS = 5 };
-    int value[BLOCKS + 1] = {1, 20, 300, 4000, 50000, 600000, 0}, got[BLOCKS];
+    enum { BLOCKS = 6 };
+    const int in[BLOCKS] = {1, 20, 300, 4000, 50000, 600000}, zeros[BLOCKS + 2] = {0};
+    int got[BLOCKS + 2];
 
     use_order(_i);
-    struct toy toy = {.blocks = BLOCKS, .threads = 64, .n = ROUNDS, .cooperative = 1};
-    toy.out = help_device(value, BLOCKS + 1);
-    OK(toy_rounds(&toy));
-    help_read(got, toy.out, BLOCKS);
-    for (int round = 0; round < ROUNDS; round++) {
-        int before[BLOCKS];
-        memcpy(before, value, sizeof(before));
-        for (int b = 0; b < BLOCKS; b++)
-            value[b] = before[b] + before[(b + 1) % BLOCKS];
-    }
-    ck_assert_mem_eq(got, value, sizeof(got));
+    struct toy toy = {.blocks = BLOCKS, .threads = 64};
+    toy.in = help_device(in, BLOCKS);
+    toy.out = help_device(zeros, BLOCKS + 2);
+    OK(toy_last_block(&toy));
+    help_read(got, toy.out, BLOCKS + 2);
+    ck_assert_int_eq(got[BLOCKS + 1], 654321);
 }
 END_TEST
 
@@ -346,19 +342,6 @@ START_TEST(asynchronous_copies_arrive_at_their_wait)
 }
 END_TEST
 
-START_TEST(a_block_may_poll_another_in_a_cooperative_launch)
-{
-    int value[3] = {0, 0, 0};
-
-    use_order(_i);
-    struct toy toy = {.blocks = 2, .threads = 1, .cooperative = 1};
-    toy.out = help_device(value, 3);
-    OK(toy_poll(&toy));
-    help_read(value, toy.out, 3);
-    ck_assert_int_eq(value[2], 42);
-}
-END_TEST
-
 START_TEST(bytes_of_one_word_and_words_after_barriers_do_not_race)
 {
     int got[64];
@@ -471,7 +454,7 @@ int main(void)
 
     tcase_add_loop_test(tests, a_sum_through_warps_and_shared_memory, 0, ORDERS);
     tcase_add_loop_test(tests, a_dot_product_of_bytes, 0, ORDERS);
-    tcase_add_loop_test(tests, rounds_with_a_grid_barrier, 0, ORDERS);
+    tcase_add_loop_test(tests, the_last_block_reads_what_all_have_written, 0, ORDERS);
     tcase_add_loop_test(tests, every_thread_of_every_block_runs_once, 0, ORDERS);
     tcase_add_loop_test(tests, shuffles_votes_and_reductions, 0, ORDERS);
     tcase_add_loop_test(tests, atomics_and_a_lock, 0, ORDERS);
@@ -480,7 +463,6 @@ int main(void)
     tcase_add_test(tests, mma_aligns_terms_to_the_largest_exponent);
     tcase_add_test(tests, matrices_loaded_and_transposed);
     tcase_add_loop_test(tests, asynchronous_copies_arrive_at_their_wait, 0, ORDERS);
-    tcase_add_loop_test(tests, a_block_may_poll_another_in_a_cooperative_launch, 0, ORDERS);
     tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_do_not_race, 0, ORDERS);
     tcase_add_test(tests, arithmetic_equals_the_reference);
     suite_add_tcase(suite, tests);

@@ -213,63 +213,48 @@ START_TEST(a_misaligned_load)
 }
 END_TEST
 
-static void grid_missing(void)
+static void poll_another(void)
 {
     static const int zero;
-    struct toy toy = toy_of(64, 2);
-
-    toy.blocks = 3;
-    toy.cooperative = 1;
-    toy.out = help_device(&zero, 1);
-    OK(toy_grid_missing(&toy));
-}
-
-START_TEST(a_grid_barrier_that_a_block_misses)
-{
-    help_reported(grid_missing,
-                  "grid_missing|no thread changes any more (a grid barrier|grid_device.h:");
-}
-END_TEST
-
-static void grid_not_cooperative(void)
-{
-    static const int zero;
-    struct toy toy = toy_of(64, 99);
+    struct toy toy = toy_of(1, 2);
 
     toy.blocks = 3;
     toy.out = help_device(&zero, 1);
-    OK(toy_grid_missing(&toy));
+    OK(toy_poll(&toy));
 }
 
-START_TEST(a_grid_barrier_without_a_cooperative_launch)
+START_TEST(a_block_that_waits_for_another_one)
 {
-    help_reported(grid_not_cooperative, "grid_missing|the launch is not cooperative");
+    help_reported(poll_another, "poll block|no thread of its block changes|toys.cu:");
 }
 END_TEST
 
 static unsigned mistake;
 
-static void grid_race(void)
+static void block_race(void)
 {
-    static const int zeros[3];
+    static const int zeros[4];
     struct toy toy = toy_of(1, mistake);
 
     toy.blocks = 2;
-    toy.cooperative = 1;
-    toy.out = help_device(zeros, 3);
-    OK(toy_grid_race(&toy));
+    toy.out = help_device(zeros, 4);
+    struct toy writes = toy;
+    writes.blocks = 1;
+    writes.threads = 4;
+    OK(toy_identity(&writes)); /* races of memory that no kernel has written are not looked for */
+    OK(toy_block_race(&toy));
 }
 
 START_TEST(a_race_between_blocks)
 {
     static const char *const wanted[] = {
-        "grid_race|writes 4 bytes at|has read without a release and an acquire|toys.cu:",
-        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
-        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
-        "grid_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:"};
+        "block_race|writes 4 bytes at|has read without a release and an acquire|toys.cu:",
+        "block_race|writes 4 bytes at|has written without a release and an acquire|toys.cu:",
+        "block_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:",
+        "block_race|reads 4 bytes at|has written without a release and an acquire|toys.cu:"};
 
     mistake = (unsigned)_i;
-    help_reported(grid_race, wanted[_i]);
+    help_reported(block_race, wanted[_i]);
 }
 END_TEST
 
@@ -280,7 +265,6 @@ static void publish_early(void)
     int *mapped;
 
     toy.blocks = mistake == 1 ? 1 : 2;
-    toy.cooperative = 1;
     toy.in = help_device(&zero, 1);
     OK(cudaHostAlloc((void **)&mapped, 129 * sizeof(int), cudaHostAllocMapped));
     OK(cudaHostGetDevicePointer((void **)&toy.out, mapped, 0));
@@ -441,8 +425,7 @@ int main(void)
     tcase_add_test(threads, shuffles_with_masks_that_overlap);
     tcase_add_test(threads, a_shuffle_from_a_lane_outside_of_the_mask);
     tcase_add_test(threads, a_shuffle_with_a_lane_that_waits_elsewhere);
-    tcase_add_test(threads, a_grid_barrier_that_a_block_misses);
-    tcase_add_test(threads, a_grid_barrier_without_a_cooperative_launch);
+    tcase_add_test(threads, a_block_that_waits_for_another_one);
     tcase_add_loop_test(threads, a_race_between_blocks, 0, 4);
     tcase_add_loop_test(threads, a_flag_to_the_host_before_its_data, 0, 3);
     tcase_add_test(threads, a_read_before_the_previous_kernel_is_done);

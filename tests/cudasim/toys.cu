@@ -3,7 +3,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "tests/cudasim/grid_device.h"
+#include "kernels/cuda/device.h"
 
 struct toy_job {
     int *out;
@@ -13,13 +13,11 @@ struct toy_job {
 
 static int launch(const struct toy *toy, void (*kernel)(toy_job))
 {
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeCooperative;
-    attributes[0].val.cooperative = toy->cooperative;
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = toy->dependent;
+    cudaLaunchAttribute dependent = {};
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = toy->dependent;
     const cudaLaunchConfig_t config = {dim3(toy->blocks), dim3(toy->threads), toy->shared_bytes,
-                                       toy->stream,       attributes,         2};
+                                       toy->stream,       &dependent,         1};
     return cudaLaunchKernelEx(&config, kernel, toy_job{toy->out, toy->in, toy->n});
 }
 
@@ -71,24 +69,18 @@ TOY(dot)
         job.out[0] = value;
 }
 
-static __device__ void grid_barrier(unsigned *counter, unsigned goal)
+/* The block that arrives last adds up what all of them have written. out[gridDim.x]: how many have arrived. */
+TOY(last_block)
 {
-    grid_arrive(counter);
-    grid_wait(counter, goal);
-}
-
-/* out[gridDim.x] is the barrier's counter. */
-TOY(rounds)
-{
-    unsigned *counter = (unsigned *)job.out + gridDim.x;
-
-    for (unsigned round = 0; round < job.n; round++) {
-        const int next = job.out[(blockIdx.x + 1) % gridDim.x];
-        grid_barrier(counter, gridDim.x * (2 * round + 1));
-        if (threadIdx.x == 0)
-            job.out[blockIdx.x] += next;
-        grid_barrier(counter, gridDim.x * (2 * round + 2));
-    }
+    if (threadIdx.x != 0)
+        return;
+    job.out[blockIdx.x] = job.in[blockIdx.x];
+    if (add_acquire_release((unsigned *)job.out + gridDim.x, 1) + 1 < gridDim.x)
+        return;
+    int sum = 0;
+    for (unsigned i = 0; i < gridDim.x; i++)
+        sum += job.out[i];
+    job.out[gridDim.x + 1] = sum;
 }
 
 TOY(identity)
@@ -229,17 +221,11 @@ TOY(copy_async)
 
 TOY(poll)
 {
-    unsigned *flag = (unsigned *)job.out;
-
-    if (blockIdx.x == 0) {
-        job.out[1] = 42;
-        add_release(flag, 1);
-    } else {
-        while (load_relaxed(flag) == 0)
-            ;
-        fence_acquire(flag);
-        job.out[2] = job.out[1];
-    }
+    if (blockIdx.x == job.n)
+        atomicExch(&job.out[0], 1);
+    while (blockIdx.x != job.n &&
+           cudasim_atomic(CUDASIM_ATOMIC_LOAD, job.out, 4, 0, 0, __FILE__, __LINE__) == 0)
+        ;
 }
 
 /* out: mapped; the last number is written after the others. */
@@ -255,7 +241,7 @@ TOY(publish)
 }
 
 /* out: mapped; in: a word of the device, 0. Mistake 0: no fence; 1: a fence in each thread, none
- * that orders all of them; 2: none in a block whose store another block signals. */
+ * that orders all of them; 2: none in a block whose store another block signals. Blocks run in the order of their numbers. */
 TOY(publish_early)
 {
     unsigned *counter = (unsigned *)job.in;
@@ -267,11 +253,7 @@ TOY(publish_early)
         __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0)
-        add_release(counter, 1);
-    while (last && threadIdx.x == 0 && load_relaxed(counter) < gridDim.x)
-        ;
-    if (last && threadIdx.x == 0)
-        fence_acquire(counter);
+        add_acquire_release(counter, 1);
     if (job.n == 2 && last)
         __threadfence_system();
     if (last && threadIdx.x == 0)
@@ -443,39 +425,29 @@ TOY(copy_no_wait)
     job.out[threadIdx.x] = ((int *)shared)[4 * threadIdx.x];
 }
 
-TOY(grid_missing)
+TOY(block_race)
 {
-    if (blockIdx.x != job.n)
-        grid_barrier((unsigned *)job.out, gridDim.x);
-}
+    unsigned *counter = (unsigned *)job.out + 3;
+    const bool first = blockIdx.x == 0;
 
-TOY(grid_race)
-{
-    unsigned *counter = (unsigned *)job.out + gridDim.x;
-    volatile unsigned *arrived = counter;
-
-    if (job.n == 0) { /* the other block may not have read it yet */
-        if (blockIdx.x == 0)
-            job.out[2] = job.out[1];
-        else
-            job.out[1] = 1;
-    } else if (job.n == 1) { /* all blocks have arrived, but their stores need not be visible */
-        job.out[blockIdx.x] = 1;
-        atomicAdd(counter, 1);
-        while (*arrived < gridDim.x)
-            ;
-        job.out[blockIdx.x] = job.out[(blockIdx.x + 1) % gridDim.x];
-    } else if (blockIdx.x == 0) { /* 2: its store comes after the release: not ordered */
+    if (job.n == 0 && first) { /* the other block may have written it already */
+        job.out[2] = job.out[1];
+    } else if (job.n == 0) {
+        job.out[1] = 1;
+    } else if (job.n == 1) { /* both write the same word, even the same value */
+        job.out[0] = 1;
+    } else if (
+        first) { /* 2: its store comes after the release; 3: the other block counts without acquiring */
         if (job.n == 3)
             job.out[0] = 1;
-        add_release(counter, 1);
+        add_acquire_release(counter, 1);
         if (job.n == 2)
             job.out[0] = 1;
-    } else { /* 3: the release was seen, but no fence follows */
-        while (load_relaxed(counter) == 0)
-            ;
-        if (job.n != 3)
-            fence_acquire(counter);
+    } else {
+        if (job.n == 3)
+            atomicAdd(counter, 1);
+        else
+            add_acquire_release(counter, 1);
         job.out[1] = job.out[0];
     }
 }

@@ -14,7 +14,7 @@ extern "C" {
 struct toy {
     cudaStream_t stream;
     unsigned blocks, threads, shared_bytes;
-    int cooperative, dependent;
+    int dependent;
     /* the kernel's arguments */
     int *out;
     const int *in;
@@ -24,7 +24,7 @@ struct toy {
 #define TOYS(X)                                                                                    \
     X(sum)           /* out[block] = sum of in[block * n .. + n) */                                \
     X(dot)           /* out[0] = dot product of n bytes at in and the n after them */              \
-    X(rounds)        /* n rounds: out[block] = out[block] + out[next block], grid barriers */      \
+    X(last_block)    /* out[blocks + 1] = sum of in, one of each block */                          \
     X(identity)      /* out[i] = block * 1000 + thread */                                          \
     X(warp)          /* out[op * 32 + lane], in[32] operands */                                    \
     X(atomics)       /* out[0 .. 6] */                                                             \
@@ -33,7 +33,7 @@ struct toy {
     X(mma_bf16)      /* the same of bf16 */                                                        \
     X(load_matrix)   /* out[lane] of each of in's four 8x8 16-bit matrices, then its transpose */  \
     X(copy_async)    /* out[i] = in[i] through shared memory, n <= threads * 4 */                  \
-    X(poll)          /* block 1 polls what block 0 writes */                                       \
+    X(poll)          /* the others poll what block n writes */                                     \
     X(sleep)         /* spins a while, then out[0] = n */                                          \
     X(byte)          /* out[i] = byte i of each kind of arithmetic: see test_kernels.c */          \
     X(barrier_left)  /* thread n returns before the barrier */                                     \
@@ -52,8 +52,7 @@ struct toy {
     X(write_race)       /* two threads write one word */                                           \
     X(no_race)          /* bytes of one word, and words after barriers: nothing to report */       \
     X(copy_no_wait)     /* reads what cp.async has not copied yet */                               \
-    X(grid_missing)     /* block n never reaches the grid barrier */                               \
-    X(grid_race)        /* a race between blocks, mistake n */                                     \
+    X(block_race)       /* a race between blocks, mistake n */                                     \
     X(early)            /* reads in[0] before it waits for the previous kernel */                  \
     X(misaligned)       /* an int4 at in + 1 */                                                    \
     X(stack)            /* reads another thread's stack */

@@ -54,7 +54,6 @@ extern "C" {
     X(cudaErrorHardwareStackError, 714, "hardware stack error")                                    \
     X(cudaErrorMisalignedAddress, 716, "misaligned address")                                       \
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                   \
-    X(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch")            \
     X(cudaErrorNotPermitted, 800, "operation not permitted")                                       \
     X(cudaErrorNotSupported, 801, "operation not supported")                                       \
     X(cudaErrorSystemNotReady, 802, "system not yet initialized")                                  \
@@ -107,7 +106,6 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrMaxRegistersPerMultiprocessor = 82,
-    cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
     cudaDevAttrMaxBlocksPerMultiprocessor = 106,
     cudaDevAttrReservedSharedMemoryPerBlock = 111,
@@ -129,7 +127,7 @@ struct cudaDeviceProp {
     int asyncEngineCount, unifiedAddressing, memoryBusWidth, l2CacheSize;
     int maxThreadsPerMultiProcessor;
     size_t sharedMemPerMultiprocessor;
-    int regsPerMultiprocessor, managedMemory, cooperativeLaunch;
+    int regsPerMultiprocessor, managedMemory;
     size_t sharedMemPerBlockOptin, reservedSharedMemPerBlock;
     int maxBlocksPerMultiProcessor;
 };
@@ -297,13 +295,11 @@ struct cudaFuncAttributes {
 
 typedef enum cudaLaunchAttributeID {
     cudaLaunchAttributeIgnore = 0,
-    cudaLaunchAttributeCooperative = 2,
     cudaLaunchAttributeProgrammaticStreamSerialization = 6,
     cudaLaunchAttributePreferredSharedMemoryCarveout = 14,
 } cudaLaunchAttributeID;
 typedef union cudaLaunchAttributeValue {
     char pad[64];
-    int cooperative;
     int programmaticStreamSerializationAllowed;
     unsigned sharedMemCarveout;
 } cudaLaunchAttributeValue;
