@@ -107,6 +107,8 @@ static void measure(struct task *t, struct hearth *h, int rc, const char *err)
         return;
     }
     q->kv_bytes = (q->budget_bytes - weights) / 4;
+    if (q->kv_bytes < all.least_kv_bytes)
+        q->kv_bytes = all.least_kv_bytes;
     if (q->kv_bytes > all.kv_bytes)
         q->kv_bytes = all.kv_bytes;
     snprintf(kv_text, sizeof(kv_text), "%" PRIu64, q->kv_bytes);

@@ -19,7 +19,7 @@ struct disk {
 };
 
 /* What a model needs under a budget: its weights, and for KV a quarter of what the budget leaves
- * beside them, or less, where its slots cannot fill that. */
+ * beside them, or less, where its slots cannot fill that, but no less than a text needs. */
 struct disk_needs {
     struct task task;
     struct disk *disk;

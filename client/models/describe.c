@@ -125,6 +125,7 @@ static int take_facts(const char *output, struct description *ret)
     ret->parameters = number(d, "parameters");
     ret->weight_bytes = number(d, "weight_bytes");
     ret->kv_bytes = number(d, "kv_bytes");
+    ret->least_kv_bytes = number(d, "least_kv_bytes");
     ret->needs_bytes = number(d, "needs_bytes");
     ret->available_bytes = number(d, "available_bytes");
     ret->model_context = (uint32_t)number(d, "model_context");

@@ -16,7 +16,7 @@ enum { DESCRIBE_AGENT_CONTEXT = 32768 };
 /* daemon/model/report.h, report_describe, says what these are. */
 struct description {
     char model[128], arch[64], type[16];
-    uint64_t parameters, weight_bytes, kv_bytes, needs_bytes, available_bytes;
+    uint64_t parameters, weight_bytes, kv_bytes, least_kv_bytes, needs_bytes, available_bytes;
     uint32_t model_context, context;
     bool fits, chat, tools, fim;
     char refused[512]; /* why hearthd does not serve the file; "": it does */

@@ -152,9 +152,10 @@ void report_describe(const struct loaded_model *loaded)
         json_escape(loaded->name, name, sizeof(name)), model->arch, model_type_name(model),
         (unsigned long long)model->n_params, loaded->ops->name);
     printf("\"weight_bytes\":%llu,\"model_context\":%u,\"context\":%u,\"kv_bytes\":%llu,"
-           "\"needs_bytes\":%llu,\"available_bytes\":%llu,\"fits\":%s,",
+           "\"least_kv_bytes\":%llu,\"needs_bytes\":%llu,\"available_bytes\":%llu,\"fits\":%s,",
            (unsigned long long)model->tensor_bytes, model->n_context, chosen.context,
-           (unsigned long long)kv, (unsigned long long)needs,
+           (unsigned long long)kv, (unsigned long long)budget_least_bytes(&loaded->facts),
+           (unsigned long long)needs,
            (unsigned long long)loaded->facts.available,
            json_bool(needs <= loaded->facts.available));
     printf("\"chat\":%s,\"tools\":%s,\"fim\":%s}\n", json_bool(chat.bytes > 0),

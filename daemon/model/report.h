@@ -20,11 +20,12 @@ void report_check(const struct loaded_model *loaded);
  *
  *   {"model":"Qwen3 8B","arch":"qwen3","type":"Q4_K","parameters":8190735360,"device":"cpu",
  *    "weight_bytes":5021100032,"model_context":40960,"context":40960,"kv_bytes":6039797760,
- *    "needs_bytes":11300000000,"available_bytes":20000000000,"fits":true,"chat":true,"tools":true,
- *    "fim":false}
+ *    "least_kv_bytes":603979776,"needs_bytes":11300000000,"available_bytes":20000000000,
+ *    "fits":true,"chat":true,"tools":true,"fim":false}
  *
  * context: the one asked for, else what memory holds, at least BUDGET_LEAST_CONTEXT; kv_bytes: with
- * that context; needs_bytes: weights, scratch, KV and the draft model; fits: that is available. */
+ * that context; least_kv_bytes: the least that --kv-bytes takes; needs_bytes: weights, scratch, KV and
+ * the draft model; fits: that is available. */
 void report_describe(const struct loaded_model *loaded);
 
 #endif

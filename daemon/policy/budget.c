@@ -61,6 +61,11 @@ static uint32_t fitting_context(const struct budget_facts *f, uint64_t bytes)
     return fits < f->model_context ? (uint32_t)fits : f->model_context;
 }
 
+uint64_t budget_least_bytes(const struct budget_facts *f)
+{
+    return least(f, pages_of(f, f->context ? f->context : fitting_context(f, 0)));
+}
+
 /* How many states to allocate of `bytes`, which hold at least `one` context and its states. */
 static uint64_t choose_states(const struct budget_facts *f, uint64_t bytes, uint64_t one)
 {

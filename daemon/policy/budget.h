@@ -49,6 +49,9 @@ enum { BUDGET_STATES = 5 };
 /* Bytes of the KV memory that was chosen: pages, window pages and states. */
 uint64_t budget_kv_bytes(const struct budget_facts *facts, const struct budget *chosen);
 
+/* The least that --kv-bytes may be: one text of --context, else of the shortest context chosen. */
+uint64_t budget_least_bytes(const struct budget_facts *facts);
+
 /* One line about the choice, for a log: "context 38912 of 262144 and 3.6 GiB for KV: ...". */
 void budget_describe(const struct budget_facts *facts, const struct budget *chosen, char *text,
                      size_t text_bytes);

@@ -273,6 +273,13 @@ START_TEST(a_model_that_is_always_busy_gives_way_too)
 }
 END_TEST
 
+START_TEST(one_that_barely_fits_is_started)
+{
+    START("--budget", "26M"); /* a quarter of what weights and scratch leave is less than a text */
+    ask_well("alpha");
+}
+END_TEST
+
 START_TEST(what_cannot_be_started_is_one_line)
 {
     char path[256];
@@ -345,6 +352,7 @@ int main(void)
     tcase_add_test(c, a_request_whose_client_hung_up_starts_nothing);
     tcase_add_test(c, a_model_that_another_program_uses_stays);
     tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
+    tcase_add_test(c, one_that_barely_fits_is_started);
     tcase_add_test(c, what_cannot_be_started_is_one_line);
     tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);
     tcase_add_test(c, one_that_died_is_started_again);

@@ -112,6 +112,33 @@ START_TEST(kv_bytes_out_of_range_are_refused)
 }
 END_TEST
 
+static void check_least(struct budget_facts f)
+{
+    struct budget b;
+    f.kv_bytes = budget_least_bytes(&f);
+    choose(&f);
+    f.kv_bytes--;
+    ck_assert_int_eq(budget_choose(&f, &b, err, sizeof(err)), -EINVAL);
+}
+
+START_TEST(the_least_is_taken_and_no_less)
+{
+    struct budget_facts f = large();
+    check_least(f);
+    f.context = 8192;
+    check_least(f);
+    f.context = 0;
+    f.model_context = 1000;
+    check_least(f);
+    f = large();
+    f.window = 2 * MIB;
+    f.pass = 40;
+    check_least(f);
+    f.state = 7 * MIB;
+    check_least(f);
+}
+END_TEST
+
 START_TEST(no_facts_give_more_pages_than_there_can_be)
 {
     struct budget_facts f = large();
@@ -261,6 +288,7 @@ int main(void)
     tcase_add_test(t, too_little_memory_leaves_the_least_context);
     tcase_add_test(t, options_win);
     tcase_add_test(t, kv_bytes_out_of_range_are_refused);
+    tcase_add_test(t, the_least_is_taken_and_no_less);
     tcase_add_test(t, no_facts_give_more_pages_than_there_can_be);
     tcase_add_test(t, the_choice_is_one_line);
     tcase_add_test(t, windows_leave_room_for_context);
