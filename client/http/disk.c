@@ -49,7 +49,8 @@ json_t *disk_list(struct disk *d)
     json_t *list = json_array();
     look(d);
     for (size_t i = 0; i < d->models.n; i++)
-        json_array_append_new(list, json_string(d->models.files[i].name));
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", d->models.files[i].name,
+                                              "bytes", (json_int_t)d->models.files[i].bytes));
     return list;
 }
 

@@ -37,8 +37,8 @@ void disk_close(struct disk *d);
  * thread, by a task of the caller. */
 bool disk_find(struct disk *d, char name[DISK_NAME_BYTES]);
 
-/* The names of all models, as a JSON array that the caller owns. Called on the worker's thread, from
- * a task. */
+/* All models, as a JSON array that the caller owns: `name` and the file's `bytes`. Called on the
+ * worker's thread, from a task. */
 json_t *disk_list(struct disk *d);
 
 /* Measures in the worker; then q->task.done is called. */

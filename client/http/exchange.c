@@ -426,8 +426,7 @@ void exchange_close(struct exchange *x)
         transfer_end(&x->server->transfers, x->transfer);
     if (x->served) {
         x->served->n_exchanges--;
-        if (x->n_choices)
-            launcher_released(x->served);
+        launcher_released(x);
     }
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];

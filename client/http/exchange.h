@@ -69,6 +69,8 @@ struct exchange {
     struct server *server;
     struct served *served; /* the daemon that it is for; NULL until that is known */
     bool is_named;         /* its `model` is a name of that one */
+    bool has_keep; /* Ollama's keep_alive: keep_ns without a request; UINT64_MAX: for ever */
+    uint64_t keep_ns;
     struct MHD_Connection *mhd;
     struct exchange *next, **link; /* all of a server's */
     const struct route *route;     /* NULL: refused before it was known */
@@ -87,9 +89,10 @@ struct exchange {
     const char *content_type;
     struct buffer out;
 
-    json_t *root;  /* the request's object, until x->params takes it */
-    json_t *asked; /* the same before it was translated, or NULL */
-    json_t *found; /* by a worker: the daemon's status; names of models on the disk */
+    json_t *root;                     /* the request's object, until x->params takes it */
+    json_t *asked;                    /* the same before it was translated, or NULL */
+    json_t *found;                    /* by a worker: the daemon's status; models on the disk */
+    void (*tell)(struct exchange *x); /* what follows after catalog_look() */
     struct task task;
     struct worker *worker; /* reads the request; NULL: none does */
     bool is_orphan;        /* its connection is gone: free it when the worker is done */

@@ -20,7 +20,7 @@
 enum {
     LAUNCHES_MAX = 16,
     TICK_S = 5,      /* while a request waits */
-    TICK_MOST_S = 60 /* else, at most */
+    TICK_MOST_S = 60 /* else: other programs start daemons, too */
 };
 
 static void consider(struct launcher *l);
@@ -53,6 +53,14 @@ static bool is_pinned(const struct server *s, const struct served *d)
     return false;
 }
 
+/* How long it stays without a request. */
+static uint64_t idle_ns(const struct server *s, const struct served *d)
+{
+    if (d->has_keep)
+        return d->keep_ns;
+    return s->config->idle_stop ? s->config->idle_stop * 1000000000ull : UINT64_MAX;
+}
+
 /* Fills all[SERVED_MAX] and of[SERVED_MAX], whose daemons these are. */
 static struct residency describe(struct server *s, struct resident *all, struct served **of)
 {
@@ -64,6 +72,7 @@ static struct residency describe(struct server *s, struct resident *all, struct 
         all[r.n] = (struct resident){.bytes = d->bytes,
                                      .since_ns = d->since_ns,
                                      .used_ns = d->used_ns,
+                                     .idle_ns = idle_ns(s, d),
                                      .is_busy = d->n_exchanges || d->is_active,
                                      .is_pinned = is_pinned(s, d)};
         of[r.n++] = d;
@@ -186,6 +195,7 @@ static void started(struct child *c, int code, const char *line)
         fail_start(l, code == 0 ? "it does not listen where this gateway looks" : line);
     } else {
         d->is_ours = true;
+        d->has_keep = false;
         d->bytes = one->needs.bytes;
         d->since_ns = d->used_ns = bell_now_ns();
         pool_connect(&d->pool);
@@ -282,9 +292,8 @@ static void stop_idle(struct launcher *l)
 {
     struct resident all[SERVED_MAX];
     struct served *of[SERVED_MAX];
-    const uint64_t idle_ns = l->server->config->idle_stop * 1000000000ull;
     struct residency r = describe(l->server, all, of);
-    size_t i = idle_ns ? residency_idle(&r, idle_ns, bell_now_ns()) : r.n;
+    size_t i = residency_idle(&r, bell_now_ns());
     if (i < r.n)
         stop(l, of[i]);
 }
@@ -312,23 +321,36 @@ static bool go_on(struct launcher *l)
     return make_room(l);
 }
 
-/* Seconds until the next look. */
-static uint32_t tick_of(const struct launcher *l)
+/* When the first one that is idle is to be stopped. */
+static uint64_t idle_due(const struct launcher *l)
 {
-    const uint32_t idle_s = l->server->config->idle_stop, s = idle_s / 10;
-    if (l->first)
-        return TICK_S;
-    return s > TICK_MOST_S ? TICK_MOST_S : s < 1 && idle_s ? 1 : s;
+    struct resident all[SERVED_MAX];
+    struct served *of[SERVED_MAX];
+    const struct residency r = describe(l->server, all, of);
+    return residency_idle_due(&r);
 }
 
 static void set_timer(const struct launcher *l)
 {
-    const uint64_t now = bell_now_ns();
-    uint64_t ns = tick_of(l) * 1000000000ull;
-    if (l->first && l->due_ns > now && l->due_ns - now < ns)
-        ns = l->due_ns - now;
+    const uint64_t now = bell_now_ns(), due_ns = l->first ? l->due_ns : idle_due(l);
+    uint64_t at_ns = l->first ? l->tell_ns : now + TICK_MOST_S * 1000000000ull;
+    if (due_ns > now && due_ns < at_ns)
+        at_ns = due_ns;
+    const uint64_t ns = at_ns > now ? at_ns - now : 1;
     const struct itimerspec at = {.it_value = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}};
     (void)timerfd_settime(l->timer.fd, 0, &at, NULL);
+}
+
+/* Requests that wait are told so, each TICK_S. */
+static void tell_waiting(struct launcher *l)
+{
+    const uint64_t now = bell_now_ns();
+    if (now < l->tell_ns)
+        return;
+    l->tell_ns = now + TICK_S * 1000000000ull;
+    for (struct exchange *x = l->server->exchanges; x; x = x->next)
+        if (x->launch)
+            route_tell_launching(x);
 }
 
 /* Something changed: looks what can be done now. Daemons are asked first, where what they said is
@@ -364,9 +386,7 @@ static void on_tick(struct watch *w, uint32_t events)
     uint64_t n;
     (void)events;
     (void)!read(w->fd, &n, sizeof(n));
-    for (struct exchange *x = l->server->exchanges; x; x = x->next)
-        if (x->launch)
-            route_tell_launching(x);
+    tell_waiting(l);
     l->is_stale = true;
     set_timer(l);
     consider(l);
@@ -390,6 +410,8 @@ static struct launch *add(struct launcher *l, const char *name)
     one->launcher = l;
     one->needs.budget_bytes = l->server->config->budget;
     snprintf(one->needs.name, sizeof(one->needs.name), "%s", name);
+    if (!l->first)
+        l->tell_ns = bell_now_ns() + TICK_S * 1000000000ull;
     while (*end)
         end = &(*end)->next;
     *end = one;
@@ -427,10 +449,37 @@ void launcher_left(struct server *s)
     consider(l);
 }
 
-void launcher_released(struct served *d)
+/* One that waits may begin; one that is to be stopped may be. */
+void launcher_released(struct exchange *x)
 {
+    struct served *d = x->served;
+    struct launcher *l = &d->server->launcher;
+    const bool keeps = x->has_keep && x->is_named;
+    if (!x->n_choices && !keeps)
+        return;
     d->used_ns = bell_now_ns();
-    launcher_left(d->server); /* one that waits may begin */
+    if (keeps) {
+        d->has_keep = true;
+        d->keep_ns = x->keep_ns;
+    }
+    if (!l->server)
+        return;
+    set_timer(l);
+    if (!l->first && !(d->has_keep && d->keep_ns == 0))
+        return;
+    l->is_stale = true;
+    consider(l);
+}
+
+uint64_t launcher_ends_s(const struct served *d)
+{
+    const struct server *s = d->server;
+    const uint64_t idle = idle_ns(s, d), now = bell_now_ns();
+    const bool ends = s->launcher.server && is_own(d) && !is_pinned(s, d) && idle < UINT64_MAX / 4;
+    if (!ends)
+        return 0;
+    const uint64_t ns = (d->used_ns ? d->used_ns : now) + idle;
+    return (uint64_t)time(NULL) + (ns > now ? (ns - now) / 1000000000 : 0);
 }
 
 int launcher_open(struct server *s, char *err, size_t err_bytes)

@@ -41,6 +41,7 @@ struct launcher {
     char program[PATH_MAX];  /* hearth */
     struct watch timer;
     uint64_t due_ns;  /* when the first one may begin, as far as that is known; else 0 */
+    uint64_t tell_ns; /* when requests that wait are told so next */
     uint32_t n_asked; /* daemons that have not said yet whether they are in use */
     bool is_stale;    /* they have to be asked (again) before something is decided */
     bool is_closing;
@@ -62,7 +63,10 @@ int launcher_join(struct exchange *x, struct fail *f);
 /* The client of one that waits hung up. */
 void launcher_left(struct server *s);
 
-/* A request that was for the daemon ended. */
-void launcher_released(struct served *d);
+/* A request that was for a daemon ended. */
+void launcher_released(struct exchange *x);
+
+/* When the daemon is stopped if it has no further request [s since 1970]; 0: not as far as is known. */
+uint64_t launcher_ends_s(const struct served *d);
 
 #endif

@@ -28,4 +28,7 @@ int ollama_read_chat(struct exchange *x, struct hearth *h, struct fail *f);
 int ollama_read_generate(struct exchange *x, struct hearth *h, struct fail *f);
 void ollama_run(struct exchange *x); /* of these two */
 
+/* Does a request of these two only want the model to be stopped? */
+bool ollama_only_forgets(const json_t *root);
+
 #endif

@@ -326,7 +326,6 @@ void pool_init(struct pool *p)
     p->last = &p->first;
     for (uint32_t i = 0; i < p->n_handles; i++)
         p->handles[i].loop = p->loop, p->handles[i].pool = p;
-    join(p);
 }
 
 void pool_fini(struct pool *p)

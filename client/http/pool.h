@@ -48,7 +48,6 @@ struct pool {
     bool kicking;
 };
 
-/* Starts connecting. */
 void pool_init(struct pool *p);
 void pool_fini(struct pool *p);
 

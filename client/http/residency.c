@@ -83,11 +83,27 @@ uint64_t residency_due(const struct residency *r)
     return due_ns;
 }
 
-size_t residency_idle(const struct residency *r, uint64_t idle_ns, uint64_t now_ns)
+/* When it ends if it has no further request. */
+static uint64_t ends_ns(const struct resident *one)
+{
+    if (one->is_pinned || one->is_busy || one->idle_ns > UINT64_MAX - one->used_ns)
+        return UINT64_MAX;
+    return one->used_ns + one->idle_ns;
+}
+
+size_t residency_idle(const struct residency *r, uint64_t now_ns)
 {
     size_t i = 0;
-    while (i < r->n &&
-           (r->all[i].is_pinned || r->all[i].is_busy || r->all[i].used_ns + idle_ns > now_ns))
+    while (i < r->n && ends_ns(&r->all[i]) > now_ns)
         i++;
     return i;
+}
+
+uint64_t residency_idle_due(const struct residency *r)
+{
+    uint64_t due_ns = UINT64_MAX;
+    for (size_t i = 0; i < r->n; i++)
+        if (ends_ns(&r->all[i]) < due_ns)
+            due_ns = ends_ns(&r->all[i]);
+    return due_ns;
 }

@@ -12,6 +12,7 @@ struct resident {
     uint64_t bytes;    /* weights and KV, as declared */
     uint64_t since_ns; /* when it was loaded */
     uint64_t used_ns;  /* when it last had a request */
+    uint64_t idle_ns;  /* without one for so long it ends; UINT64_MAX: never */
     bool is_busy;      /* has one now */
     bool is_pinned;    /* never gives way */
     bool gives_way;    /* set by residency_plan: it has to end first */
@@ -39,7 +40,10 @@ enum residency_verdict residency_plan(struct residency *r, uint64_t bytes, uint6
 /* After a plan: when those that give way will all have been there for long enough. */
 uint64_t residency_due(const struct residency *r);
 
-/* One that had no request for idle_ns, and is not pinned; or n. */
-size_t residency_idle(const struct residency *r, uint64_t idle_ns, uint64_t now_ns);
+/* One that had no request for its idle_ns, and is not pinned; or n. */
+size_t residency_idle(const struct residency *r, uint64_t now_ns);
+
+/* When there will be one, as things are; UINT64_MAX: never. */
+uint64_t residency_idle_due(const struct residency *r);
 
 #endif

@@ -2,6 +2,7 @@
  * routes_model.c. */
 #include "client/http/routes.h"
 
+#include "client/http/catalog.h"
 #include "client/http/fields.h"
 #include "client/http/metrics.h"
 #include "client/http/ollama.h"
@@ -25,6 +26,7 @@ enum {
     ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
     ROUTE_IDLE = 32,   /* but for ROUTE_DAEMON, where it can be started, or there are upstreams */
     ROUTE_STARTS = 16, /* its model may be an upstream's, or one whose daemon is to be started */
+    ROUTE_LIST = 64,   /* none, where some can be listed without it */
     ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
 };
 
@@ -45,9 +47,8 @@ static void health(struct exchange *x)
     exchange_answer(x, json_pack("{s:s}", "status", "ok"));
 }
 
-static json_t *model_object(const struct served *d, const char *name)
+static json_t *served_object(const struct pool_model *m, const char *name)
 {
-    const struct pool_model *m = &d->pool.model;
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s, s:s}}", "id", name,
                      "object", "model", "type", "model", "display_name", name, "created",
                      (json_int_t)m->since, "owned_by", "hearth", "meta", "n_vocab",
@@ -56,43 +57,39 @@ static json_t *model_object(const struct served *d, const char *name)
                      m->numerics);
 }
 
-/* A model of which nothing is known but its name. */
-static json_t *name_object(const char *name, const char *owner)
+/* Of one that is not loaded nothing is known but its name. */
+static json_t *model_object(const struct catalog_entry *e)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "id", name, "object", "model", "type",
-                     "model", "display_name", name, "created", 0, "owned_by", owner);
+    if (e->served)
+        return served_object(&e->served->pool.model, e->name);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "id", e->name, "object", "model",
+                          "type", "model", "display_name", e->name, "created", 0, "owned_by",
+                          e->is_upstream ? "upstream" : "hearth");
+    if (!e->is_upstream)
+        json_object_set_new(o, "status", json_pack("{s:s}", "value", "unloaded"));
+    return o;
 }
 
-/* Those of upstreams, and those on the disk that may be started, follow those that are served. */
 static void tell_models(struct exchange *x)
 {
-    const struct upstreams *upstreams = x->server->config->upstreams;
-    json_t *list = served_names(x->server, model_object), *name;
-    size_t i;
-    for (uint32_t k = 0; upstreams && k < upstreams->n; k++)
-        json_array_append_new(list, name_object(upstreams->all[k].name, "upstream"));
-    json_array_foreach(x->found, i, name) {
-        const char *text = json_string_value(name);
-        if (!served_is_known(x->server, text)) {
-            json_t *o = name_object(text, "hearth");
-            json_object_set_new(o, "status", json_pack("{s:s}", "value", "unloaded"));
-            json_array_append_new(list, o);
-        }
-    }
-    exchange_answer(x, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    exchange_answer(
+        x, json_pack("{s:s, s:o}", "object", "list", "data", catalog_list(x, model_object)));
+}
+
+static void models(struct exchange *x)
+{
+    catalog_look(x, tell_models);
 }
 
 static void one_model(struct exchange *x)
 {
     struct upstreams *upstreams = x->server->config->upstreams;
     const struct served *d = served_find(x->server, x->path_rest);
+    struct catalog_entry e = {.name = x->path_rest, .served = d && !d->is_asleep ? d : NULL};
     struct fail f;
-    if (upstreams && upstreams_find(upstreams, x->path_rest)) {
-        exchange_answer(x, name_object(x->path_rest, "upstream"));
-        return;
-    }
-    if (d) {
-        exchange_answer(x, model_object(d, x->path_rest));
+    e.is_upstream = upstreams && upstreams_find(upstreams, x->path_rest);
+    if (d || e.is_upstream) {
+        exchange_answer(x, model_object(&e));
         return;
     }
     fail_model(&f, x->path_rest, served_name(x->served));
@@ -150,13 +147,12 @@ static void slots(struct exchange *x)
     exchange_answer(x, list);
 }
 
-static struct exchange *of_task(struct task *t)
+struct exchange *route_exchange(struct task *t)
 {
     return (struct exchange *)((char *)t - offsetof(struct exchange, task));
 }
 
-/* Is the exchange still wanted? Else it is freed, or its connection is about to end it. */
-static bool is_back(struct exchange *x)
+bool route_is_back(struct exchange *x)
 {
     x->worker = NULL;
     if (x->is_orphan)
@@ -164,30 +160,6 @@ static bool is_back(struct exchange *x)
     else if (!x->is_gone)
         return true;
     return false;
-}
-
-static void list_work(struct task *t, struct hearth *h, int rc, const char *err)
-{
-    struct exchange *x = of_task(t);
-    (void)h, (void)rc, (void)err;
-    x->found = disk_list(&x->server->launcher.disk);
-}
-
-static void listed(struct task *t)
-{
-    if (is_back(of_task(t)))
-        tell_models(of_task(t));
-}
-
-static void models(struct exchange *x)
-{
-    if (!x->server->launcher.server) {
-        tell_models(x);
-        return;
-    }
-    x->task = (struct task){.work = list_work, .done = listed, .alone = true};
-    x->worker = &x->server->launcher.disk.worker;
-    worker_give(x->worker, &x->task);
 }
 
 static void tell_metrics(struct exchange *x)
@@ -203,7 +175,7 @@ static void tell_metrics(struct exchange *x)
 
 static void read_status(struct task *t, struct hearth *h, int rc, const char *err)
 {
-    struct exchange *x = of_task(t);
+    struct exchange *x = route_exchange(t);
     (void)rc, (void)err; /* hearth_up says it */
     x->found = h ? status_ask(h) : NULL;
     t->drop = !x->found;
@@ -211,8 +183,8 @@ static void read_status(struct task *t, struct hearth *h, int rc, const char *er
 
 static void status_asked(struct task *t)
 {
-    if (is_back(of_task(t)))
-        tell_metrics(of_task(t));
+    if (route_is_back(route_exchange(t)))
+        tell_metrics(route_exchange(t));
 }
 
 /* A worker asks, with a time limit: the daemon may hang. */
@@ -248,9 +220,9 @@ static void hide_users(json_t *status)
 
 static void tell_status(struct task *t)
 {
-    struct exchange *x = of_task(t);
+    struct exchange *x = route_exchange(t);
     struct fail f;
-    if (!is_back(x))
+    if (!route_is_back(x))
         return;
     if (!x->found) {
         fail_set(&f, 503, FAIL_UNAVAILABLE, "the daemon does not say its status: try again");
@@ -321,8 +293,8 @@ static int read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct route routes[] = {
-    {"/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE, health, NULL, NULL},
-    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE, health, NULL, NULL},
+    {"/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, health, NULL, NULL},
+    {"/v1/health", ROUTE_OPEN | ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, health, NULL, NULL},
     {"/completion", ROUTE_MODEL, routes_run, routes_read_completion, &reply_native},
     {"/completions", ROUTE_MODEL, routes_run, routes_read_completion, &reply_native},
     {"/infill", ROUTE_MODEL, routes_run, routes_read_infill, &reply_native},
@@ -342,16 +314,16 @@ static const struct route routes[] = {
     {"/api/generate", ROUTE_MODEL, ollama_run, ollama_read_generate, &reply_ollama_generate},
     {"/api/show", ROUTE_POST | ROUTE_DAEMON, exchange_answer_whole, ollama_read_show,
      &reply_ollama_chat},
-    {"/api/tags", ROUTE_DAEMON, ollama_tags, NULL, &reply_ollama_chat},
-    {"/api/ps", ROUTE_DAEMON, ollama_ps, NULL, &reply_ollama_chat},
+    {"/api/tags", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, ollama_tags, NULL, &reply_ollama_chat},
+    {"/api/ps", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, ollama_ps, NULL, &reply_ollama_chat},
     {"/api/version", 0, ollama_version, NULL, &reply_ollama_chat},
     {"/", 0, ollama_root, NULL, NULL},
     {"/page.css", ROUTE_OPEN, page_style, NULL, NULL},
     {"/page.js", ROUTE_OPEN, page_script, NULL, NULL},
     {"/status", ROUTE_DAEMON, status, NULL, NULL},
-    {"/v1/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
-    {"/models", ROUTE_DAEMON | ROUTE_IDLE, models, NULL, NULL},
-    {"/v1/models/", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_REST, one_model, NULL, NULL},
+    {"/v1/models", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, models, NULL, NULL},
+    {"/models", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST, models, NULL, NULL},
+    {"/v1/models/", ROUTE_DAEMON | ROUTE_IDLE | ROUTE_LIST | ROUTE_REST, one_model, NULL, NULL},
     {"/props", ROUTE_DAEMON, props, NULL, NULL},
     {"/slots", ROUTE_DAEMON, slots, NULL, NULL},
     {"/metrics", 0, metrics, NULL, NULL},
@@ -432,7 +404,7 @@ static void forget_read(struct exchange *x)
 
 static void work(struct task *t, struct hearth *h, int rc, const char *err)
 {
-    struct exchange *x = of_task(t);
+    struct exchange *x = route_exchange(t);
     if (h)
         (void)x->route->read(x, h, &x->fail);
     else
@@ -442,8 +414,8 @@ static void work(struct task *t, struct hearth *h, int rc, const char *err)
 
 static void work_done(struct task *t)
 {
-    struct exchange *x = of_task(t);
-    if (!is_back(x))
+    struct exchange *x = route_exchange(t);
+    if (!route_is_back(x))
         return;
     if (!x->fail.status && t->epoch != pool_lost(&x->served->pool))
         fail_set(&x->fail, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
@@ -468,9 +440,10 @@ static void answer(struct exchange *x)
 
 static bool needs_daemon(const struct exchange *x)
 {
-    return x->route->flags & ROUTE_DAEMON &&
-           !(x->route->flags & ROUTE_IDLE &&
-             (x->server->launcher.server || x->server->config->upstreams));
+    const unsigned flags = x->route->flags;
+    return flags & ROUTE_DAEMON &&
+           !(flags & ROUTE_IDLE && (x->server->launcher.server || x->server->config->upstreams)) &&
+           !(flags & ROUTE_LIST && served_has_any(x->server));
 }
 
 /* The request is for the daemon of that model. */
@@ -488,7 +461,7 @@ static void ask_daemon(struct exchange *x, const char *model)
 
 static void find_work(struct task *t, struct hearth *h, int rc, const char *err)
 {
-    struct exchange *x = of_task(t);
+    struct exchange *x = route_exchange(t);
     (void)h, (void)rc, (void)err;
     x->is_on_disk = disk_find(&x->server->launcher.disk, x->wanted);
 }
@@ -496,9 +469,9 @@ static void find_work(struct task *t, struct hearth *h, int rc, const char *err)
 /* A name that no model has is treated as it would be without a budget. */
 static void found(struct task *t)
 {
-    struct exchange *x = of_task(t);
+    struct exchange *x = route_exchange(t);
     struct fail f;
-    if (!is_back(x))
+    if (!route_is_back(x))
         return;
     if (!x->is_on_disk || !launcher_wants(x->server, x->wanted))
         ask_daemon(x, x->wanted);
@@ -520,6 +493,11 @@ static void pass_on(struct exchange *x, struct upstream *to)
         exchange_fail(x, &f);
 }
 
+static bool only_forgets(const struct exchange *x)
+{
+    return x->route->answer == ollama_run && ollama_only_forgets(x->root);
+}
+
 /* The request is for that model, at an upstream or at a daemon that may have to be started. */
 static void ask(struct exchange *x, const char *model)
 {
@@ -528,7 +506,7 @@ static void ask(struct exchange *x, const char *model)
         pass_on(x, to);
         return;
     }
-    if (!(x->route->flags & ROUTE_STARTS) || !launcher_wants(x->server, model)) {
+    if (!(x->route->flags & ROUTE_STARTS) || only_forgets(x) || !launcher_wants(x->server, model)) {
         ask_daemon(x, model);
         return;
     }
@@ -558,13 +536,13 @@ static void ask_parsed(struct exchange *x)
 static void parse_work(struct task *t, struct hearth *h, int rc, const char *err)
 {
     (void)h, (void)rc, (void)err;
-    parse_body(of_task(t));
+    parse_body(route_exchange(t));
 }
 
 static void parse_done(struct task *t)
 {
-    if (is_back(of_task(t)))
-        ask_parsed(of_task(t));
+    if (route_is_back(route_exchange(t)))
+        ask_parsed(route_exchange(t));
 }
 
 void route_answer(struct exchange *x)

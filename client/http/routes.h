@@ -23,6 +23,11 @@ bool route_takes(const struct route *r, const char *method);
 /* Answers a whole request, or starts to. */
 void route_answer(struct exchange *x);
 
+/* For a worker's task of an exchange: whose it is; and when it is done, is that one still wanted? Else it
+ * is freed, or its connection is about to end it. */
+struct exchange *route_exchange(struct task *t);
+bool route_is_back(struct exchange *x);
+
 /* For an exchange with a launch: its model is served (why NULL), or cannot be; it still waits: says
  * so in the stream that was asked for. */
 void route_launched(struct exchange *x, const struct fail *why);

@@ -1,4 +1,5 @@
 /* routes_ollama: the endpoints of Ollama's interface. See ollama.h. */
+#include "client/http/catalog.h"
 #include "client/http/fields.h"
 #include "client/http/ollama.h"
 #include "client/http/page.h"
@@ -35,29 +36,46 @@ static json_t *details(void)
                      "family", "", "families", "parameter_size", "", "quantization_level", "");
 }
 
-/* A name of the model in a list. How large it is the daemon does not say. */
-static json_t *model_object(const struct served *d, const char *name)
+/* How large one that is served is the daemon does not say. */
+static json_t *model_object(const struct catalog_entry *e)
 {
-    const struct pool_model *m = &d->pool.model;
+    const struct pool_model *m = e->served ? &e->served->pool.model : NULL;
     char at[OLLAMA_TIME_BYTES];
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
-                     ollama_time((time_t)m->since, 0, at), "size", (json_int_t)0, "digest",
-                     m->fingerprint, "details", details());
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", e->name, "model", e->name,
+                     "modified_at", ollama_time(m ? (time_t)m->since : 0, 0, at), "size",
+                     (json_int_t)e->bytes, "digest", m ? m->fingerprint : "", "details", details());
+}
+
+static void tell_tags(struct exchange *x)
+{
+    exchange_answer(x, json_pack("{s:o}", "models", catalog_list(x, model_object)));
 }
 
 void ollama_tags(struct exchange *x)
 {
-    exchange_answer(x, json_pack("{s:o}", "models", served_names(x->server, model_object)));
+    catalog_look(x, tell_tags);
 }
 
-/* The model stays loaded. */
+/* Those that are loaded. */
 void ollama_ps(struct exchange *x)
 {
-    json_t *o = model_object(x->served, served_name(x->served));
-    json_object_update_new(o, json_pack("{s:s, s:I, s:I}", "expires_at", "9999-12-31T23:59:59Z",
-                                        "size_vram", (json_int_t)0, "context_length",
-                                        (json_int_t)x->served->pool.model.context));
-    exchange_answer(x, json_pack("{s:[o]}", "models", o));
+    json_t *list = json_array();
+    char at[OLLAMA_TIME_BYTES];
+    served_look(x->server);
+    for (struct served *d = x->server->served; d; d = d->next) {
+        const struct catalog_entry e = {.name = served_name(d), .served = d};
+        const uint64_t ends_s = launcher_ends_s(d);
+        if (!pool_is_up(&d->pool))
+            continue;
+        json_t *o = model_object(&e);
+        json_object_update_new(
+            o, json_pack("{s:s, s:I, s:I}", "expires_at",
+                         ends_s ? ollama_time((time_t)ends_s, 0, at) : "9999-12-31T23:59:59Z",
+                         "size_vram", (json_int_t)0, "context_length",
+                         (json_int_t)d->pool.model.context));
+        json_array_append_new(list, o);
+    }
+    exchange_answer(x, json_pack("{s:o}", "models", list));
 }
 
 /* ---- about the model ------------------------------------------------------------------------- */
@@ -131,12 +149,11 @@ int ollama_read_show(struct exchange *x, struct hearth *h, struct fail *f)
 
 /* ---- answers of the model -------------------------------------------------------------------- */
 
-/* A request without a prompt asks to load the model, or (keep_alive 0) to forget it: it is there, and
- * stays. */
+/* A request without a prompt asks to load the model, or (keep_alive 0) to forget it. It is there; with
+ * --budget it is stopped once it runs nothing. */
 static void put_loaded(struct exchange *x)
 {
-    const json_t *keep = json_object_get(x->asked, "keep_alive");
-    bool forget = json_is_number(keep) && json_number_value(keep) == 0;
+    const bool forget = x->has_keep && x->keep_ns == 0;
     json_t *o = ollama_object(x);
     if (x->reply == &reply_ollama_chat)
         json_object_set_new(o, "message",
@@ -158,6 +175,8 @@ static int take(struct exchange *x, struct hearth *h,
         return fail_library(f, rc, hearth_error(h));
     if (!json_string_length(json_object_get(x->root, "model")))
         return fail_set(f, 400, FAIL_INVALID, "'model' is required: any name will do");
+    if (translate_keep_alive(x->root, &x->has_keep, &x->keep_ns, f) < 0)
+        return -1;
     x->asked = x->root;
     x->root = translate(x->asked, info.context, f);
     if (!x->root)
@@ -186,6 +205,15 @@ int ollama_read_generate(struct exchange *x, struct hearth *h, struct fail *f)
         return routes_read_chat(x, h, f);
     put_loaded(x);
     return 0;
+}
+
+bool ollama_only_forgets(const json_t *root)
+{
+    struct fail f;
+    bool has_keep = false;
+    uint64_t keep_ns = 0;
+    return translate_keep_alive(root, &has_keep, &keep_ns, &f) == 0 && has_keep && keep_ns == 0 &&
+           !json_object_get(root, "prompt") && !json_array_size(json_object_get(root, "messages"));
 }
 
 void ollama_run(struct exchange *x)

@@ -54,6 +54,7 @@ static int add(struct server *s, const char *instance, const char *path)
     d->pool.on_connect = on_pool_connect;
     d->pool.owner = d;
     pool_init(&d->pool);
+    d->is_asleep = true; /* until it was looked for */
     while (*end)
         end = &(*end)->next;
     *end = d;
@@ -125,15 +126,38 @@ static bool is_look_due(struct server *s)
     return true;
 }
 
-void served_look(struct server *s)
+/* The path of its socket. */
+static bool find_path(const struct served *d, char path[HELLO_PATH_BYTES])
+{
+    const char *own = d->path[0] ? d->path : d->server->config->daemon;
+    if (!own)
+        return find_default(path);
+    return snprintf(path, HELLO_PATH_BYTES, "%s", own) < (int)HELLO_PATH_BYTES;
+}
+
+/* Connects to those that were started, and finds out which ones a connection would start. */
+static void look_who_sleeps(struct server *s)
+{
+    struct daemon_socket sockets[SERVED_MAX] = {0};
+    struct served *of[SERVED_MAX];
+    struct daemons daemons = {.sockets = sockets};
+    for (struct served *d = s->served; d; d = d->next)
+        if (!pool_is_up(&d->pool) && !d->pool.joining && find_path(d, sockets[daemons.n].path))
+            of[daemons.n++] = d;
+    if (daemons.n > 0)
+        daemons_look(&daemons);
+    for (size_t i = 0; i < daemons.n; i++) {
+        const bool was_asleep = of[i]->is_asleep;
+        of[i]->is_asleep = sockets[i].is_open && !sockets[i].is_running;
+        if (was_asleep && !of[i]->is_asleep)
+            pool_connect(&of[i]->pool);
+    }
+}
+
+static void look_for_others(struct server *s)
 {
     char usual[HELLO_PATH_BYTES] = "";
     struct daemons daemons;
-    if (is_one(s))
-        return;
-    forget_gone(s);
-    if (!is_look_due(s))
-        return;
     (void)find_default(usual);
     if (daemons_list(&daemons) < 0)
         return; /* out of memory: those that are known */
@@ -141,6 +165,17 @@ void served_look(struct server *s)
         if (strcmp(daemons.sockets[i].path, usual) != 0 && !is_known(s, daemons.sockets[i].path))
             (void)add(s, daemons.sockets[i].instance, daemons.sockets[i].path);
     free(daemons.sockets);
+}
+
+void served_look(struct server *s)
+{
+    if (!is_one(s))
+        forget_gone(s);
+    if (!is_look_due(s))
+        return;
+    if (!is_one(s))
+        look_for_others(s);
+    look_who_sleeps(s);
 }
 
 bool served_is_there(struct served *d)
@@ -165,7 +200,9 @@ int served_open(struct server *s)
 
 const char *served_name(const struct served *d)
 {
-    return d->instance[0] ? d->instance : d->pool.model.name;
+    if (d->instance[0])
+        return d->instance;
+    return d->pool.model.name[0] ? d->pool.model.name : "hearth";
 }
 
 /* Ollama's clients add a tag to names without one. */
@@ -189,7 +226,7 @@ bool served_is_same(const char *one, const char *other)
 
 bool served_is_named(const struct served *d, const char *model)
 {
-    return served_is_same(d->instance, model) || served_is_same(d->pool.model.name, model);
+    return served_is_same(served_name(d), model) || served_is_same(d->pool.model.name, model);
 }
 
 static struct served *find_known(struct server *s, const char *model)
@@ -232,27 +269,26 @@ struct served *served_choose(struct server *s, const char *model, bool *ret_name
     return d ? d : find_usual(s);
 }
 
-bool served_is_known(const struct server *s, const char *model)
+bool served_is_listed(struct served *d)
 {
-    for (const struct served *d = s->served; d; d = d->next)
-        if (*d->pool.model.name && served_is_named(d, model))
+    return d->pool.model.name[0] || (d->is_asleep && served_is_there(d));
+}
+
+bool served_has_any(struct server *s)
+{
+    served_look(s);
+    for (struct served *d = s->served; d; d = d->next)
+        if (served_is_listed(d) && (d->is_asleep || pool_is_up(&d->pool)))
             return true;
     return false;
 }
 
-json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name))
+bool served_is_known(const struct server *s, const char *model)
 {
-    const struct option_texts *aliases = &s->config->aliases;
-    json_t *list = json_array();
-    served_look(s);
-    for (struct served *d = s->served; d; d = d->next) {
-        if (!*d->pool.model.name)
-            continue; /* it was never there */
-        json_array_append_new(list, object(d, served_name(d)));
-        for (uint32_t i = 0; d == s->served && i < aliases->n; i++)
-            json_array_append_new(list, object(d, aliases->items[i]));
-    }
-    return list;
+    for (struct served *d = s->served; d; d = d->next)
+        if (served_is_listed(d) && served_is_named(d, model))
+            return true;
+    return false;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

@@ -3,7 +3,9 @@
  * With --socket, or HEARTH_SOCKET set, there is one. Else the default daemon comes first, and each
  * other one of this user or of the machine (client/lib/daemons.h) follows when its socket is there:
  * it is looked for when a request names a model that is not known, and when models are listed. A
- * daemon that cannot be reached and whose socket is gone is forgotten. A request is for the daemon
+ * daemon that cannot be reached and whose socket is gone is forgotten. To the others there is a
+ * connection, but for those at whose sockets the service manager listens, which starts the daemon: a
+ * request for it does that. A request is for the daemon
  * that its `model` names, by the model's own name or by that of the socket; else for the first that
  * is there.
  *
@@ -44,13 +46,16 @@ struct served {
     struct pool pool;
     struct worker workers[SERVED_WORKERS];
     uint32_t n_exchanges; /* requests that are for it */
+    bool is_asleep;       /* a connection would start it */
 
     /* The launcher's. */
     struct survey survey;
-    bool is_asked;     /* a survey is under way */
-    bool is_ours;      /* this gateway started the daemon */
-    bool is_active;    /* it had requests when it was last asked, or did not answer */
-    bool gives_way;    /* new requests wait, so that it can be stopped */
+    bool is_asked;  /* a survey is under way */
+    bool is_ours;   /* this gateway started the daemon */
+    bool is_active; /* it had requests when it was last asked, or did not answer */
+    bool gives_way; /* new requests wait, so that it can be stopped */
+    bool has_keep;  /* a request said how long it stays without one: keep_ns */
+    uint64_t keep_ns;
     uint64_t bytes;    /* that it declared */
     uint64_t n_others; /* requests of other programs, when it was last asked */
     uint64_t since_ns, used_ns;
@@ -75,7 +80,7 @@ bool served_is_same(const char *one, const char *other);
 /* Is this the name of its socket or of its model? */
 bool served_is_named(const struct served *d, const char *model);
 
-/* The name of its model for clients; "" where no daemon was there yet. */
+/* The name of its model for clients; the default daemon's socket's where none was there yet. */
 const char *served_name(const struct served *d);
 
 /* The daemon for a model: the one that is called so (*ret_named), else the first that is there. */
@@ -87,8 +92,11 @@ struct served *served_find(struct server *s, const char *model);
 /* Does a daemon that is there serve a model of that name? */
 bool served_is_known(const struct server *s, const char *model);
 
-/* An array of what `object` makes of each daemon that is there and each of its names. */
-json_t *served_names(struct server *s, json_t *(*object)(const struct served *d, const char *name));
+/* Can one be listed now, without a connection to it? */
+bool served_has_any(struct server *s);
+
+/* Was it there, or would a request start it? */
+bool served_is_listed(struct served *d);
 
 /* Sums over all. */
 uint32_t served_running(const struct server *s);

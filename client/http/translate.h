@@ -30,6 +30,10 @@ const json_t *translate_find_tool(const json_t *body, const char *flat, const js
 json_t *translate_ollama_chat(const json_t *body, uint32_t context, struct fail *f);
 json_t *translate_ollama_generate(const json_t *body, uint32_t context, struct fail *f);
 
+/* Ollama's `keep_alive`, where body has it: how long the model stays without a request [ns]. A number of
+ * seconds, or a duration as Go writes it ("5m", "1h30m"); UINT64_MAX, where it is negative: for ever. */
+int translate_keep_alive(const json_t *body, bool *ret_given, uint64_t *ret_ns, struct fail *f);
+
 /* ---- what translations have in common -------------------------------------------------------- */
 
 struct translation {

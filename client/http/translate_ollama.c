@@ -4,6 +4,7 @@
 #include "client/http/translate.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -59,6 +60,53 @@ static int read_options(struct translation *t, const json_t *body, uint32_t cont
             translate_set(t, options[i].as, json_real(options[i].otherwise));
     }
     return read_length(t, given, context);
+}
+
+/* ---- keep_alive ------------------------------------------------------------------------------ */
+
+/* Seconds of a duration: numbers, each with its unit; a single number needs none. Returns false where
+ * it is none. */
+static bool read_duration(const char *text, double *ret_s)
+{
+    static const struct {
+        const char *name;
+        double s;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"\xc2\xb5s", 1e-6}, {"ms", 1e-3},
+                 {"s", 1},     {"m", 60},    {"h", 3600}};
+    const double sign = *text == '-' ? -1 : 1;
+    const char *at = text + (*text == '-' || *text == '+');
+    double sum = 0;
+    do {
+        size_t u = 0, n = strspn(at, "0123456789."), letters = strcspn(at + n, "0123456789.");
+        char *end;
+        double number = n ? strtod(at, &end) : 0;
+        if (!n || end != at + n)
+            return false;
+        while (u < sizeof(units) / sizeof(units[0]) &&
+               (strlen(units[u].name) != letters || strncmp(at + n, units[u].name, letters) != 0))
+            u++;
+        if (u == sizeof(units) / sizeof(units[0]) && !(letters == 0 && sum == 0 && !at[n]))
+            return false;
+        sum += number * (letters ? units[u].s : 1);
+        at += n + letters;
+    } while (*at);
+    *ret_s = sign * sum;
+    return true;
+}
+
+int translate_keep_alive(const json_t *body, bool *ret_given, uint64_t *ret_ns, struct fail *f)
+{
+    const json_t *keep = json_object_get(body, "keep_alive");
+    double s = json_number_value(keep);
+    if (!keep || json_is_null(keep))
+        return 0;
+    if (!json_is_number(keep) &&
+        (!json_is_string(keep) || !read_duration(json_string_value(keep), &s)))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'keep_alive' must be a number of seconds, or a duration such as \"5m\"");
+    *ret_given = true;
+    *ret_ns = s < 0 || s > 1e9 ? UINT64_MAX : (uint64_t)(s * 1e9);
+    return 0;
 }
 
 /* ---- form and thinking ----------------------------------------------------------------------- */

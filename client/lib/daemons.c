@@ -161,6 +161,36 @@ static bool is_hearthd(const char *pid)
     return is;
 }
 
+void daemons_mark_unit(struct daemons *daemons, const char *cgroup)
+{
+    static const char service[] = ".service", one[] = "hearth@", first[] = "hearthd";
+    char path[HELLO_PATH_BYTES];
+    const char *unit = strrchr(cgroup, '/');
+    int n = unit ? (int)strcspn(++unit, "\n") - (int)strlen(service) : 0;
+    if (n <= 0 || strncmp(unit + n, service, strlen(service)) != 0)
+        return;
+    if (n == (int)strlen(first) && strncmp(unit, first, strlen(first)) == 0)
+        snprintf(path, sizeof(path), "%s/hearth%s", machine_folder, ending);
+    else if (strncmp(unit, one, strlen(one)) == 0)
+        snprintf(path, sizeof(path), "%s/%.*s%s", machine_folder, n - (int)strlen(one),
+                 unit + strlen(one), ending);
+    else
+        return;
+    for (size_t i = 0; i < daemons->n; i++)
+        daemons->sockets[i].is_running |= strcmp(daemons->sockets[i].path, path) == 0;
+}
+
+static void mark_by_unit(struct daemons *daemons, const char *pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof(path), "/proc/%.32s/cgroup", pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        daemons_mark_unit(daemons, line);
+    if (file)
+        fclose(file);
+}
+
 /* Marks those whose sockets, with these numbers, the process has open. */
 static void mark_open(struct daemons *daemons, const unsigned long *inodes, const char *pid)
 {
@@ -169,6 +199,8 @@ static void mark_open(struct daemons *daemons, const unsigned long *inodes, cons
     unsigned long inode;
     snprintf(path, sizeof(path), "/proc/%.32s/fd", pid);
     DIR *dir = opendir(path);
+    if (!dir && errno == EACCES)
+        mark_by_unit(daemons, pid);
     while (dir && (entry = readdir(dir))) {
         ssize_t n = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1);
         target[n > 0 ? n : 0] = 0;
@@ -186,8 +218,10 @@ void daemons_look(struct daemons *daemons)
     unsigned long *inodes = calloc(daemons->n + 1, sizeof(*inodes));
     DIR *dir = inodes ? opendir("/proc") : NULL;
     struct dirent *entry;
-    for (size_t i = 0; inodes && i < daemons->n; i++)
+    for (size_t i = 0; inodes && i < daemons->n; i++) {
         inodes[i] = listening_inode(daemons->sockets[i].path);
+        daemons->sockets[i].is_open = inodes[i] != 0;
+    }
     while (dir && (entry = readdir(dir)))
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_hearthd(entry->d_name))
             mark_open(daemons, inodes, entry->d_name);

@@ -24,7 +24,8 @@ int daemons_folder(char ret[HELLO_PATH_BYTES]);
 struct daemon_socket {
     char instance[DAEMONS_NAME_BYTES];
     char path[HELLO_PATH_BYTES];
-    bool is_running; /* by daemons_look */
+    bool is_open;    /* by daemons_look: a program listens there, hearthd or the service manager */
+    bool is_running; /* by daemons_look: hearthd does */
 };
 
 struct daemons {
@@ -39,8 +40,11 @@ int daemons_list(struct daemons *ret);
  * if no folder exists. */
 uint64_t daemons_changed_ns(void);
 
-/* Finds out at which of them a daemon of this user listens, from /proc: to connect would start one
- * where the service manager listens in its place. */
+/* Finds out at which of them a daemon listens, from /proc: to connect would start one where the
+ * service manager listens in its place. A daemon of another user is known by its unit alone. */
 void daemons_look(struct daemons *daemons);
+
+/* Marks the machine's daemon whose unit a line of /proc/PID/cgroup names: hearthd.service, hearth@NAME.service. */
+void daemons_mark_unit(struct daemons *daemons, const char *cgroup);
 
 #endif

@@ -173,6 +173,9 @@ START_TEST(a_stream_that_waits_has_comments)
     int fd = gateway_connect(&gate);
     http_send(fd, "POST", "/v1/completions", "",
               "{\"prompt\":[1,2,3],\"max_tokens\":1,\"model\":\"gamma\",\"stream\":true}");
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 100) == 0)
+        ask_well("alpha"); /* requests of others do not put it off */
     read_until(fd, ": loading gamma\n\n");
     ck_assert(is_served("alpha") && is_served("beta") && !is_served("gamma"));
     read_until(fd, "data: [DONE]");
@@ -273,6 +276,59 @@ START_TEST(a_model_that_is_always_busy_gives_way_too)
 }
 END_TEST
 
+static json_t *generate(const char *model, const char *more)
+{
+    char body[256];
+    snprintf(body, sizeof(body), "{\"model\":\"%s\",\"stream\":false%s}", model, more);
+    return http_json(&gate, "/api/generate", body, 200);
+}
+
+START_TEST(keep_alive_says_how_long_a_model_stays)
+{
+    static const char prompt[] = ",\"prompt\":\"x\",\"raw\":true,\"options\":{\"num_predict\":1}";
+    char more[128];
+    START("--budget", ROOM_FOR_TWO, "--stay", "3600", "--idle-stop", "1");
+    json_decref(generate("alpha", ",\"keep_alive\":-1"));
+    json_decref(generate("beta", prompt));
+    wait_until_gone("beta");
+    snprintf(more, sizeof(more), "%s,\"keep_alive\":\"1h\"", prompt);
+    json_decref(generate("beta", more));
+    json_t *o = http_json(&gate, "/api/ps", NULL, 200);
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "models")), 2);
+    ck_assert_str_eq(json_text(o, "models/0/name"), "alpha");
+    ck_assert_str_eq(json_text(o, "models/0/expires_at"), "9999-12-31T23:59:59Z");
+    ck_assert_str_ne(json_text(o, "models/1/expires_at"), "9999-12-31T23:59:59Z");
+    json_decref(o);
+    snprintf(more, sizeof(more), "%s,\"keep_alive\":0", prompt);
+    json_decref(generate("beta", more));
+    wait_until_gone("beta");
+    ck_assert(is_served("alpha"));
+    o = generate("alpha", ",\"keep_alive\":0");
+    ck_assert_str_eq(json_text(o, "done_reason"), "unload");
+    json_decref(o);
+    wait_until_gone("alpha");
+    ask_well("beta");
+    json_decref(generate("gamma", ",\"keep_alive\":0")); /* it is not loaded for this */
+    ck_assert(!is_served("gamma"));
+    o = http_json(&gate, "/api/generate", "{\"model\":\"beta\",\"keep_alive\":\"soon\"}", 400);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error"), "'keep_alive' must be"));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(ollama_s_list_has_those_that_may_be_started)
+{
+    START("--budget", ROOM_FOR_TWO, "--upstream", "far=http://127.0.0.1:1/v1");
+    json_t *o = http_json(&gate, "/api/tags", NULL, 200);
+    ck_assert_str_eq(json_text(o, "models/0/name"), "far");
+    ck_assert_str_eq(json_text(o, "models/1/name"), "alpha");
+    ck_assert_int_gt(json_number(o, "models/1/size"), 11 << 20);
+    ck_assert_str_eq(json_text(o, "models/3/name"), "gamma");
+    json_decref(o);
+    ck_assert(!is_served("alpha"));
+}
+END_TEST
+
 START_TEST(one_that_barely_fits_is_started)
 {
     START("--budget", "26M"); /* a quarter of what weights and scratch leave is less than a text */
@@ -352,6 +408,8 @@ int main(void)
     tcase_add_test(c, a_request_whose_client_hung_up_starts_nothing);
     tcase_add_test(c, a_model_that_another_program_uses_stays);
     tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
+    tcase_add_test(c, keep_alive_says_how_long_a_model_stays);
+    tcase_add_test(c, ollama_s_list_has_those_that_may_be_started);
     tcase_add_test(c, one_that_barely_fits_is_started);
     tcase_add_test(c, what_cannot_be_started_is_one_line);
     tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);

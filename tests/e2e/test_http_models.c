@@ -6,11 +6,14 @@
 #include <check.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static struct harness code, tiny, place; /* place: the folder of the gateway, without a daemon */
@@ -193,6 +196,58 @@ START_TEST(without_a_default_daemon_the_first_other_one_is_asked)
 }
 END_TEST
 
+/* A socket at which the service manager listens, which would start a daemon for a connection. */
+static int listen_as_manager(const char *name)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/hearth/%s.sock", place.directory, name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    return fd;
+}
+
+static bool has_connection(int listener, int wait_ms)
+{
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    return poll(&p, 1, wait_ms) == 1;
+}
+
+START_TEST(a_list_starts_no_daemon)
+{
+    static const char *const looks[] = {
+        "/v1/models", "/v1/models/sleeper", "/api/tags", "/api/ps", "/health", "/metrics"};
+    int usual = listen_as_manager("hearth"), sleeper = listen_as_manager("sleeper");
+    gateway_start(&gate, &place, false, NULL);
+    for (size_t i = 0; i < sizeof(looks) / sizeof(*looks); i++) {
+        struct http_answer a = http_ask(&gate, looks[i], NULL);
+        ck_assert_msg(a.status == 200, "%s: %s", looks[i], a.body);
+        http_answer_fini(&a);
+    }
+    json_t *o = http_json(&gate, "/v1/models", NULL, 200);
+    ck_assert_str_eq(json_text(o, "data/0/id"), "hearth");
+    ck_assert_str_eq(json_text(o, "data/1/id"), "sleeper");
+    ck_assert_str_eq(json_text(o, "data/1/status/value"), "unloaded");
+    json_decref(o);
+    o = http_json(&gate, "/api/tags", NULL, 200);
+    ck_assert_str_eq(json_text(o, "models/1/name"), "sleeper");
+    json_decref(o);
+    name_daemon(&tiny, "tiny-model");
+    ck_assert_int_eq(context_of("tiny-model"), 768);
+    o = http_json(&gate, "/v1/models", NULL, 200);
+    ck_assert_str_eq(json_text(o, "data/2/id"), "tiny-model");
+    ck_assert_ptr_null(json_at(o, "data/2/status"));
+    json_decref(o);
+    ck_assert(!has_connection(usual, 0) && !has_connection(sleeper, 0));
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/completion", "", "{\"prompt\":\"x\",\"model\":\"sleeper\"}");
+    ck_assert(has_connection(sleeper, 60000) && !has_connection(usual, 0));
+    close(fd);
+    close(usual);
+    close(sleeper);
+}
+END_TEST
+
 START_TEST(a_name_that_no_model_has_is_refused_where_that_is_wanted)
 {
     name_daemon(&code, "hearth");
@@ -216,6 +271,7 @@ int main(void)
     tcase_add_test(c, daemons_that_come_and_go_are_noticed);
     tcase_add_test(c, names_that_no_model_has_do_not_keep_the_gateway_busy);
     tcase_add_test(c, without_a_default_daemon_the_first_other_one_is_asked);
+    tcase_add_test(c, a_list_starts_no_daemon);
     tcase_add_test(c, a_name_that_no_model_has_is_refused_where_that_is_wanted);
     suite_add_tcase(s, c);
     return run_suite(s);

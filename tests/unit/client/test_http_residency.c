@@ -80,9 +80,18 @@ END_TEST
 START_TEST(idle_ones_are_found)
 {
     all[0].is_pinned = all[1].is_busy = true;
-    ck_assert_uint_eq(residency_idle(&r, 3ull * SECOND, now), 2);
-    ck_assert_uint_eq(residency_idle(&r, 3ull * SECOND + 1, now), 3);
-    ck_assert_uint_eq(residency_idle(&r, 1, now), 2);
+    all[0].idle_ns = all[1].idle_ns = 1;
+    all[2].idle_ns = 3ull * SECOND;
+    ck_assert_uint_eq(residency_idle(&r, now), 2);
+    ck_assert_uint_eq(residency_idle_due(&r), now);
+    all[2].idle_ns++;
+    ck_assert_uint_eq(residency_idle(&r, now), 3);
+    ck_assert_uint_eq(residency_idle_due(&r), now + 1);
+    all[2].idle_ns = UINT64_MAX;
+    ck_assert_uint_eq(residency_idle(&r, UINT64_MAX - 1), 3);
+    ck_assert_uint_eq(residency_idle_due(&r), UINT64_MAX);
+    all[1].is_busy = false;
+    ck_assert_uint_eq(residency_idle(&r, now), 1);
 }
 END_TEST
 

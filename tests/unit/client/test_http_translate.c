@@ -354,6 +354,41 @@ static json_t *of_generate(const json_t *body, struct fail *f)
 
 #define OLLAMA_ASK "\"messages\":[{\"role\":\"user\",\"content\":\"U\"}]"
 
+/* Of {"keep_alive": value} [ns]; 0: there is none. */
+static uint64_t kept(const char *value)
+{
+    struct fail f;
+    bool given = false;
+    uint64_t ns = 0;
+    json_t *body = json_pack("{s:o}", "keep_alive", json_loads(value, JSON_DECODE_ANY, NULL));
+    int rc = translate_keep_alive(body, &given, &ns, &f);
+    ck_assert_int_eq(given, rc == 0 && strcmp(value, "null") != 0);
+    json_decref(body);
+    return rc < 0 ? 7 : ns;
+}
+
+START_TEST(keep_alive_is_seconds_or_a_duration)
+{
+    const uint64_t second = 1000000000;
+    static const char *const wrong[] = {"\"\"",       "\"soon\"", "\"5x\"", "\"m\"", "\"5m7\"",
+                                        "\"1.2.3s\"", "true",     "[5]",    "\"-\""};
+    ck_assert_uint_eq(kept("null"), 0);
+    ck_assert_uint_eq(kept("0"), 0);
+    ck_assert_uint_eq(kept("\"0s\""), 0);
+    ck_assert_uint_eq(kept("\"0\""), 0);
+    ck_assert_uint_eq(kept("90"), 90 * second);
+    ck_assert_uint_eq(kept("0.5"), second / 2);
+    ck_assert_uint_eq(kept("\"5m\""), 300 * second);
+    ck_assert_uint_eq(kept("\"1h30m0.5s\""), 5400 * second + second / 2);
+    ck_assert_uint_eq(kept("\"250ms\""), second / 4);
+    ck_assert_uint_eq(kept("-1"), UINT64_MAX);
+    ck_assert_uint_eq(kept("\"-1m\""), UINT64_MAX);
+    ck_assert_uint_eq(kept("1e300"), UINT64_MAX);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        ck_assert_msg(kept(wrong[i]) == 7, "%s is taken", wrong[i]);
+}
+END_TEST
+
 START_TEST(ollama_s_options_have_its_defaults)
 {
     static const char given[] =
@@ -468,6 +503,7 @@ int main(void)
                         sizeof(wrong_responses) / sizeof(wrong_responses[0]));
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("ollama");
+    tcase_add_test(tcase, keep_alive_is_seconds_or_a_duration);
     tcase_add_test(tcase, ollama_s_options_have_its_defaults);
     tcase_add_test(tcase, ollama_s_calls_get_ids_in_order);
     tcase_add_test(tcase, a_prompt_is_a_conversation_unless_it_is_raw);

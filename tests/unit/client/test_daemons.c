@@ -1,0 +1,78 @@
+/* Which sockets have a daemon: what is known of one of another user. */
+#include "client/lib/daemons.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <string.h>
+
+static struct daemon_socket sockets[4];
+static struct daemons daemons = {.sockets = sockets, .n = 4};
+
+static void setup(void)
+{
+    static const char *const paths[] = {"/run/hearth/hearth.sock", "/run/hearth/qwen-3.sock",
+                                        "/run/user/7/hearth/qwen-3.sock", "/run/hearth/qwen.sock"};
+    memset(sockets, 0, sizeof(sockets));
+    for (size_t i = 0; i < daemons.n; i++)
+        strcpy(sockets[i].path, paths[i]);
+}
+
+/* A digit for each socket: does a daemon run there, by this line? */
+static const char *marked(const char *line)
+{
+    static char text[8];
+    setup();
+    daemons_mark_unit(&daemons, line);
+    for (size_t i = 0; i < daemons.n; i++)
+        text[i] = sockets[i].is_running ? '1' : '0';
+    return text;
+}
+
+START_TEST(a_unit_of_the_machine_names_its_socket)
+{
+    ck_assert_str_eq(marked("0::/system.slice/hearthd.service\n"), "1000");
+    ck_assert_str_eq(marked("0::/system.slice/system-hearth.slice/hearth@qwen-3.service\n"),
+                     "0100");
+    ck_assert_str_eq(marked("0::/system.slice/system-hearth.slice/hearth@qwen.service"), "0001");
+}
+END_TEST
+
+START_TEST(other_units_name_none)
+{
+    static const char *const lines[] = {
+        "",
+        "\n",
+        "0::/\n",
+        "0::/.service\n",
+        "0::/system.slice/hearthd.service.d\n",
+        "0::/system.slice/hearthd.socket\n",
+        "0::/system.slice/hearth@.service\n",
+        "0::/system.slice/xhearth@qwen.service\n",
+        "0::/system.slice/hearth-http.service\n",
+        "0::/user.slice/session-1.scope\n",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+        ck_assert_msg(strcmp(marked(lines[i]), "0000") == 0, "%s", lines[i]);
+}
+END_TEST
+
+START_TEST(a_socket_without_a_listener_has_no_daemon)
+{
+    setup();
+    sockets[0].is_running = sockets[0].is_open = false;
+    strcpy(sockets[0].path, "/tmp/hearth-no-such-socket");
+    daemons_look(&daemons);
+    ck_assert(!sockets[0].is_open && !sockets[0].is_running);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemons");
+    TCase *c = tcase_create("daemons");
+    tcase_add_test(c, a_unit_of_the_machine_names_its_socket);
+    tcase_add_test(c, other_units_name_none);
+    tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
+    suite_add_tcase(s, c);
+    return run_suite(s);
+}
