@@ -49,7 +49,7 @@
     X(WAKES, wakes, COUNTER, "clients woken by the engine thread itself")                          \
     X(WAKE_HANDOFFS, wake_handoffs, COUNTER, "wakes handed to the control thread")                 \
     X(RESCANS, rescans, COUNTER, "periodic rescans of all rings")                                  \
-    X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a missed request; must stay 0")   \
+    X(RESCANS_FOUND, rescans_found, COUNTER, "rescans that found a request without its bell")      \
     X(ENGINE_WAKEUPS, engine_wakeups, COUNTER, "wake-ups of the engine thread")                    \
     X(DECODE_NS, decode_ns, GAUGE, "smoothed time of a decode-only canonical pass, ns")            \
     X(WINDOW_ROW_NS, window_row_ns, GAUGE, "time that each row of a draft window adds to it, ns")  \

@@ -110,8 +110,8 @@ static bool engine_missed(const struct attached *clients)
 }
 
 /* The clock ran out: look at everything, still announced as asleep, so that a client that comes
- * meanwhile rings. Work that no bell announces within a moment was missed, which must never happen; it
- * is served all the same. */
+ * meanwhile rings. Work that no bell announces within a moment is counted and served: its client was
+ * stopped between submitting and ringing, or a wake-up was lost, which must never happen. */
 static void engine_rescan(struct attached *clients)
 {
     struct loop_event event;

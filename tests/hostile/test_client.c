@@ -98,6 +98,7 @@ START_TEST(an_attacker_harms_only_itself)
     atomic_store(&state->done, 0);
     run(attack, times);
     balance_check(&d, &before);
+    ck_assert_int_eq(harness_counter(&d, "rescans_found"), 0);
     ck_assert(atomic_load(&state->done) > 0 ||
               attack->prepare); /* what it needs may not be there */
     atomic_fetch_add(&state->over, 1);

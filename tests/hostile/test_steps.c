@@ -1,6 +1,7 @@
 /* A client stopped or killed after any instruction of hearth_submit() and hearth_next(): others get
  * their answers meanwhile, and a client that is let go on gets its own. The point is drawn by a
- * seed, and reached by single steps. HEARTH_STEPS=N: N points instead of 100; HEARTH_SEED=N: others. */
+ * seed, and reached by single steps. Where it lies between a cell and its bell for a second, the
+ * daemon finds the cell by itself (counter rescans_found). HEARTH_STEPS=N: N points instead of 100; HEARTH_SEED=N: others. */
 #include "tests/hostile/balance.h"
 #include "tests/hostile/honest.h"
 #include "tests/random.h"
