@@ -20,7 +20,11 @@ static const struct option_row rows[] = {
     OPTION(struct http_config, id, name, 0, OPTION_FLAG, NULL, NULL, 0, 0, help),
     HTTP_OPTIONS(ROW_TEXT, ROW_NUMBER, ROW_BYTES, ROW_TEXTS, ROW_FLAG)};
 
-enum { KEYS_MOST = 64 << 10, TEMPLATE_MOST = 1 << 20 }; /* bytes of a file */
+enum {
+    KEYS_MOST = 64 << 10,
+    TEMPLATE_MOST = 1 << 20,
+    CERTIFICATES_MOST = 4 << 20
+}; /* bytes of a file */
 
 static struct options table(struct http_config *c)
 {
@@ -122,6 +126,20 @@ static int check_budget(const struct http_config *c, char *err, size_t err_bytes
     return what ? -EINVAL : 0;
 }
 
+/* libcurl reads it again with each connection; a wrong one is to be known at once. */
+static int check_certificates(const struct http_config *c, char *err, size_t err_bytes)
+{
+    char *text = NULL;
+    int rc =
+        read_file(c->upstream_ca, CERTIFICATES_MOST, "certificates in PEM", &text, err, err_bytes);
+    if (!rc && !strstr(text, "-----BEGIN CERTIFICATE-----")) {
+        snprintf(err, err_bytes, "%s: it has no certificate in PEM", c->upstream_ca);
+        rc = -EINVAL;
+    }
+    free(text);
+    return rc;
+}
+
 static int read_upstreams(struct http_config *c, char *err, size_t err_bytes)
 {
     c->upstreams = calloc(1, sizeof(*c->upstreams));
@@ -155,6 +173,8 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
         rc = check_budget(c, err, err_bytes);
     if (!rc && (c->upstream_entries.n || c->upstream_keys.n))
         rc = read_upstreams(c, err, err_bytes);
+    if (!rc && c->upstream_ca)
+        rc = check_certificates(c, err, err_bytes);
     return rc;
 }
 

@@ -31,6 +31,7 @@
     NUMBER(stay, "stay", "30", 0, 1 << 24, "S", "a model stays S s before it gives way")           \
     TEXTS(upstream_entries, "upstream", "NAME=URL", "this model is served there; repeatable")      \
     TEXTS(upstream_keys, "upstream-key", "NAME=FILE", "its key, in a file of mode 0600")           \
+    TEXT(upstream_ca, "upstream-ca", "FILE", "certificates that sign https servers', in PEM")      \
     NUMBER(upstream_wait, "upstream-wait", "600", 1, 86400, "S", "give up an upstream's answer")   \
     NUMBER(upstream_idle, "upstream-idle", "120", 1, 86400, "S", "the same, once it has begun")    \
     NUMBER(slots, "slots", "16", 1, 64, "N", "max requests that run at once")                      \

@@ -205,8 +205,7 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     if (!rc)
         rc = served_open(s);
     if (!rc && config->upstreams)
-        rc = transfers_open(&s->transfers, &s->loop, config->upstream_wait, config->upstream_idle,
-                            err, err_bytes);
+        rc = transfers_open(&s->transfers, &s->loop, config, err, err_bytes);
     if (!rc)
         rc = launcher_open(s, err, err_bytes);
     for (uint32_t i = 0; i < n && !rc; i++) {

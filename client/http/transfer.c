@@ -49,7 +49,14 @@ static void fail_code(struct transfers *t, struct transfer *one, CURLcode code)
              TRANSFER_CONNECT_MS / 1000);
         break;
     case CURLE_PEER_FAILED_VERIFICATION:
-        fail(one, 502, "has a TLS certificate that does not hold: check the URL of --upstream");
+        fail(one, 502,
+             "has a TLS certificate that does not hold: check the URL of --upstream, or give "
+             "--upstream-ca");
+        break;
+    case CURLE_SSL_CACERT_BADFILE:
+        fail(one, 502,
+             "cannot be verified without certificates: install ca-certificates, or give "
+             "--upstream-ca");
         break;
     case CURLE_SSL_CONNECT_ERROR:
         fail(one, 502, "does not speak TLS: give its URL with http, or another port");
@@ -223,7 +230,7 @@ static void on_timer(struct watch *w, uint32_t events)
 
 static void check_time(struct transfers *t, struct transfer *one)
 {
-    uint32_t most_s = one->has_begun ? t->idle_s : t->wait_s;
+    uint32_t most_s = one->has_begun ? t->config->upstream_idle : t->config->upstream_wait;
     if (one->is_paused || bell_now_ns() - one->heard_ns < most_s * 1000000000ull)
         return;
     if (one->has_begun)
@@ -284,6 +291,8 @@ static void set_options(struct transfers *t, struct transfer *one, const char *p
     set(one->easy, CURLOPT_FOLLOWLOCATION, 0L);
     set(one->easy, CURLOPT_PROXY, ""); /* nor one of the environment: it would see the key */
     set(one->easy, CURLOPT_NOSIGNAL, 1L);
+    if (t->config->upstream_ca)
+        set(one->easy, CURLOPT_CAINFO, t->config->upstream_ca);
     set(one->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)TRANSFER_CONNECT_MS);
     set(one->easy, CURLOPT_USERAGENT, "hearth-http/" HEARTH_VERSION);
     set(one->easy, CURLOPT_HTTPHEADER, one->headers);
@@ -358,10 +367,10 @@ static int open_timer(struct transfers *t, struct watch *w,
     return w->fd < 0 ? -errno : reactor_watch(t->loop, w, EPOLLIN);
 }
 
-int transfers_open(struct transfers *t, struct reactor *loop, uint32_t wait_s, uint32_t idle_s,
+int transfers_open(struct transfers *t, struct reactor *loop, const struct http_config *config,
                    char *err, size_t err_bytes)
 {
-    *t = (struct transfers){.loop = loop, .wait_s = wait_s, .idle_s = idle_s};
+    *t = (struct transfers){.loop = loop, .config = config};
     int rc = curl_api_load(&t->curl, err, err_bytes);
     if (!rc)
         rc = open_timer(t, &t->timer, on_timer);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 struct exchange;
+struct http_config;
 struct server;
 
 enum {
@@ -40,14 +41,14 @@ struct transfers {
     struct curl_api curl;
     CURLM *multi; /* NULL without upstreams */
     struct reactor *loop;
-    struct watch timer;      /* libcurl's */
-    struct watch tick;       /* for limits of time, while there are transfers */
-    struct transfer *all;    /* a list */
-    uint32_t wait_s, idle_s; /* for the first byte of an answer, and for the next one */
+    const struct http_config *config; /* limits of time, certificates */
+    struct watch timer;               /* libcurl's */
+    struct watch tick;                /* for limits of time, while there are transfers */
+    struct transfer *all;             /* a list */
 };
 
 /* Returns 0, or -errno with one line. */
-int transfers_open(struct transfers *t, struct reactor *loop, uint32_t wait_s, uint32_t idle_s,
+int transfers_open(struct transfers *t, struct reactor *loop, const struct http_config *config,
                    char *err, size_t err_bytes);
 void transfers_close(struct transfers *t);
 
