@@ -33,7 +33,7 @@ static const struct option_row table[] = {
     O(peaked, "peaked", 0, OPTION_FLAG, NULL, NULL, 0, 0,
       "make next tokens clear: low-bit copies agree"),
     O(mtp, "mtp", 0, OPTION_FLAG, NULL, NULL, 0, 0,
-      "add a next-token layer (qwen35, qwen35moe, qwen3next)"),
+      "add a next-token layer (qwen35*, qwen3next)"),
     O(acceptance, "mtp-acceptance", 0, OPTION_F32, "P", "1", 0, 1,
       "so many of its drafts are right: with --peaked"),
     O(from, "from", 0, OPTION_TEXT, "FILE", NULL, 0, 0, "copy this F32, F16 or BF16 model instead"),
