@@ -16,7 +16,7 @@ includes=$(grep -rE '^ *# *include +["<]' ipc kernels daemon client tests --incl
 while read -r files included except; do
     case $files in '' | '#'*) continue ;; esac
     complain "$files must not include $included${except:+ (exception: $except)}" \
-        "$(grep -E "^$files[^ ]* [\"<]$included" <<<"$includes" | grep -vE "${except:-^$}")"
+        "$(grep -E "^${files}[^ ]* [\"<]$included" <<<"$includes" | grep -vE "${except:-^$}")"
 done <<'TABLE'
 ipc/            (kernels|daemon|client|tests)/
 kernels/        (daemon|client|tests)/

@@ -13,12 +13,13 @@ missing() {
     bad=1
 }
 
-for page in $(grep '\.md$' <<<"$files"); do
+while read -r page; do
     here=$(dirname "$page")
-    for target in $(grep -oE '\]\([^)]+' "$page" | cut -c3- | grep -v :// | sed 's|#.*||'); do
+    while read -r target; do
         seen=$((seen + 1))
         [ -e "$here/$target" ] || missing "$target"
-    done
+    done < <(grep -oE '\]\([^)]+' "$page" | cut -c3- | grep -v :// | sed 's|#.*||' | grep .)
+    # shellcheck disable=SC2016 # backticks, not a command
     for name in $(grep -oE '`[^`]+`' "$page" | tr -d '`' | tr ' ' '\n' | grep -xE '[a-z0-9_./*{},-]+(README|NUMERICS)?[a-z.]*' |
                   grep -xE "$suffix|$folder" | grep -vE '^(build|/)' | sort -u); do
         for one in $(set -f; eval "echo $name"); do # {a,b}: each of them
@@ -27,9 +28,10 @@ for page in $(grep '\.md$' <<<"$files"); do
             grep -qE "(^|/)$pattern\$" <<<"$files" || missing "$one"
         done
     done
+    # shellcheck disable=SC2016
     while read -r file name; do
         [ ! -e "$file" ] || grep -qw "$name" "$file" || missing "$name in $file"
     done < <(grep -oE '`[a-z0-9_./]+\.[ch]`, `[a-z0-9_]+`' "$page" | tr -d '`,')
-done
+done < <(grep '\.md$' <<<"$files")
 [ $bad -eq 0 ] && echo "ok: $seen files that READMEs name are there"
 exit $bad

@@ -71,4 +71,5 @@ fi
 grep -q "as $compiler counts" "$table" || { echo "skip: $table is of another compiler than $compiler"; exit 0; }
 diff -u --label "$table" --label "this build" "$work/wanted" "$work/built" ||
     { echo "registers are others: look why, then tests/tools/check_registers.sh --write"; exit 1; }
+# shellcheck disable=SC2086 # on one line
 echo "ok: $(wc -l <"$work/built") counts of registers:" $archs

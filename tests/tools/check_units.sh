@@ -32,6 +32,7 @@ case $build in
     ${CC:-gcc} -Wall -Wextra -Werror -std=c11 "$root/use.c" -o "$root/use" $flags
     LD_LIBRARY_PATH=$root/usr/lib "$root/use"
     if command -v g++ >/dev/null; then
+        # shellcheck disable=SC2086
         g++ -Wall -Wextra -Werror -x c++ "$root/use.c" -o "$root/use" $flags
     fi ;;
 esac

@@ -71,13 +71,14 @@ int main(void)
     return 0;
 }
 C
+# shellcheck disable=SC2016 # the root's shell expands it
 in_root sh -c 'cc /tmp/debs/use.c -o /tmp/debs/use $(pkg-config --cflags --libs hearth) && /tmp/debs/use' ||
     fail "libhearth-dev does not build a program"
 chroot "$root" env -i /usr/bin/hearth-http --listen /run/hearth/http.sock 2>/dev/null & gateway=$!
 for _ in $(seq 100); do [ -S "$root/run/hearth/http.sock" ] && break; sleep 0.1; done
 in_root curl -s --unix-socket /run/hearth/http.sock http://hearth/health | grep -q ok || fail "hearth-http"
-kill "$gateway" && wait "$gateway" || fail "hearth-http does not stop cleanly"
-kill "$daemon" && wait "$daemon" || fail "hearthd does not stop cleanly"
+{ kill "$gateway" && wait "$gateway"; } || fail "hearth-http does not stop cleanly"
+{ kill "$daemon" && wait "$daemon"; } || fail "hearthd does not stop cleanly"
 daemon=
 
 in_root apt-get purge -y -qq "${packages[@]}" >build/deb/purge.log 2>&1 ||
