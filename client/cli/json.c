@@ -1,69 +1,8 @@
 /* json: see json.h. */
 #include "client/cli/json.h"
 
-#include "client/base/utf8.h"
-
 #include <math.h>
 #include <string.h>
-
-static void escape(struct buffer *b, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef";
-    static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-    const char *at = c ? strchr(special, c) : NULL;
-    if (at) {
-        const char pair[2] = {'\\', letter[at - special]};
-        buffer_add(b, pair, 2);
-        return;
-    }
-    const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    buffer_add(b, code, 6);
-}
-
-/* Bytes that are not UTF-8 become \udc80 to \udcff: half of a surrogate pair, which stands for no
- * character. */
-static void escape_raw(struct buffer *b, const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        buffer_format(b, "\\udc%02x", (unsigned char)text[i]);
-}
-
-static void add_string(struct buffer *b, const char *text, size_t bytes, int keeps_bytes)
-{
-    buffer_add(b, "\"", 1);
-    size_t plain = 0; /* text[plain, i) needs no change and is not added yet */
-    for (size_t i = 0; i < bytes;) {
-        uint32_t code;
-        int n = utf8_step(text + i, bytes - i, &code);
-        unsigned char c = (unsigned char)text[i];
-        if (n > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
-            i += (size_t)n;
-            continue;
-        }
-        buffer_add(b, text + plain, i - plain);
-        size_t step = n > 0 ? 1 : n < 0 ? (size_t)-n : bytes - i;
-        if (n > 0)
-            escape(b, c);
-        else if (keeps_bytes)
-            escape_raw(b, text + i, step);
-        else
-            buffer_text(b, "\\ufffd");
-        i += step;
-        plain = i;
-    }
-    buffer_add(b, text + plain, bytes - plain);
-    buffer_add(b, "\"", 1);
-}
-
-void json_text(struct buffer *b, const char *text, size_t bytes)
-{
-    add_string(b, text, bytes, 0);
-}
-
-void json_bytes(struct buffer *b, const char *text, size_t bytes)
-{
-    add_string(b, text, bytes, 1);
-}
 
 /* Decimal digits without stdio: ids are most of what is printed. */
 static void add_u32(struct buffer *b, uint32_t value)
@@ -108,7 +47,7 @@ void json_tokens_event(struct buffer *b, const struct hearth_event *e)
     buffer_text(b, "{\"event\":\"tokens\",\"ids\":");
     json_ids(b, e->tokens, e->n_tokens);
     buffer_text(b, ",\"text\":");
-    json_text(b, e->text, e->text_bytes);
+    quote_text(b, e->text, e->text_bytes);
     if (e->logprobs) {
         buffer_text(b, ",\"logprobs\":[");
         for (uint32_t i = 0; i < e->n_tokens; i++) {
@@ -153,14 +92,14 @@ void json_done_event(struct buffer *b, const struct hearth_result *r)
                   r->passes, r->drafted, r->accepted_drafts, r->rollbacks);
     buffer_format(b, "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"numerics\":",
                   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6);
-    json_text(b, r->numerics, strlen(r->numerics));
+    quote_text(b, r->numerics, strlen(r->numerics));
     buffer_text(b, ",\"receipt\":");
-    json_text(b, r->receipt, strlen(r->receipt));
+    quote_text(b, r->receipt, strlen(r->receipt));
     buffer_text(b, ",\"model\":");
-    json_text(b, r->model, strlen(r->model));
+    quote_text(b, r->model, strlen(r->model));
     if (r->error) {
         buffer_text(b, ",\"error\":");
-        json_text(b, r->error_text, strlen(r->error_text));
+        quote_text(b, r->error_text, strlen(r->error_text));
     }
     buffer_text(b, "}\n");
 }

@@ -1,16 +1,12 @@
 /* json: writes the few JSON shapes that `hearth` prints.
  *
- * Strings may hold any bytes: control characters are escaped, bytes that are not UTF-8 become
- * U+FFFD, the rest stays as it is. Numbers that JSON does not have (infinite) become null. */
+ * Numbers that JSON does not have (infinite) become null. Texts: quote_text(). */
 #ifndef HEARTH_CLIENT_CLI_JSON_H
 #define HEARTH_CLIENT_CLI_JSON_H
 
+#include "client/base/quote.h"
 #include "client/cli/cli.h"
 
-void json_text(struct buffer *b, const char *text, size_t bytes);
-void json_bytes(
-    struct buffer *b, const char *text,
-    size_t bytes); /* as json_text, but bytes that are not UTF-8 stay: \udc80 to \udcff */
 void json_ids(struct buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */
 void json_number(struct buffer *b, double value);
 

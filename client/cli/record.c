@@ -53,7 +53,7 @@ static void write_texts(struct buffer *out, const char *const *texts, uint32_t n
     buffer_text(out, "[");
     for (uint32_t i = 0; i < n; i++) {
         buffer_text(out, i ? "," : "");
-        json_bytes(out, texts[i], strlen(texts[i]));
+        quote_bytes(out, texts[i], strlen(texts[i]));
     }
     buffer_text(out, "]");
 }
@@ -76,7 +76,7 @@ static void write_marks(struct buffer *out, const struct hearth_mark *marks, uin
     for (uint32_t i = 0; i < n; i++) {
         buffer_format(out, "%s[%u,%u,%d,", i ? "," : "", marks[i].kind, marks[i].open,
                       marks[i].tokens);
-        json_bytes(out, marks[i].text, strlen(marks[i].text));
+        quote_bytes(out, marks[i].text, strlen(marks[i].text));
         buffer_text(out, "]");
     }
     buffer_text(out, "]");
@@ -102,7 +102,7 @@ static void write_member(struct buffer *out, const struct member *m, const void 
         return;
     case MEMBER_TEXT:
     case MEMBER_MAYBE:
-        json_bytes(out, *(const char *const *)field, strlen(*(const char *const *)field));
+        quote_bytes(out, *(const char *const *)field, strlen(*(const char *const *)field));
         return;
     case MEMBER_MARKS:
         write_marks(out, *(const struct hearth_mark *const *)field, n);

@@ -99,7 +99,7 @@ END_TEST
 
 static const char *json(const char *text, size_t bytes)
 {
-    json_text(&out, text, bytes);
+    quote_text(&out, text, bytes);
     return printed();
 }
 
