@@ -21,8 +21,10 @@ int handle_fail(struct hearth *h, int code, const char *format, ...)
 
 void handle_hex(const uint8_t hash[16], char to[33])
 {
-    for (int i = 0; i < 16; i++)
-        snprintf(to + 2 * i, 3, "%02x", hash[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++)
+        to[i] = digits[hash[i / 2] >> (i % 2 ? 0 : 4) & 15];
+    to[32] = 0;
 }
 
 int handle_check_fork(struct hearth *h)
