@@ -1,6 +1,7 @@
 /* exchange: choices at the daemon become an answer. See exchange.h. */
 #include "client/http/exchange.h"
 
+#include "client/http/json_put.h"
 #include "client/http/state.h"
 #include "ipc/bell.h"
 
@@ -30,36 +31,35 @@ void exchange_drop_body(struct exchange *x)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static int append(const char *bytes, size_t n, void *arg)
-{
-    struct buffer *t = arg;
-    buffer_add(t, bytes, n);
-    return t->failed ? -1 : 0;
-}
-
-/* Nine digits give a float exactly. */
 static void put_json(struct buffer *t, json_t *json)
 {
-    if (!json || json_dump_callback(json, append, t, JSON_COMPACT | JSON_REAL_PRECISION(9)) < 0)
-        t->failed = true;
+    json_put(t, json);
     json_decref(json);
+}
+
+void exchange_begin(struct exchange *x, const char *type)
+{
+    if (!x->params.stream || x->reply->is_lines)
+        return;
+    if (x->reply->names_events && type) {
+        buffer_text(&x->out, "event: ");
+        buffer_text(&x->out, type);
+        buffer_text(&x->out, "\n");
+    }
+    buffer_text(&x->out, "data: ");
+}
+
+void exchange_end(struct exchange *x)
+{
+    if (x->params.stream)
+        buffer_text(&x->out, x->reply->is_lines ? "\n" : "\n\n");
 }
 
 void exchange_put(struct exchange *x, json_t *json)
 {
-    bool is_event = x->params.stream && !x->reply->is_lines;
-    if (is_event)
-        buffer_text(&x->out, "data: ");
+    exchange_begin(x, json_string_value(json_object_get(json, "type")));
     put_json(&x->out, json);
-    if (x->params.stream)
-        buffer_text(&x->out, is_event ? "\n\n" : "\n");
-}
-
-void exchange_put_event(struct exchange *x, json_t *json)
-{
-    if (x->params.stream && x->reply->names_events)
-        buffer_format(&x->out, "event: %s\n", json_string_value(json_object_get(json, "type")));
-    exchange_put(x, json);
+    exchange_end(x);
 }
 
 const char *exchange_model(const struct exchange *x)
@@ -143,15 +143,20 @@ void exchange_fail(struct exchange *x, const struct fail *f)
         exchange_name(x);
         start_stream(x);
     }
-    json_t *json = x->reply && x->reply->fail ? x->reply->fail(x, &mine) : fail_json(&mine);
+    if (!x->is_streaming) {
+        x->params.stream = false; /* it is one answer now */
+        x->out.bytes = 0;
+    }
+    if (x->reply && x->reply->fail)
+        x->reply->fail(x, &mine);
+    else
+        exchange_put(x, fail_json(&mine));
     if (x->is_streaming) {
-        exchange_put_event(x, json);
         x->is_finished = true;
         wake(x);
         return;
     }
-    x->out.bytes = 0;
-    exchange_answer(x, json);
+    exchange_answer_whole(x);
     x->status = mine.status;
 }
 

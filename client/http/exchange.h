@@ -61,7 +61,7 @@ struct reply {
     json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
     /* A failure, as the whole answer or as the end of a stream; may change its status. NULL: as
      * fail_json. */
-    json_t *(*fail)(struct exchange *x, struct fail *f);
+    void (*fail)(struct exchange *x, struct fail *f);
     bool overflow_in_stream; /* a prompt that is too long is a failure of the stream asked for */
 };
 
@@ -144,11 +144,13 @@ void exchange_drop_body(struct exchange *x);
 /* Frees it, or lets the worker that has it do so. */
 void exchange_close(struct exchange *x);
 
-/* Appends json to x->out, as a server-sent event in a stream. Takes over json. */
-void exchange_put(struct exchange *x, json_t *json);
+/* Around an object that is appended to x->out: in a stream it is an event, or a line. `type` is the
+ * event's, where the dialect names them. */
+void exchange_begin(struct exchange *x, const char *type);
+void exchange_end(struct exchange *x);
 
-/* The same for a dialect whose events have types, and names where reply->names_events. */
-void exchange_put_event(struct exchange *x, json_t *json);
+/* The same with json between them, whose `type` it is. Takes over json. */
+void exchange_put(struct exchange *x, json_t *json);
 
 /* The model's name in the answer: what the request called it. */
 const char *exchange_model(const struct exchange *x);

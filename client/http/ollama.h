@@ -12,8 +12,8 @@ enum { OLLAMA_TIME_BYTES = 40 };
 /* The version of Ollama whose interface this is; clients look at it. */
 #define OLLAMA_VERSION "0.12.6"
 
-/* What answers begin with: `model` and `created_at`. */
-json_t *ollama_object(const struct exchange *x);
+/* What answers begin with, in x->out: `model` and `created_at`. */
+void ollama_begin(struct exchange *x);
 
 /* A time as text, in `at` [OLLAMA_TIME_BYTES]. */
 const char *ollama_time(time_t seconds, long ns, char *at);

@@ -15,19 +15,19 @@ extern const struct reply reply_responses;       /* /v1/responses */
 /* A chat's stream that has sent nothing for this long sends a keep-alive. */
 #define REPLY_SILENCE_NS 5000000000ull
 
-/* In the form of OpenAI, an object of this kind: a chunk with one choice (taken over), the end of a
- * stream, all choices (taken over). */
-void reply_v1_stream(struct exchange *x, const char *object, json_t *choice);
+/* In the form of OpenAI, what goes around choices: an object of a stream, or the whole answer, begins
+ * before its choices, and ends after them. reply_v1_close(): the end of a stream. */
+void reply_v1_begin(struct exchange *x, const char *object);
+void reply_v1_end(struct exchange *x, bool is_whole);
 void reply_v1_close(struct exchange *x, const char *object);
-void reply_v1_whole(struct exchange *x, const char *object, json_t *choices);
 
-/* The options that an answer was made with, as llama-server names them; `a` NULL: the defaults. */
-json_t *reply_settings(const struct exchange *x, const struct gen_params *a);
+/* The options that an answer was made with, as llama-server names them. */
+void reply_put_settings(struct buffer *t, const struct exchange *x, const struct gen_params *a);
 
 /* How long it took, in llama-server's words. */
-json_t *reply_timings(const struct finish *e);
+void reply_put_timings(struct buffer *t, const struct finish *e);
 
 /* What is hearth's own: seed, numerics, receipt, and why something was not read as a call. */
-json_t *reply_hearth(const struct exchange *x, const struct choice *c);
+void reply_put_hearth(struct buffer *t, const struct exchange *x, const struct choice *c);
 
 #endif

@@ -1,5 +1,6 @@
 /* reply_chat: answers in the form of OpenAI's chat completions. What the model wrote is read by the
  * library: reasoning and calls of tools stand apart from the content. */
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -28,10 +29,11 @@ static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static json_t *call_object(const struct choice *c, const struct block *b, json_t *arguments)
+/* A call with all of its arguments, or as it begins. Its object is left open. */
+static void put_call(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
-    return json_pack("{s:o, s:s, s:{s:o, s:o}}", "id", block_call_id(c, b), "type", "function",
-                     "function", "name", block_name(b), "arguments", arguments);
+    json_put_format(t, "{'id':%o,'type':'function','function':{'name':%o,'arguments':%t}",
+                    block_call_id(c, b), block_name(b), b->text.data, is_done ? b->text.bytes : 0);
 }
 
 /* Whether it called tools, the client has to answer: so they say why it ended. */
@@ -44,12 +46,25 @@ static const char *finish_reason(const struct choice *c)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void put_delta(const struct choice *c, json_t *delta, json_t *probs, const char *finish)
+/* A chunk before its delta, and after it. */
+static void begin_delta(const struct choice *c)
 {
-    reply_v1_stream(c->x, chunk_object,
-                    json_pack("{s:I, s:o, s:o, s:o}", "index", (json_int_t)c->index, "delta", delta,
-                              "logprobs", probs ? probs : json_null(), "finish_reason",
-                              finish ? json_string(finish) : json_null()));
+    reply_v1_begin(c->x, chunk_object);
+    json_put_format(&c->x->out, "{'index':%d,'delta':{", (int64_t)c->index);
+}
+
+/* probs is taken over. */
+static void end_delta(const struct choice *c, json_t *probs, const char *finish)
+{
+    json_put_format(&c->x->out, "},'logprobs':%o,'finish_reason':%o}", probs,
+                    finish ? json_string(finish) : json_null());
+    reply_v1_end(c->x, false);
+}
+
+/* The log-probabilities of these tokens (taken over). */
+static json_t *probs_object(json_t *probs)
+{
+    return json_pack("{s:o, s:n}", "content", probs, "refusal");
 }
 
 /* The probabilities are of the tokens that came, whatever they said: the first delta has them. */
@@ -57,9 +72,7 @@ static json_t *take_probs(struct choice *c)
 {
     json_t *probs = c->probs;
     c->probs = NULL;
-    if (c->x->params.n_logprobs < 0 || !probs)
-        return NULL;
-    return json_pack("{s:o, s:n}", "content", probs, "refusal");
+    return c->x->params.n_logprobs < 0 || !probs ? json_null() : probs_object(probs);
 }
 
 /* Says whose turn it is: once. */
@@ -68,30 +81,34 @@ static void put_role(struct choice *c)
     if (c->is_started)
         return;
     c->is_started = true;
-    put_delta(c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
-              c->x->params.n_logprobs < 0 ? NULL : json_pack("{s:[], s:n}", "content", "refusal"),
-              NULL);
+    begin_delta(c);
+    buffer_text(&c->x->out, "\"role\":\"assistant\",\"content\":\"\"");
+    end_delta(c, c->x->params.n_logprobs < 0 ? json_null() : probs_object(json_array()), NULL);
 }
 
 static void block_begin(struct choice *c, const struct block *b)
 {
     if (b->kind != HEARTH_CHAT_CALL)
         return;
-    json_t *call = call_object(c, b, json_string(""));
-    json_object_set_new(call, "index", json_integer(b->call));
-    put_delta(c, json_pack("{s:[o]}", "tool_calls", call), take_probs(c), NULL);
+    begin_delta(c);
+    buffer_text(&c->x->out, "\"tool_calls\":[");
+    put_call(&c->x->out, c, b, false);
+    json_put_format(&c->x->out, ",'index':%d}]", (int64_t)b->call);
+    end_delta(c, take_probs(c), NULL);
 }
 
 static void block_more(struct choice *c, const struct block *b, const char *text, size_t bytes)
 {
-    json_t *more = json_of_text(text, bytes), *delta;
+    struct buffer *t = &c->x->out;
+    begin_delta(c);
     if (b->kind == HEARTH_CHAT_CALL)
-        delta = json_pack("{s:[{s:I, s:{s:o}}]}", "tool_calls", "index", (json_int_t)b->call,
-                          "function", "arguments", more);
+        json_put_format(t, "'tool_calls':[{'index':%d,'function':{'arguments':%t}}]",
+                        (int64_t)b->call, text, bytes);
     else
-        delta = json_pack("{s:o}", b->kind == HEARTH_CHAT_CONTENT ? "content" : "reasoning_content",
-                          more);
-    put_delta(c, delta, take_probs(c), NULL);
+        json_put_format(t, "%s:%t",
+                        b->kind == HEARTH_CHAT_CONTENT ? "content" : "reasoning_content", text,
+                        bytes);
+    end_delta(c, take_probs(c), NULL);
 }
 
 static const struct block_writer writer = {.begin = block_begin, .more = block_more};
@@ -100,9 +117,11 @@ static void put_blocks(struct choice *c, bool is_end)
 {
     put_role(c);
     blocks_read(c, is_end, &writer);
-    json_t *probs = take_probs(c);
-    if (probs)
-        put_delta(c, json_pack("{s:s}", "content", ""), probs, NULL);
+    if (!c->probs)
+        return;
+    begin_delta(c);
+    buffer_text(&c->x->out, "\"content\":\"\"");
+    end_delta(c, take_probs(c), NULL);
 }
 
 static void chat_chunk(struct exchange *x, struct choice *c)
@@ -115,7 +134,8 @@ static void chat_end(struct exchange *x, struct choice *c)
 {
     (void)x;
     put_blocks(c, true);
-    put_delta(c, json_object(), NULL, finish_reason(c));
+    begin_delta(c);
+    end_delta(c, json_null(), finish_reason(c));
 }
 
 static void chat_close(struct exchange *x)
@@ -125,40 +145,44 @@ static void chat_close(struct exchange *x)
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
-static json_t *message_of(const struct choice *c)
+static void put_message(struct buffer *t, const struct choice *c)
 {
     const struct blocks *l = &c->blocks;
-    json_t *calls = json_array();
-    for (uint32_t i = 0; i < l->n; i++)
-        if (l->items[i].kind == HEARTH_CHAT_CALL)
-            json_array_append_new(calls, call_object(c, &l->items[i], block_text(&l->items[i])));
-    json_t *text = l->n_calls && !blocks_have(l, HEARTH_CHAT_CONTENT)
-                       ? json_null()
-                       : blocks_text(l, HEARTH_CHAT_CONTENT);
-    json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal");
+    const char *mark = ",\"tool_calls\":[";
+    json_put_format(t, "{'role':'assistant','content':%o,'refusal':null",
+                    l->n_calls && !blocks_have(l, HEARTH_CHAT_CONTENT)
+                        ? json_null()
+                        : blocks_text(l, HEARTH_CHAT_CONTENT));
     if (blocks_have(l, HEARTH_CHAT_REASONING))
-        json_object_set_new(m, "reasoning_content", blocks_text(l, HEARTH_CHAT_REASONING));
-    if (l->n_calls)
-        json_object_set(m, "tool_calls", calls);
-    json_decref(calls);
-    return m;
+        json_put_format(t, ",'reasoning_content':%o", blocks_text(l, HEARTH_CHAT_REASONING));
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (l->items[i].kind != HEARTH_CHAT_CALL)
+            continue;
+        buffer_text(t, mark);
+        put_call(t, c, &l->items[i], true);
+        buffer_text(t, "}");
+        mark = ",";
+    }
+    buffer_text(t, l->n_calls ? "]}" : "}");
 }
 
 static void chat_whole(struct exchange *x)
 {
-    json_t *choices = json_array();
+    struct buffer *t = &x->out;
+    for (uint32_t i = 0; i < x->n_choices; i++)
+        blocks_read(&x->choices[i], true, NULL);
+    reply_v1_begin(x, "chat.completion");
     for (uint32_t i = 0; i < x->n_choices; i++) {
-        struct choice *c = &x->choices[i];
-        blocks_read(c, true, NULL);
-        json_t *probs = x->params.n_logprobs < 0
-                            ? json_null()
-                            : json_pack("{s:o, s:n}", "content",
-                                        c->probs ? json_incref(c->probs) : json_array(), "refusal");
-        json_array_append_new(choices, json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)i,
-                                                 "message", message_of(c), "logprobs", probs,
-                                                 "finish_reason", finish_reason(c)));
+        const struct choice *c = &x->choices[i];
+        json_t *probs = c->probs ? json_incref(c->probs) : json_array();
+        json_put_format(t, i ? ",{'index':%d,'message':" : "{'index':%d,'message':", (int64_t)i);
+        put_message(t, c);
+        json_put_format(t, ",'logprobs':%o,'finish_reason':%s}",
+                        x->params.n_logprobs < 0 ? json_null() : probs_object(json_incref(probs)),
+                        finish_reason(c));
+        json_decref(probs);
     }
-    reply_v1_whole(x, "chat.completion", choices);
+    reply_v1_end(x, true);
 }
 
 const struct reply reply_chat = {.id = "chatcmpl-",

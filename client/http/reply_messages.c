@@ -1,4 +1,5 @@
 /* reply_messages: answers in the form of Anthropic's Messages. */
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -10,13 +11,14 @@
 /* ---- what a message says of itself ----------------------------------------------------------- */
 
 /* Tokens that were found computed are counted apart, as reads of a cache. */
-static json_t *usage(const struct choice *c)
+static void put_usage(struct buffer *t, const struct choice *c)
 {
     const struct finish *e = &c->finish;
-    json_int_t prompt = c->is_done ? e->prompt : c->job.request.n_tokens;
-    return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens", prompt - (json_int_t)e->cached,
-                     "cache_creation_input_tokens", (json_int_t)0, "cache_read_input_tokens",
-                     (json_int_t)e->cached, "output_tokens", (json_int_t)e->output);
+    int64_t prompt = c->is_done ? e->prompt : c->job.request.n_tokens;
+    json_put_format(t,
+                    "{'input_tokens':%d,'cache_creation_input_tokens':0,"
+                    "'cache_read_input_tokens':%d,'output_tokens':%d}",
+                    prompt - (int64_t)e->cached, (int64_t)e->cached, (int64_t)e->output);
 }
 
 /* max_tokens above the room that the prompt leaves are cut to it: then the context ended the
@@ -43,14 +45,34 @@ static json_t *stop_sequence(const struct choice *c)
                : json_null();
 }
 
-static json_t *message(const struct choice *c, json_t *content, json_t *reason, json_t *sequence)
+/* A message; `content`: a function that writes its blocks, or NULL before there are any. Its object
+ * is left open. */
+static void put_message(struct choice *c, void (*content)(struct choice *c))
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", c->x->id, "type", "message",
-                     "role", "assistant", "model", exchange_model(c->x), "content", content,
-                     "stop_reason", reason, "stop_sequence", sequence, "usage", usage(c));
+    struct buffer *t = &c->x->out;
+    json_put_format(t, "{'id':%s,'type':'message','role':'assistant','model':%s,'content':[",
+                    c->x->id, exchange_model(c->x));
+    if (content)
+        content(c);
+    json_put_format(t, "],'stop_reason':%o,'stop_sequence':%o,'usage':",
+                    content ? json_string(stop_reason(c)) : json_null(), stop_sequence(c));
+    put_usage(t, c);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
+
+/* An event that goes on with its other members. */
+static void begin(struct exchange *x, const char *type)
+{
+    exchange_begin(x, type);
+    json_put_format(&x->out, "{'type':%s", type);
+}
+
+static void end(struct exchange *x)
+{
+    buffer_text(&x->out, "}");
+    exchange_end(x);
+}
 
 /* Says that a message began, once. */
 static void put_start(struct choice *c)
@@ -58,37 +80,50 @@ static void put_start(struct choice *c)
     if (c->is_started)
         return;
     c->is_started = true;
-    exchange_put_event(c->x, json_pack("{s:s, s:o}", "type", "message_start", "message",
-                                       message(c, json_array(), json_null(), json_null())));
+    begin(c->x, "message_start");
+    buffer_text(&c->x->out, ",\"message\":");
+    put_message(c, NULL);
+    buffer_text(&c->x->out, "}");
+    end(c->x);
 }
 
 static void put_ping(struct choice *c)
 {
     c->told_ns = bell_now_ns();
-    exchange_put_event(c->x, json_pack("{s:s}", "type", "ping"));
+    begin(c->x, "ping");
+    end(c->x);
 }
 
-static void put_delta(const struct choice *c, const struct block *b, json_t *delta)
+/* A delta with one text. */
+static void put_delta(const struct choice *c, const struct block *b, const char *type,
+                      const char *name, const char *text, size_t bytes)
 {
-    exchange_put_event(c->x, json_pack("{s:s, s:I, s:o}", "type", "content_block_delta", "index",
-                                       (json_int_t)b->index, "delta", delta));
+    begin(c->x, "content_block_delta");
+    json_put_format(&c->x->out, ",'index':%d,'delta':{'type':%s,%s:%t}", (int64_t)b->index, type,
+                    name, text, bytes);
+    end(c->x);
 }
 
-/* A block before its first delta. */
-static json_t *empty_block(const struct choice *c, const struct block *b)
+/* A block before its first delta, or with all that it says. */
+static void put_block(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
+    size_t bytes = is_done ? b->text.bytes : 0;
     if (b->kind == HEARTH_CHAT_CONTENT)
-        return json_pack("{s:s, s:s}", "type", "text", "text", "");
-    if (b->kind == HEARTH_CHAT_REASONING)
-        return json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "", "signature", "");
-    return json_pack("{s:s, s:o, s:o, s:{}}", "type", "tool_use", "id", block_call_id(c, b), "name",
-                     block_name(b), "input");
+        json_put_format(t, "{'type':'text','text':%t}", b->text.data, bytes);
+    else if (b->kind == HEARTH_CHAT_REASONING)
+        json_put_format(t, "{'type':'thinking','thinking':%t,'signature':%s}", b->text.data, bytes,
+                        is_done ? c->x->id : "");
+    else
+        json_put_format(t, "{'type':'tool_use','id':%o,'name':%o,'input':%o}", block_call_id(c, b),
+                        block_name(b), is_done ? block_arguments(b) : json_object());
 }
 
 static void block_begin(struct choice *c, const struct block *b)
 {
-    exchange_put_event(c->x, json_pack("{s:s, s:I, s:o}", "type", "content_block_start", "index",
-                                       (json_int_t)b->index, "content_block", empty_block(c, b)));
+    begin(c->x, "content_block_start");
+    json_put_format(&c->x->out, ",'index':%d,'content_block':", (int64_t)b->index);
+    put_block(&c->x->out, c, b, false);
+    end(c->x);
     if (!b->index)
         put_ping(c);
 }
@@ -99,18 +134,17 @@ static void block_more(struct choice *c, const struct block *b, const char *text
         [HEARTH_CHAT_CONTENT] = {"text_delta", "text"},
         [HEARTH_CHAT_REASONING] = {"thinking_delta", "thinking"},
         [HEARTH_CHAT_CALL] = {"input_json_delta", "partial_json"}};
-    put_delta(c, b,
-              json_pack("{s:s, s:o}", "type", names[b->kind][0], names[b->kind][1],
-                        json_of_text(text, bytes)));
+    put_delta(c, b, names[b->kind][0], names[b->kind][1], text, bytes);
 }
 
 /* Clients send back only thoughts that are signed: with the answer's id, which nothing checks. */
 static void block_end(struct choice *c, const struct block *b)
 {
     if (b->kind == HEARTH_CHAT_REASONING)
-        put_delta(c, b, json_pack("{s:s, s:s}", "type", "signature_delta", "signature", c->x->id));
-    exchange_put_event(
-        c->x, json_pack("{s:s, s:I}", "type", "content_block_stop", "index", (json_int_t)b->index));
+        put_delta(c, b, "signature_delta", "signature", c->x->id, strlen(c->x->id));
+    begin(c->x, "content_block_stop");
+    json_put_format(&c->x->out, ",'index':%d", (int64_t)b->index);
+    end(c->x);
 }
 
 static const struct block_writer writer = {block_begin, block_more, block_end};
@@ -136,35 +170,34 @@ static void messages_end(struct exchange *x, struct choice *c)
 {
     put_start(c);
     blocks_read(c, true, &writer);
-    exchange_put_event(x, json_pack("{s:s, s:{s:s, s:o}, s:o}", "type", "message_delta", "delta",
-                                    "stop_reason", stop_reason(c), "stop_sequence",
-                                    stop_sequence(c), "usage", usage(c)));
-    exchange_put_event(x, json_pack("{s:s}", "type", "message_stop"));
+    begin(x, "message_delta");
+    json_put_format(&x->out,
+                    ",'delta':{'stop_reason':%s,'stop_sequence':%o},'usage':", stop_reason(c),
+                    stop_sequence(c));
+    put_usage(&x->out, c);
+    end(x);
+    begin(x, "message_stop");
+    end(x);
 }
 
 /* ---- whole answers --------------------------------------------------------------------------- */
 
-static json_t *whole_block(const struct choice *c, const struct block *b)
+static void put_blocks(struct choice *c)
 {
-    if (b->kind == HEARTH_CHAT_CONTENT)
-        return json_pack("{s:s, s:o}", "type", "text", "text", block_text(b));
-    if (b->kind == HEARTH_CHAT_REASONING)
-        return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking", block_text(b),
-                         "signature", c->x->id);
-    return json_pack("{s:s, s:o, s:o, s:o}", "type", "tool_use", "id", block_call_id(c, b), "name",
-                     block_name(b), "input", block_arguments(b));
+    for (uint32_t i = 0; i < c->blocks.n; i++) {
+        buffer_text(&c->x->out, i ? "," : "");
+        put_block(&c->x->out, c, &c->blocks.items[i], true);
+    }
 }
 
 static void messages_whole(struct exchange *x)
 {
     struct choice *c = &x->choices[0];
-    json_t *content = json_array();
     blocks_read(c, true, NULL);
-    for (uint32_t i = 0; i < c->blocks.n; i++)
-        json_array_append_new(content, whole_block(c, &c->blocks.items[i]));
-    json_t *o = message(c, content, json_string(stop_reason(c)), stop_sequence(c));
-    json_object_set_new(o, "hearth", reply_hearth(x, c));
-    exchange_put(x, o);
+    put_message(c, put_blocks);
+    buffer_text(&x->out, ",\"hearth\":");
+    reply_put_hearth(&x->out, x, c);
+    buffer_text(&x->out, "}");
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -172,9 +205,8 @@ static void messages_whole(struct exchange *x)
 /* The types that Anthropic's packages know, and where they matter the texts and the status: Claude
  * Code shortens its conversation after exactly this line about a prompt, and tries again after
  * 529. */
-static json_t *messages_fail(struct exchange *x, struct fail *f)
+static void messages_fail(struct exchange *x, struct fail *f)
 {
-    (void)x;
     const char *type = f->type ? f->type : FAIL_SERVER;
     if (f->status == 413)
         type = "request_too_large";
@@ -189,8 +221,8 @@ static json_t *messages_fail(struct exchange *x, struct fail *f)
     if (f->n_prompt && f->n_context)
         snprintf(f->message, sizeof(f->message), "prompt is too long: %lld tokens > %lld maximum",
                  (long long)f->n_prompt, (long long)f->n_context - 1);
-    return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type, "message",
-                     json_of_text(f->message, strlen(f->message)));
+    exchange_put(x, json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type,
+                              "message", json_of_text(f->message, strlen(f->message))));
 }
 
 const struct reply reply_messages = {.id = "msg_",

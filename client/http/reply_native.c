@@ -1,4 +1,5 @@
 /* reply_native: answers in llama-server's form. */
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -7,88 +8,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* json_pack() gives NULL if one of its parts is NULL; put_json() reports that. */
-
-json_t *reply_timings(const struct finish *e)
+void reply_put_timings(struct buffer *t, const struct finish *e)
 {
     uint32_t n = e->prompt - e->cached;
     double prompt_ms = (double)e->prefill_ns / 1e6, predicted_ms = (double)e->decode_ns / 1e6;
-    json_t *t = json_pack(
-        "{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f}", "cache_n", (json_int_t)e->cached,
-        "prompt_n", (json_int_t)n, "prompt_ms", prompt_ms, "prompt_per_token_ms",
-        n ? prompt_ms / n : 0.0, "prompt_per_second", prompt_ms > 0 ? 1e3 * n / prompt_ms : 0.0,
-        "predicted_n", (json_int_t)e->output, "predicted_ms", predicted_ms,
-        "predicted_per_token_ms", e->output ? predicted_ms / e->output : 0.0,
-        "predicted_per_second", predicted_ms > 0 ? 1e3 * e->output / predicted_ms : 0.0);
-    if (e->drafted) {
-        json_object_set_new(t, "draft_n", json_integer(e->drafted));
-        json_object_set_new(t, "draft_n_accepted", json_integer(e->accepted));
-    }
-    return t;
+    json_put_format(t,
+                    "{'cache_n':%d,'prompt_n':%d,'prompt_ms':%f,'prompt_per_token_ms':%f,"
+                    "'prompt_per_second':%f",
+                    (int64_t)e->cached, (int64_t)n, prompt_ms, n ? prompt_ms / n : 0.0,
+                    prompt_ms > 0 ? 1e3 * n / prompt_ms : 0.0);
+    json_put_format(t,
+                    ",'predicted_n':%d,'predicted_ms':%f,'predicted_per_token_ms':%f,"
+                    "'predicted_per_second':%f",
+                    (int64_t)e->output, predicted_ms, e->output ? predicted_ms / e->output : 0.0,
+                    predicted_ms > 0 ? 1e3 * e->output / predicted_ms : 0.0);
+    if (e->drafted)
+        json_put_format(t, ",'draft_n':%d,'draft_n_accepted':%d", (int64_t)e->drafted,
+                        (int64_t)e->accepted);
+    buffer_text(t, "}");
 }
 
 /* Lines of a text as an array. */
-static json_t *lines_of(const char *text)
+static void put_lines(struct buffer *t, const char *text)
 {
-    json_t *lines = json_array();
-    while (*text) {
+    const char *mark = "[";
+    for (; *text; mark = ",") {
         size_t n = strcspn(text, "\n");
-        json_array_append_new(lines, json_stringn(text, n));
+        buffer_text(t, mark);
+        json_put_format(t, "%t", text, n);
         text += n + (text[n] == '\n');
     }
-    return lines;
+    buffer_text(t, "]");
 }
 
-json_t *reply_hearth(const struct exchange *x, const struct choice *c)
+void reply_put_hearth(struct buffer *t, const struct exchange *x, const struct choice *c)
 {
-    const struct pool_model *m = &x->served->pool.model;
-    json_t *o = json_pack("{s:I, s:s, s:s}", "seed", (json_int_t)c->job.request.seed, "numerics",
-                          m->numerics, "receipt", c->finish.receipt);
-    const char *why = x->params.readers ? hearth_chat_unparsed(x->params.readers[c->index]) : NULL;
+    struct hearth_chat_reader *reader = x->params.readers ? x->params.readers[c->index] : NULL;
+    const char *why = reader ? hearth_chat_unparsed(reader) : NULL;
+    const char *loosened = reader ? hearth_chat_loosened(reader) : NULL;
+    json_put_format(t, "{'seed':%d,'numerics':%s,'receipt':%s", (int64_t)c->job.request.seed,
+                    x->served->pool.model.numerics, c->finish.receipt);
     if (why)
-        json_object_set_new(o, "unparsed", json_string(why));
-    const char *loosened =
-        x->params.readers ? hearth_chat_loosened(x->params.readers[c->index]) : NULL;
-    if (loosened)
-        json_object_set_new(o, "loosened", lines_of(loosened));
-    return o;
+        json_put_format(t, ",'unparsed':%s", why);
+    if (loosened) {
+        buffer_text(t, ",\"loosened\":");
+        put_lines(t, loosened);
+    }
+    buffer_text(t, "}");
 }
 
-static json_t *samplers(const struct gen_params *a)
+/* A list of texts. */
+static void put_texts(struct buffer *t, const char *const *texts, uint32_t n)
 {
-    static const char *const all[] = {"penalties", "top_k", "typ_p",
-                                      "top_p",     "min_p", "temperature"};
-    json_t *list = json_array();
-    uint32_t n = a->has_samplers ? a->n_samplers : sizeof(all) / sizeof(all[0]);
-    for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(list, json_string(a->has_samplers ? a->samplers[i] : all[i]));
-    return list;
+    buffer_text(t, "[");
+    for (uint32_t i = 0; i < n; i++) {
+        buffer_text(t, i ? "," : "");
+        json_put_format(t, "%s", texts[i]);
+    }
+    buffer_text(t, "]");
 }
 
-json_t *reply_settings(const struct exchange *x, const struct gen_params *a)
+void reply_put_settings(struct buffer *t, const struct exchange *x, const struct gen_params *a)
 {
+    static const char *const samplers[] = {"penalties", "top_k", "typ_p",
+                                           "top_p",     "min_p", "temperature"};
+    enum { SAMPLERS = sizeof(samplers) / sizeof(samplers[0]) };
     const struct hearth_request *r = &a->base;
     const struct pool_model *m = &x->served->pool.model;
-    json_t *stops = json_array();
-    for (uint32_t i = 0; i < r->n_stops; i++)
-        json_array_append_new(stops, json_string(r->stops[i]));
-    json_t *o =
-        json_pack("{s:I, s:s, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "n_ctx",
-                  (json_int_t)m->context, "model", m->name, "n_predict", (json_int_t)a->max_tokens,
-                  "seed", (json_int_t)a->seed, "temperature", (double)r->temperature, "top_k",
-                  (json_int_t)r->top_k, "top_p", (double)r->top_p, "min_p", (double)r->min_p,
-                  "typical_p", (double)r->typical_p, "repeat_penalty", (double)r->repeat_penalty,
-                  "frequency_penalty", (double)r->frequency_penalty, "presence_penalty",
-                  (double)r->presence_penalty, "repeat_last_n", (json_int_t)r->penalty_last_n);
-    json_t *more = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s}", "stop", stops, "samplers",
-        samplers(a), "max_tokens", (json_int_t)a->max_tokens, "n_probs",
-        (json_int_t)(a->n_logprobs > 0 ? a->n_logprobs : 0), "n_indent", (json_int_t)a->n_indent,
-        "t_max_predict_ms", (json_int_t)a->t_max_predict_ms, "stream", (int)a->stream,
-        "timings_per_token", (int)a->timings_per_token, "ignore_eos", (int)r->ignore_eos, "grammar",
-        r->grammar ? r->grammar : "", "numerics", m->numerics);
-    json_object_update_new(o, more);
-    return o;
+    json_put_format(t,
+                    "{'n_ctx':%d,'model':%s,'n_predict':%d,'seed':%d,'temperature':%f,'top_k':%d,"
+                    "'top_p':%f,'min_p':%f,'typical_p':%f,'repeat_penalty':%f,"
+                    "'frequency_penalty':%f,'presence_penalty':%f,'repeat_last_n':%d,'stop':",
+                    (int64_t)m->context, m->name, (int64_t)a->max_tokens, (int64_t)a->seed,
+                    (double)r->temperature, (int64_t)r->top_k, (double)r->top_p, (double)r->min_p,
+                    (double)r->typical_p, (double)r->repeat_penalty, (double)r->frequency_penalty,
+                    (double)r->presence_penalty, (int64_t)r->penalty_last_n);
+    put_texts(t, r->stops, r->n_stops);
+    buffer_text(t, ",\"samplers\":");
+    if (a->has_samplers)
+        put_texts(t, a->samplers, a->n_samplers);
+    else
+        put_texts(t, samplers, SAMPLERS);
+    json_put_format(t,
+                    ",'max_tokens':%d,'n_probs':%d,'n_indent':%d,'t_max_predict_ms':%d,'stream':%b,"
+                    "'timings_per_token':%b,'ignore_eos':%b,'grammar':%s,'numerics':%s}",
+                    (int64_t)a->max_tokens, (int64_t)(a->n_logprobs > 0 ? a->n_logprobs : 0),
+                    (int64_t)a->n_indent, (int64_t)a->t_max_predict_ms, (int)a->stream,
+                    (int)a->timings_per_token, (int)r->ignore_eos, r->grammar ? r->grammar : "",
+                    m->numerics);
 }
 
 /* ---- tokens and their probabilities ---------------------------------------------------------- */
@@ -157,11 +164,9 @@ static json_t *prompt_text(struct exchange *x, const struct choice *c)
     return s;
 }
 
-/* "a/b" in the list moves b of a to the top, under the name "a/b". */
+/* "a/b" in the list moves b of a to the top, under the name "a/b". Takes over `all`. */
 static json_t *select_fields(const struct gen_params *a, json_t *all)
 {
-    if (!a->response_fields)
-        return all;
     json_t *o = json_object();
     for (size_t i = 0; i < json_array_size(a->response_fields); i++) {
         const char *path = json_string_value(json_array_get(a->response_fields, i));
@@ -178,85 +183,99 @@ static json_t *select_fields(const struct gen_params *a, json_t *all)
     return o;
 }
 
-static void add_end(struct exchange *x, struct choice *c, json_t *o)
+/* What was said since the last time; the object is left open. */
+static void put_body(struct exchange *x, const struct choice *c, bool is_end, bool with_tokens)
 {
-    const struct finish *e = &c->finish;
-    const struct gen_params *a = &x->params;
-    uint32_t full = e->prompt + e->output >= x->served->pool.model.context;
-    json_t *more = json_pack(
-        "{s:I, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:I}", "id_slot", (json_int_t)c->job.ran_at,
-        "model", x->served->pool.model.name, "tokens_predicted", (json_int_t)e->output,
-        "tokens_evaluated", (json_int_t)e->prompt, "has_new_line", (int)c->has_newline, "truncated",
-        (int)(full && e->reason == HEARTH_LENGTH && a->max_tokens != 0), "stop_type", stop_type(e),
-        "stopping_word", e->stopping_word, "tokens_cached", (json_int_t)e->prompt + e->output);
-    json_object_update_new(o, more);
-    if (is_wanted(a, "generation_settings"))
-        json_object_set_new(o, "generation_settings", reply_settings(x, a));
-    if (is_wanted(a, "prompt"))
-        json_object_set_new(o, "prompt", prompt_text(x, c));
-    json_object_set_new(o, "timings", reply_timings(e));
-    json_object_set_new(o, "hearth", reply_hearth(x, c));
+    struct buffer *t = &x->out;
+    json_put_format(t, "{'index':%d,'content':%t,'tokens':%o,'stop':%b", (int64_t)c->index,
+                    c->text.data, c->text.bytes,
+                    json_of_ids(c->ids.ids, with_tokens ? c->ids.n : 0), (int)is_end);
+    if (c->probs)
+        json_put_format(t, ",'completion_probabilities':%o", json_incref(c->probs));
 }
 
-static json_t *body(struct exchange *x, struct choice *c, bool is_end, bool with_tokens)
+static void put_whole(struct exchange *x, struct choice *c, bool with_tokens)
 {
-    json_t *o = json_pack("{s:I, s:o, s:o, s:b}", "index", (json_int_t)c->index, "content",
-                          json_stringn(c->text.data ? c->text.data : "", c->text.bytes), "tokens",
-                          json_of_ids(c->ids.ids, with_tokens ? c->ids.n : 0), "stop", (int)is_end);
-    if (c->probs)
-        json_object_set(o, "completion_probabilities", c->probs);
-    if (is_end)
-        add_end(x, c, o);
-    return o;
+    struct buffer *t = &x->out;
+    const struct finish *e = &c->finish;
+    const struct gen_params *a = &x->params;
+    const char *name = x->served->pool.model.name;
+    uint32_t full = e->prompt + e->output >= x->served->pool.model.context;
+    size_t begin = t->bytes;
+    put_body(x, c, true, with_tokens);
+    json_put_format(t,
+                    ",'id_slot':%d,'model':%s,'tokens_predicted':%d,'tokens_evaluated':%d,"
+                    "'has_new_line':%b,'truncated':%b,'stop_type':%s,'stopping_word':%t,"
+                    "'tokens_cached':%d",
+                    (int64_t)c->job.ran_at, name, (int64_t)e->output, (int64_t)e->prompt,
+                    (int)c->has_newline,
+                    (int)(full && e->reason == HEARTH_LENGTH && a->max_tokens != 0), stop_type(e),
+                    e->stopping_word, strlen(e->stopping_word), (int64_t)e->prompt + e->output);
+    if (is_wanted(a, "generation_settings")) {
+        buffer_text(t, ",\"generation_settings\":");
+        reply_put_settings(t, x, a);
+    }
+    if (is_wanted(a, "prompt"))
+        json_put_format(t, ",'prompt':%o", prompt_text(x, c));
+    buffer_text(t, ",\"timings\":");
+    reply_put_timings(t, e);
+    buffer_text(t, ",\"hearth\":");
+    reply_put_hearth(t, x, c);
+    buffer_text(t, "}");
+    if (a->response_fields && !t->failed) {
+        json_t *all = json_loadb(t->data + begin, t->bytes - begin, JSON_ALLOW_NUL, NULL);
+        t->bytes = begin;
+        json_put_format(t, "%o", select_fields(a, all));
+    }
 }
 
 static void native_chunk(struct exchange *x, struct choice *c)
 {
-    json_t *o = body(x, c, false, true);
-    json_object_set_new(o, "id_slot", json_integer(c->job.ran_at));
-    json_object_set_new(o, "tokens_predicted", json_integer(c->n_tokens));
-    json_object_set_new(o, "tokens_evaluated", json_integer(c->job.request.n_tokens));
+    exchange_begin(x, NULL);
+    put_body(x, c, false, true);
+    json_put_format(&x->out, ",'id_slot':%d,'tokens_predicted':%d,'tokens_evaluated':%d",
+                    (int64_t)c->job.ran_at, (int64_t)c->n_tokens, (int64_t)c->job.request.n_tokens);
     if (x->params.timings_per_token) {
         uint64_t now = bell_now_ns();
         struct finish e = {.prompt = c->job.request.n_tokens,
                            .output = c->n_tokens,
                            .prefill_ns = c->first_ns - c->submit_ns,
                            .decode_ns = now - c->first_ns};
-        json_object_set_new(o, "timings", reply_timings(&e));
+        buffer_text(&x->out, ",\"timings\":");
+        reply_put_timings(&x->out, &e);
     }
-    exchange_put(x, o);
+    buffer_text(&x->out, "}");
+    exchange_end(x);
 }
 
 static void native_progress(struct exchange *x, struct choice *c, const struct hearth_event *e)
 {
     if (!x->params.return_progress)
         return;
-    double ms = (double)(bell_now_ns() - c->submit_ns) / 1e6;
-    json_t *o = body(x, c, false, true);
-    json_object_set_new(o, "prompt_progress",
-                        json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)e->total, "cache",
-                                  (json_int_t)0, "processed", (json_int_t)e->done, "time_ms", ms));
-    exchange_put(x, o);
+    exchange_begin(x, NULL);
+    put_body(x, c, false, true);
+    json_put_format(
+        &x->out, ",'prompt_progress':{'total':%d,'cache':0,'processed':%d,'time_ms':%f}}",
+        (int64_t)e->total, (int64_t)e->done, (double)(bell_now_ns() - c->submit_ns) / 1e6);
+    exchange_end(x);
 }
 
 static void native_end(struct exchange *x, struct choice *c)
 {
-    exchange_put(x, select_fields(&x->params, body(x, c, true, true)));
+    exchange_begin(x, NULL);
+    put_whole(x, c, true);
+    exchange_end(x);
 }
 
 static void native_whole(struct exchange *x)
 {
-    json_t *list = x->params.is_list ? json_array() : NULL;
-    for (uint32_t i = 0; i < x->n_choices; i++) {
-        json_t *o = body(x, &x->choices[i], true, x->params.return_tokens);
-        o = select_fields(&x->params, o);
-        if (!list) {
-            exchange_put(x, o);
-            return;
-        }
-        json_array_append_new(list, o);
+    bool is_list = x->params.is_list;
+    buffer_text(&x->out, is_list ? "[" : "");
+    for (uint32_t i = 0; i < (is_list ? x->n_choices : 1); i++) {
+        buffer_text(&x->out, i ? "," : "");
+        put_whole(x, &x->choices[i], x->params.return_tokens);
     }
-    exchange_put(x, list);
+    buffer_text(&x->out, is_list ? "]" : "");
 }
 
 const struct reply reply_native = {.id = "cmpl-",

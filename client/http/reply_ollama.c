@@ -1,5 +1,6 @@
 /* reply_ollama: answers in the form of Ollama's /api/chat and /api/generate: a stream is an object a
  * line. */
+#include "client/http/json_put.h"
 #include "client/http/ollama.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
@@ -15,13 +16,13 @@ static bool is_chat(const struct exchange *x)
     return x->reply == &reply_ollama_chat;
 }
 
-json_t *ollama_object(const struct exchange *x)
+void ollama_begin(struct exchange *x)
 {
     struct timespec now;
     char at[OLLAMA_TIME_BYTES];
     clock_gettime(CLOCK_REALTIME, &now);
-    return json_pack("{s:s, s:s}", "model", exchange_model(x), "created_at",
-                     ollama_time(now.tv_sec, now.tv_nsec, at));
+    json_put_format(&x->out, "{'model':%s,'created_at':%s", exchange_model(x),
+                    ollama_time(now.tv_sec, now.tv_nsec, at));
 }
 
 const char *ollama_time(time_t seconds, long ns, char *at)
@@ -32,52 +33,47 @@ const char *ollama_time(time_t seconds, long ns, char *at)
     return at;
 }
 
-/* An object with these texts of an answer; NULL: none. All are taken over. */
-static json_t *object(const struct exchange *x, json_t *content, json_t *thinking, json_t *calls)
+/* An object up to its message, which has some content and goes on; and what comes after that. */
+static void begin(struct exchange *x, const char *text, size_t bytes)
 {
-    json_t *o = ollama_object(x);
-    json_t *text = content ? content : json_string("");
-    json_t *to = is_chat(x) ? json_pack("{s:s, s:o}", "role", "assistant", "content", text)
-                            : json_pack("{s:o}", "response", text);
-    if (thinking)
-        json_object_set_new(to, "thinking", thinking);
-    if (calls)
-        json_object_set_new(to, "tool_calls", calls);
-    if (is_chat(x)) {
-        json_object_set_new(o, "message", to);
-    } else {
-        json_object_update(o, to);
-        json_decref(to);
-    }
-    return o;
+    ollama_begin(x);
+    json_put_format(&x->out,
+                    is_chat(x) ? ",'message':{'role':'assistant','content':%t" : ",'response':%t",
+                    text, bytes);
 }
 
-static json_t *call_object(const struct choice *c, const struct block *b)
+static void end_message(struct exchange *x)
 {
-    return json_pack("{s:o, s:{s:I, s:o, s:o}}", "id", block_call_id(c, b), "function", "index",
-                     (json_int_t)b->call, "name", block_name(b), "arguments", block_arguments(b));
+    buffer_text(&x->out, is_chat(x) ? "}" : "");
 }
 
-/* Adds how the answer ended. Times are in nanoseconds. */
-static json_t *with_end(const struct choice *c, json_t *o)
+static void put_call(struct buffer *t, const struct choice *c, const struct block *b)
+{
+    json_put_format(t, "{'id':%o,'function':{'index':%d,'name':%o,'arguments':%o}}",
+                    block_call_id(c, b), (int64_t)b->call, block_name(b), block_arguments(b));
+}
+
+/* How the answer ended: the end of its last object. Times are in nanoseconds. */
+static void put_end(const struct choice *c)
 {
     const struct finish *e = &c->finish;
-    json_object_update_new(
-        o, json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done", 1, "done_reason",
-                     e->reason == HEARTH_LENGTH ? "length" : "stop", "total_duration",
-                     (json_int_t)(bell_now_ns() - c->submit_ns), "load_duration", (json_int_t)0,
-                     "prompt_eval_count", (json_int_t)e->prompt, "prompt_eval_duration",
-                     (json_int_t)e->prefill_ns, "eval_count", (json_int_t)e->output,
-                     "eval_duration", (json_int_t)e->decode_ns));
-    return o;
+    json_put_format(&c->x->out,
+                    ",'done':true,'done_reason':%s,'total_duration':%d,'load_duration':0,"
+                    "'prompt_eval_count':%d,'prompt_eval_duration':%d,'eval_count':%d,"
+                    "'eval_duration':%d}",
+                    e->reason == HEARTH_LENGTH ? "length" : "stop",
+                    (int64_t)(bell_now_ns() - c->submit_ns), (int64_t)e->prompt,
+                    (int64_t)e->prefill_ns, (int64_t)e->output, (int64_t)e->decode_ns);
+    exchange_end(c->x);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static void put_more(const struct choice *c, json_t *o)
+static void end_more(struct exchange *x)
 {
-    json_object_set_new(o, "done", json_false());
-    exchange_put(c->x, o);
+    end_message(x);
+    buffer_text(&x->out, ",\"done\":false}");
+    exchange_end(x);
 }
 
 static void block_begin(struct choice *c, const struct block *b)
@@ -87,17 +83,25 @@ static void block_begin(struct choice *c, const struct block *b)
 
 static void block_more(struct choice *c, const struct block *b, const char *text, size_t bytes)
 {
-    if (b->kind == HEARTH_CHAT_CONTENT)
-        put_more(c, object(c->x, json_of_text(text, bytes), NULL, NULL));
-    else if (b->kind == HEARTH_CHAT_REASONING)
-        put_more(c, object(c->x, NULL, json_of_text(text, bytes), NULL));
+    if (b->kind == HEARTH_CHAT_CALL)
+        return;
+    bool is_content = b->kind == HEARTH_CHAT_CONTENT;
+    begin(c->x, text, is_content ? bytes : 0);
+    if (!is_content)
+        json_put_format(&c->x->out, ",'thinking':%t", text, bytes);
+    end_more(c->x);
 }
 
 /* Calls come whole. */
 static void block_end(struct choice *c, const struct block *b)
 {
-    if (b->kind == HEARTH_CHAT_CALL)
-        put_more(c, object(c->x, NULL, NULL, json_pack("[o]", call_object(c, b))));
+    if (b->kind != HEARTH_CHAT_CALL)
+        return;
+    begin(c->x, "", 0);
+    buffer_text(&c->x->out, ",\"tool_calls\":[");
+    put_call(&c->x->out, c, b);
+    buffer_text(&c->x->out, "]");
+    end_more(c->x);
 }
 
 static const struct block_writer writer = {block_begin, block_more, block_end};
@@ -111,31 +115,44 @@ static void ollama_chunk(struct exchange *x, struct choice *c)
 static void ollama_end(struct exchange *x, struct choice *c)
 {
     blocks_read(c, true, &writer);
-    exchange_put(x, with_end(c, object(x, NULL, NULL, NULL)));
+    begin(x, "", 0);
+    end_message(x);
+    put_end(c);
+}
+
+static void put_calls(struct buffer *t, const struct choice *c)
+{
+    const char *mark = ",\"tool_calls\":[";
+    for (uint32_t i = 0; i < c->blocks.n; i++) {
+        if (c->blocks.items[i].kind != HEARTH_CHAT_CALL)
+            continue;
+        buffer_text(t, mark);
+        put_call(t, c, &c->blocks.items[i]);
+        mark = ",";
+    }
+    buffer_text(t, c->blocks.n_calls ? "]" : "");
 }
 
 static void ollama_whole(struct exchange *x)
 {
     struct choice *c = &x->choices[0];
-    json_t *calls = json_array();
     blocks_read(c, true, NULL);
-    for (uint32_t i = 0; i < c->blocks.n; i++)
-        if (c->blocks.items[i].kind == HEARTH_CHAT_CALL)
-            json_array_append_new(calls, call_object(c, &c->blocks.items[i]));
-    json_t *o = object(x, blocks_text(&c->blocks, HEARTH_CHAT_CONTENT),
-                       blocks_have(&c->blocks, HEARTH_CHAT_REASONING)
-                           ? blocks_text(&c->blocks, HEARTH_CHAT_REASONING)
-                           : NULL,
-                       c->blocks.n_calls ? json_incref(calls) : NULL);
-    json_decref(calls);
-    json_object_set_new(o, "hearth", reply_hearth(x, c));
-    exchange_put(x, with_end(c, o));
+    json_t *content = blocks_text(&c->blocks, HEARTH_CHAT_CONTENT);
+    x->out.failed |= !content;
+    begin(x, json_string_value(content), json_string_length(content));
+    json_decref(content);
+    if (blocks_have(&c->blocks, HEARTH_CHAT_REASONING))
+        json_put_format(&x->out, ",'thinking':%o", blocks_text(&c->blocks, HEARTH_CHAT_REASONING));
+    put_calls(&x->out, c);
+    end_message(x);
+    buffer_text(&x->out, ",\"hearth\":");
+    reply_put_hearth(&x->out, x, c);
+    put_end(c);
 }
 
-static json_t *ollama_fail(struct exchange *x, struct fail *f)
+static void ollama_fail(struct exchange *x, struct fail *f)
 {
-    (void)x;
-    return json_pack("{s:o}", "error", json_of_text(f->message, strlen(f->message)));
+    exchange_put(x, json_pack("{s:o}", "error", json_of_text(f->message, strlen(f->message))));
 }
 
 const struct reply reply_ollama_chat = {.id = "ollama-",

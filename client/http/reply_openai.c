@@ -1,19 +1,23 @@
 /* reply_openai: answers in the form of OpenAI's completions, and what chats have in common with
  * them. */
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static const char text_object[] = "text_completion";
 
 static const char *finish_reason(const struct finish *e)
 {
     return e->reason == HEARTH_LENGTH ? "length" : "stop";
 }
 
-static json_t *usage(const struct exchange *x)
+static void put_usage(struct buffer *t, const struct exchange *x)
 {
-    json_int_t prompt = 0, output = 0, cached = 0, same = 0;
+    int64_t prompt = 0, output = 0, cached = 0, same = 0;
     for (uint32_t i = 0; i < x->n_choices; i++) {
         const struct finish *e = &x->choices[i].finish;
         if (i % x->params.n == 0) { /* choices share their prompt */
@@ -23,53 +27,49 @@ static json_t *usage(const struct exchange *x)
         }
         output += e->output;
     }
-    return json_pack("{s:I, s:I, s:I, s:{s:I, s:I}}", "prompt_tokens", prompt, "completion_tokens",
-                     output, "total_tokens", prompt + output, "prompt_tokens_details",
-                     "cached_tokens", cached, "prefix_break", same);
+    json_put_format(t,
+                    ",'usage':{'prompt_tokens':%d,'completion_tokens':%d,'total_tokens':%d,"
+                    "'prompt_tokens_details':{'cached_tokens':%d,'prefix_break':%d}},'timings':",
+                    prompt, output, prompt + output, cached, same);
+    reply_put_timings(t, &x->choices[0].finish);
 }
 
-/* What all objects of an answer begin with. Takes over `choices`. */
-static json_t *head(const struct exchange *x, const char *object, json_t *choices)
+void reply_v1_begin(struct exchange *x, const char *object)
 {
     const struct pool_model *m = &x->served->pool.model;
     char fingerprint[80];
     snprintf(fingerprint, sizeof(fingerprint), "fp_%.12s_%.40s", m->fingerprint, m->numerics);
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", x->id, "object", object, "created",
-                     (json_int_t)x->created, "model", exchange_model(x), "system_fingerprint",
-                     fingerprint, "choices", choices);
+    exchange_begin(x, NULL);
+    json_put_format(&x->out,
+                    "{'id':%s,'object':%s,'created':%d,'model':%s,'system_fingerprint':%s,"
+                    "'choices':[",
+                    x->id, object, (int64_t)x->created, exchange_model(x), fingerprint);
 }
 
-void reply_v1_stream(struct exchange *x, const char *object, json_t *choice)
+void reply_v1_end(struct exchange *x, bool is_whole)
 {
-    json_t *o = head(x, object, json_pack("[o]", choice));
-    if (x->params.include_usage)
-        json_object_set_new(o, "usage", json_null());
-    exchange_put(x, o);
+    buffer_text(&x->out, "]");
+    if (is_whole) {
+        put_usage(&x->out, x);
+        buffer_text(&x->out, ",\"hearth\":");
+        reply_put_hearth(&x->out, x, &x->choices[0]);
+    } else if (x->params.include_usage) {
+        buffer_text(&x->out, ",\"usage\":null");
+    }
+    buffer_text(&x->out, "}");
+    exchange_end(x);
 }
 
 void reply_v1_close(struct exchange *x, const char *object)
 {
     if (x->params.include_usage) {
-        json_t *o = head(x, object, json_array());
-        json_object_set_new(o, "usage", usage(x));
-        json_object_set_new(o, "timings", reply_timings(&x->choices[0].finish));
-        exchange_put(x, o);
+        reply_v1_begin(x, object);
+        buffer_text(&x->out, "]");
+        put_usage(&x->out, x);
+        buffer_text(&x->out, "}");
+        exchange_end(x);
     }
     buffer_text(&x->out, "data: [DONE]\n\n");
-}
-
-void reply_v1_whole(struct exchange *x, const char *object, json_t *choices)
-{
-    json_t *o = head(x, object, choices);
-    json_object_set_new(o, "usage", usage(x));
-    json_object_set_new(o, "timings", reply_timings(&x->choices[0].finish));
-    json_object_set_new(o, "hearth", reply_hearth(x, &x->choices[0]));
-    exchange_put(x, o);
-}
-
-static json_t *string_of(const struct buffer *t)
-{
-    return json_stringn(t->data ? t->data : "", t->bytes);
 }
 
 /* ---- /v1/completions ------------------------------------------------------------------------- */
@@ -114,11 +114,11 @@ static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
                      "top_logprobs", tops, "text_offset", offsets);
 }
 
-static json_t *text_choice(const struct exchange *x, const struct choice *c, const char *finish)
+static void put_choice(struct exchange *x, const struct choice *c, const char *finish)
 {
-    return json_pack("{s:o, s:I, s:o, s:o}", "text", string_of(&c->text), "index",
-                     (json_int_t)c->index, "logprobs", text_logprobs(x, c), "finish_reason",
-                     finish ? json_string(finish) : json_null());
+    json_put_format(&x->out, "{'text':%t,'index':%d,'logprobs':%o,'finish_reason':%o}",
+                    c->text.data, c->text.bytes, (int64_t)c->index, text_logprobs(x, c),
+                    finish ? json_string(finish) : json_null());
 }
 
 /* The prompt in front of its answer: once, with the first of the text. */
@@ -136,32 +136,39 @@ static void echo(const struct exchange *x, struct choice *c)
     c->text = all;
 }
 
-static void text_chunk(struct exchange *x, struct choice *c)
+static void put_stream(struct exchange *x, struct choice *c, const char *finish)
 {
     echo(x, c);
-    reply_v1_stream(x, "text_completion", text_choice(x, c, NULL));
+    reply_v1_begin(x, text_object);
+    put_choice(x, c, finish);
+    reply_v1_end(x, false);
+}
+
+static void text_chunk(struct exchange *x, struct choice *c)
+{
+    put_stream(x, c, NULL);
 }
 
 static void text_end(struct exchange *x, struct choice *c)
 {
-    echo(x, c);
-    reply_v1_stream(x, "text_completion", text_choice(x, c, finish_reason(&c->finish)));
+    put_stream(x, c, finish_reason(&c->finish));
 }
 
 static void text_close(struct exchange *x)
 {
-    reply_v1_close(x, "text_completion");
+    reply_v1_close(x, text_object);
 }
 
 static void text_whole(struct exchange *x)
 {
-    json_t *choices = json_array();
+    reply_v1_begin(x, text_object);
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
         echo(x, c);
-        json_array_append_new(choices, text_choice(x, c, finish_reason(&c->finish)));
+        buffer_text(&x->out, i ? "," : "");
+        put_choice(x, c, finish_reason(&c->finish));
     }
-    reply_v1_whole(x, "text_completion", choices);
+    reply_v1_end(x, true);
 }
 
 const struct reply reply_text = {.id = "cmpl-",

@@ -1,4 +1,5 @@
 /* reply_responses: answers in the form of OpenAI's Responses. */
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -8,95 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the response's object ------------------------------------------------------------------- */
-
-/* How many tokens the thoughts of an answer are. */
-static json_int_t thought_tokens(const struct choice *c)
-{
-    struct hearth *h = pool_any(&c->x->served->pool);
-    int64_t n = 0;
-    for (uint32_t i = 0; h && i < c->blocks.n; i++) {
-        const struct block *b = &c->blocks.items[i];
-        if (b->kind == HEARTH_CHAT_REASONING && b->text.bytes)
-            n += hearth_tokenize(h, b->text.data, b->text.bytes, 0, NULL, 0);
-    }
-    return n < c->finish.output ? n : c->finish.output;
-}
-
-static json_t *usage(const struct choice *c)
-{
-    const struct finish *e = &c->finish;
-    return json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", (json_int_t)e->prompt,
-                     "input_tokens_details", "cached_tokens", (json_int_t)e->cached,
-                     "output_tokens", (json_int_t)e->output, "output_tokens_details",
-                     "reasoning_tokens", thought_tokens(c), "total_tokens",
-                     (json_int_t)e->prompt + e->output);
-}
-
-/* A member of the request as it was given, or `otherwise` (taken over). */
-static json_t *as_asked(const struct exchange *x, const char *name, json_t *otherwise)
-{
-    json_t *v = json_object_get(x->asked, name);
-    if (!v || json_is_null(v))
-        return otherwise;
-    json_decref(otherwise);
-    return json_incref(v);
-}
-
-/* output, usage, error and details are taken over. */
-static json_t *response(const struct exchange *x, const char *status, json_t *output, json_t *use,
-                        json_t *error, json_t *details)
-{
-    json_t *o = json_pack("{s:s, s:s, s:I, s:s, s:b, s:s, s:o, s:o, s:o, s:o, s:n, s:b}", "id",
-                          x->id, "object", "response", "created_at", (json_int_t)x->created,
-                          "status", status, "background", 0, "model", exchange_model(x), "output",
-                          output, "usage", use, "error", error, "incomplete_details", details,
-                          "previous_response_id", "store", 0);
-    json_t *more =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:s, s:o}", "instructions",
-                  as_asked(x, "instructions", json_null()), "max_output_tokens",
-                  as_asked(x, "max_output_tokens", json_null()), "metadata",
-                  as_asked(x, "metadata", json_object()), "parallel_tool_calls",
-                  as_asked(x, "parallel_tool_calls", json_true()), "reasoning",
-                  as_asked(x, "reasoning", json_pack("{s:n, s:n}", "effort", "summary")), "text",
-                  as_asked(x, "text", json_pack("{s:{s:s}}", "format", "type", "text")),
-                  "tool_choice", as_asked(x, "tool_choice", json_string("auto")), "temperature",
-                  (double)x->params.base.temperature, "top_p", (double)x->params.base.top_p,
-                  "truncation", "disabled", "tools", as_asked(x, "tools", json_array()));
-    json_object_update_new(o, more);
-    return o;
-}
-
 /* ---- items ----------------------------------------------------------------------------------- */
-
-enum { ITEM_ID_BYTES = 64 };
-
-/* The id of a block's item. */
-static const char *item_id(const struct choice *c, const struct block *b, char *id)
-{
-    static const char *const kinds[] = {
-        [HEARTH_CHAT_CONTENT] = "msg", [HEARTH_CHAT_REASONING] = "rs", [HEARTH_CHAT_CALL] = "fc"};
-    snprintf(id, ITEM_ID_BYTES, "%s_%s_%u", kinds[b->kind], strchr(c->x->id, '_') + 1, b->index);
-    return id;
-}
 
 /* Did the client ask for summaries of reasoning? They are all of it. */
 static bool wants_summary(const struct exchange *x)
 {
     const json_t *summary = json_object_get(json_object_get(x->asked, "reasoning"), "summary");
     return json_is_string(summary) && strcmp(json_string_value(summary), "none") != 0;
-}
-
-/* A list of one part with a text (taken over). */
-static json_t *parts(const char *type, json_t *text)
-{
-    return json_pack("[{s:s, s:o}]", "type", type, "text", text);
-}
-
-static json_t *text_part(json_t *text)
-{
-    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
-                     "logprobs");
 }
 
 /* A call names a tool that the client gave, perhaps one in a namespace. */
@@ -122,74 +41,163 @@ static json_t *custom_input(const struct block *b)
     return input;
 }
 
-static json_t *call_item(const struct choice *c, const struct block *b, const char *id,
-                         bool is_done)
+static void put_id(struct buffer *t, const struct choice *c, const struct block *b)
+{
+    static const char *const kinds[] = {
+        [HEARTH_CHAT_CONTENT] = "msg", [HEARTH_CHAT_REASONING] = "rs", [HEARTH_CHAT_CALL] = "fc"};
+    buffer_format(t, "\"%s_%s_%u\"", kinds[b->kind], strchr(c->x->id, '_') + 1, b->index);
+}
+
+/* A part with the whole text of a block of content, or of reasoning; without text, as it begins. */
+static void put_part(struct buffer *t, const struct block *b, const char *type, bool is_done)
+{
+    json_put_format(t, "{'type':%s,'text':%t", type, b->text.data, is_done ? b->text.bytes : 0);
+    buffer_text(t, b->kind == HEARTH_CHAT_CONTENT ? ",\"annotations\":[],\"logprobs\":[]}" : "}");
+}
+
+static void put_call(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
     const json_t *space = NULL, *tool = tool_of(c, b, &space);
-    const json_t *name = json_object_get(tool, "name");
+    const char *name = json_string_value(json_object_get(tool, "name"));
     bool custom = is_custom(c, b);
-    json_t *given = !is_done ? json_string("") : custom ? custom_input(b) : block_text(b);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "id", id, "type",
-                          custom ? "custom_tool_call" : "function_call", "status",
-                          is_done ? "completed" : "in_progress", "call_id", block_call_id(c, b),
-                          "name", name ? json_incref((json_t *)(uintptr_t)name) : block_name(b),
-                          custom ? "input" : "arguments", given);
+    json_put_format(t, ",'type':%s,'call_id':%o,'name':%o,%s:%o",
+                    custom ? "custom_tool_call" : "function_call", block_call_id(c, b),
+                    name ? json_string(name) : block_name(b), custom ? "input" : "arguments",
+                    !is_done ? json_string("")
+                    : custom ? custom_input(b)
+                             : block_text(b));
     if (space)
-        json_object_set(o, "namespace", (json_t *)(uintptr_t)space);
-    return o;
+        json_put_format(t, ",'namespace':%s", json_string_value(space));
 }
 
 /* A block as an item of the output; while it is not done, without its text. */
-static json_t *item(const struct choice *c, const struct block *b, bool is_done)
+static void put_item(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
-    char id[ITEM_ID_BYTES];
-    item_id(c, b, id);
-    if (b->kind == HEARTH_CHAT_CALL)
-        return call_item(c, b, id, is_done);
-    if (b->kind == HEARTH_CHAT_CONTENT)
-        return json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", id, "type", "message", "status",
-                         is_done ? "completed" : "in_progress", "role", "assistant", "content",
-                         is_done ? json_pack("[o]", text_part(block_text(b))) : json_array());
-    return json_pack("{s:s, s:s, s:o, s:o}", "id", id, "type", "reasoning", "summary",
-                     is_done && wants_summary(c->x) ? parts("summary_text", block_text(b))
-                                                    : json_array(),
-                     "content", is_done ? parts("reasoning_text", block_text(b)) : json_array());
+    const char *status = !is_done ? "in_progress" : "completed";
+    buffer_text(t, "{\"id\":");
+    put_id(t, c, b);
+    json_put_format(t, ",'status':%s", status);
+    if (b->kind == HEARTH_CHAT_REASONING) {
+        buffer_text(t, ",\"type\":\"reasoning\",\"summary\":[");
+        if (is_done && wants_summary(c->x))
+            put_part(t, b, "summary_text", true);
+        buffer_text(t, "],\"content\":[");
+        if (is_done)
+            put_part(t, b, "reasoning_text", true);
+        buffer_text(t, "]}");
+    } else if (b->kind == HEARTH_CHAT_CONTENT) {
+        buffer_text(t, ",\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
+        if (is_done)
+            put_part(t, b, "output_text", true);
+        buffer_text(t, "]}");
+    } else {
+        put_call(t, c, b, is_done);
+        buffer_text(t, "}");
+    }
 }
 
-static json_t *items(const struct choice *c)
+/* ---- the response's object ------------------------------------------------------------------- */
+
+static bool is_cut(const struct choice *c)
 {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < c->blocks.n; i++)
-        json_array_append_new(list, item(c, &c->blocks.items[i], true));
-    return list;
+    return c->finish.reason == HEARTH_LENGTH;
 }
 
-/* The response as it ended. */
-static json_t *ended(const struct choice *c)
+/* How many tokens the thoughts of an answer are. */
+static int64_t thought_tokens(const struct choice *c)
 {
-    bool is_cut = c->finish.reason == HEARTH_LENGTH;
-    return response(c->x, is_cut ? "incomplete" : "completed", items(c), usage(c), json_null(),
-                    is_cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null());
+    struct hearth *h = pool_any(&c->x->served->pool);
+    int64_t n = 0;
+    for (uint32_t i = 0; h && i < c->blocks.n; i++) {
+        const struct block *b = &c->blocks.items[i];
+        if (b->kind == HEARTH_CHAT_REASONING && b->text.bytes)
+            n += hearth_tokenize(h, b->text.data, b->text.bytes, 0, NULL, 0);
+    }
+    return n < c->finish.output ? n : c->finish.output;
+}
+
+/* Members of the request as they were given, or what they are where it does not say. */
+static void put_asked(struct buffer *t, const struct exchange *x)
+{
+    static const char *const members[][2] = {
+        {"instructions", "null"},
+        {"max_output_tokens", "null"},
+        {"metadata", "{}"},
+        {"parallel_tool_calls", "true"},
+        {"reasoning", "{\"effort\":null,\"summary\":null}"},
+        {"text", "{\"format\":{\"type\":\"text\"}}"},
+        {"tool_choice", "\"auto\""},
+        {"tools", "[]"},
+    };
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const json_t *given = json_object_get(x->asked, members[i][0]);
+        json_put_format(t, ",%s:", members[i][0]);
+        if (given && !json_is_null(given))
+            json_put(t, given);
+        else
+            buffer_text(t, members[i][1]);
+    }
+}
+
+/* The response: c: as it ended, or NULL; error (taken over): why it failed, or NULL. Its object is
+ * left open. */
+static void put_response(struct exchange *x, const char *status, const struct choice *c,
+                         json_t *error)
+{
+    struct buffer *t = &x->out;
+    json_put_format(t, "{'id':%s,'object':'response','created_at':%d,'status':%s,'model':%s", x->id,
+                    (int64_t)x->created, status, exchange_model(x));
+    buffer_text(t, ",\"output\":[");
+    for (uint32_t i = 0; c && i < c->blocks.n; i++) {
+        buffer_text(t, i ? "," : "");
+        put_item(t, c, &c->blocks.items[i], true);
+    }
+    if (c)
+        json_put_format(t,
+                        "],'usage':{'input_tokens':%d,'input_tokens_details':{'cached_tokens':%d},"
+                        "'output_tokens':%d,'output_tokens_details':{'reasoning_tokens':%d},"
+                        "'total_tokens':%d}",
+                        (int64_t)c->finish.prompt, (int64_t)c->finish.cached,
+                        (int64_t)c->finish.output, thought_tokens(c),
+                        (int64_t)c->finish.prompt + c->finish.output);
+    else
+        buffer_text(t, "],\"usage\":null");
+    json_put_format(t, ",'error':%o,'incomplete_details':", error ? error : json_null());
+    buffer_text(t, c && is_cut(c) ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    json_put_format(t,
+                    ",'temperature':%f,'top_p':%f,'truncation':'disabled','background':false,"
+                    "'previous_response_id':null,'store':false",
+                    (double)x->params.base.temperature, (double)x->params.base.top_p);
+    put_asked(t, x);
+}
+
+static void put_ended(struct exchange *x, const struct choice *c)
+{
+    put_response(x, is_cut(c) ? "incomplete" : "completed", c, NULL);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Takes over the event. */
-static void put(struct exchange *x, json_t *event)
+/* An event that goes on with its other members. */
+static void begin(struct exchange *x, const char *type)
 {
-    json_object_set_new(event, "sequence_number", json_integer((json_int_t)x->n_events++));
-    exchange_put_event(x, event);
+    exchange_begin(x, type);
+    json_put_format(&x->out, "{'type':%s,'sequence_number':%d", type, (int64_t)x->n_events++);
 }
 
-static void put_response(struct exchange *x, const char *type, json_t *o)
+static void end(struct exchange *x)
 {
-    put(x, json_pack("{s:s, s:o}", "type", type, "response", o));
+    buffer_text(&x->out, "}");
+    exchange_end(x);
 }
 
 static void put_running(struct exchange *x, const char *type)
 {
-    put_response(x, type,
-                 response(x, "in_progress", json_array(), json_null(), json_null(), json_null()));
+    begin(x, type);
+    buffer_text(&x->out, ",\"response\":");
+    put_response(x, "in_progress", NULL, NULL);
+    buffer_text(&x->out, "}");
+    end(x);
 }
 
 static void put_start(struct choice *c)
@@ -201,25 +209,9 @@ static void put_start(struct choice *c)
     put_running(c->x, "response.in_progress");
 }
 
-/* An event about a block's item; `more` (taken over) are its other members. */
-static void put_about(struct choice *c, const struct block *b, const char *type, json_t *more)
-{
-    char id[ITEM_ID_BYTES];
-    json_t *o = json_pack("{s:s, s:s, s:I}", "type", type, "item_id", item_id(c, b, id),
-                          "output_index", (json_int_t)b->index);
-    json_object_update_new(o, more);
-    put(c->x, o);
-}
-
-static void put_item(struct choice *c, const struct block *b, const char *type, bool is_done)
-{
-    put(c->x, json_pack("{s:s, s:I, s:o}", "type", type, "output_index", (json_int_t)b->index,
-                        "item", item(c, b, is_done)));
-}
-
 /* How a block's text comes: the names of its events, and the part of the item that it is in. */
 struct form {
-    const char *delta, *done, *part_added, *part_done, *part, *index;
+    const char *delta, *done, *part_added, *part_done, *part, *index, *text;
 };
 
 static const struct form *form_of(const struct choice *c, const struct block *b)
@@ -229,23 +221,28 @@ static const struct form *form_of(const struct choice *c, const struct block *b)
                                         "response.content_part.added",
                                         "response.content_part.done",
                                         "output_text",
-                                        "content_index"};
+                                        "content_index",
+                                        "text"};
     static const struct form summary = {"response.reasoning_summary_text.delta",
                                         "response.reasoning_summary_text.done",
                                         "response.reasoning_summary_part.added",
                                         "response.reasoning_summary_part.done",
                                         "summary_text",
-                                        "summary_index"};
+                                        "summary_index",
+                                        "text"};
     static const struct form reasoning = {"response.reasoning_text.delta",
                                           "response.reasoning_text.done",
                                           "response.content_part.added",
                                           "response.content_part.done",
                                           "reasoning_text",
-                                          "content_index"};
+                                          "content_index",
+                                          "text"};
     static const struct form arguments = {.delta = "response.function_call_arguments.delta",
-                                          .done = "response.function_call_arguments.done"};
+                                          .done = "response.function_call_arguments.done",
+                                          .text = "arguments"};
     static const struct form input = {.delta = "response.custom_tool_call_input.delta",
-                                      .done = "response.custom_tool_call_input.done"};
+                                      .done = "response.custom_tool_call_input.done",
+                                      .text = "input"};
     if (b->kind == HEARTH_CHAT_CALL)
         return is_custom(c, b) ? &input : &arguments;
     if (b->kind == HEARTH_CHAT_CONTENT)
@@ -253,58 +250,79 @@ static const struct form *form_of(const struct choice *c, const struct block *b)
     return wants_summary(c->x) ? &summary : &reasoning;
 }
 
-static json_t *part_of(const struct block *b, const struct form *f, json_t *text)
-{
-    return b->kind == HEARTH_CHAT_CONTENT ? text_part(text)
-                                          : json_pack("{s:s, s:o}", "type", f->part, "text", text);
-}
-
-static void put_part(struct choice *c, const struct block *b, const char *type, json_t *text)
+/* An event about a block's item, or a part of it, that goes on. */
+static void begin_about(struct choice *c, const struct block *b, const char *type)
 {
     const struct form *f = form_of(c, b);
-    put_about(c, b, type, json_pack("{s:i, s:o}", f->index, 0, "part", part_of(b, f, text)));
+    struct buffer *t = &c->x->out;
+    begin(c->x, type);
+    buffer_text(t, ",\"item_id\":");
+    put_id(t, c, b);
+    json_put_format(t, ",'output_index':%d", (int64_t)b->index);
+    if (f->index)
+        json_put_format(t, ",%s:0", f->index);
+}
+
+static void put_item_event(struct choice *c, const struct block *b, const char *type, bool is_done)
+{
+    begin(c->x, type);
+    json_put_format(&c->x->out, ",'output_index':%d,'item':", (int64_t)b->index);
+    put_item(&c->x->out, c, b, is_done);
+    end(c->x);
+}
+
+static void put_part_event(struct choice *c, const struct block *b, const char *type, bool is_done)
+{
+    begin_about(c, b, type);
+    buffer_text(&c->x->out, ",\"part\":");
+    put_part(&c->x->out, b, form_of(c, b)->part, is_done);
+    end(c->x);
 }
 
 static void block_begin(struct choice *c, const struct block *b)
 {
-    put_item(c, b, "response.output_item.added", false);
+    put_item_event(c, b, "response.output_item.added", false);
     if (form_of(c, b)->part_added)
-        put_part(c, b, form_of(c, b)->part_added, json_string(""));
+        put_part_event(c, b, form_of(c, b)->part_added, false);
 }
 
 static void put_text(struct choice *c, const struct block *b, const char *type, const char *name,
-                     json_t *text)
+                     const char *text, size_t bytes)
 {
-    const struct form *f = form_of(c, b);
-    json_t *more = json_pack("{s:o}", name, text);
-    if (f->index)
-        json_object_set_new(more, f->index, json_integer(0));
+    begin_about(c, b, type);
+    json_put_format(&c->x->out, ",%s:%t", name, text, bytes);
     if (b->kind == HEARTH_CHAT_CONTENT)
-        json_object_set_new(more, "logprobs", json_array());
-    put_about(c, b, type, more);
+        buffer_text(&c->x->out, ",\"logprobs\":[]");
+    end(c->x);
 }
 
 /* A custom tool's input is known when its arguments are complete. */
 static void block_more(struct choice *c, const struct block *b, const char *text, size_t bytes)
 {
     if (b->kind != HEARTH_CHAT_CALL || !is_custom(c, b))
-        put_text(c, b, form_of(c, b)->delta, "delta", json_of_text(text, bytes));
+        put_text(c, b, form_of(c, b)->delta, "delta", text, bytes);
+}
+
+static void put_custom_input(struct choice *c, const struct block *b, const struct form *f)
+{
+    json_t *input = custom_input(b);
+    const char *text = input ? json_string_value(input) : "";
+    c->text.failed |= !input;
+    put_text(c, b, f->delta, "delta", text, json_string_length(input));
+    put_text(c, b, f->done, f->text, text, json_string_length(input));
+    json_decref(input);
 }
 
 static void block_end(struct choice *c, const struct block *b)
 {
     const struct form *f = form_of(c, b);
-    bool custom = b->kind == HEARTH_CHAT_CALL && is_custom(c, b);
-    if (custom)
-        put_text(c, b, f->delta, "delta", custom_input(b));
-    put_text(c, b, f->done,
-             custom                        ? "input"
-             : b->kind == HEARTH_CHAT_CALL ? "arguments"
-                                           : "text",
-             custom ? custom_input(b) : block_text(b));
+    if (b->kind == HEARTH_CHAT_CALL && is_custom(c, b))
+        put_custom_input(c, b, f);
+    else
+        put_text(c, b, f->done, f->text, b->text.data, b->text.bytes);
     if (f->part_done)
-        put_part(c, b, f->part_done, block_text(b));
-    put_item(c, b, "response.output_item.done", true);
+        put_part_event(c, b, f->part_done, true);
+    put_item_event(c, b, "response.output_item.done", true);
 }
 
 static const struct block_writer writer = {block_begin, block_more, block_end};
@@ -332,18 +350,21 @@ static void responses_end(struct exchange *x, struct choice *c)
 {
     put_start(c);
     blocks_read(c, true, &writer);
-    put_response(x,
-                 c->finish.reason == HEARTH_LENGTH ? "response.incomplete" : "response.completed",
-                 ended(c));
+    begin(x, is_cut(c) ? "response.incomplete" : "response.completed");
+    buffer_text(&x->out, ",\"response\":");
+    put_ended(x, c);
+    buffer_text(&x->out, "}");
+    end(x);
 }
 
 static void responses_whole(struct exchange *x)
 {
     struct choice *c = &x->choices[0];
     blocks_read(c, true, NULL);
-    json_t *o = ended(c);
-    json_object_set_new(o, "hearth", reply_hearth(x, c));
-    exchange_put(x, o);
+    put_ended(x, c);
+    buffer_text(&x->out, ",\"hearth\":");
+    reply_put_hearth(&x->out, x, c);
+    buffer_text(&x->out, "}");
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -358,17 +379,20 @@ static const char *error_code(const struct fail *f)
     return f->code ? f->code : f->status < 500 ? "invalid_request_error" : "server_error";
 }
 
-static json_t *responses_fail(struct exchange *x, struct fail *f)
+static void responses_fail(struct exchange *x, struct fail *f)
 {
     const char *code = error_code(f), *type = f->type ? f->type : FAIL_SERVER;
     json_t *text = json_of_text(f->message, strlen(f->message));
-    if (!x->is_streaming)
-        return json_pack("{s:{s:o, s:s, s:n, s:s}}", "error", "message", text, "type",
-                         f->n_context ? FAIL_INVALID : type, "param", "code", code);
-    json_t *error = json_pack("{s:s, s:o}", "code", code, "message", text);
-    return json_pack("{s:s, s:I, s:o}", "type", "response.failed", "sequence_number",
-                     (json_int_t)x->n_events++, "response",
-                     response(x, "failed", json_array(), json_null(), error, json_null()));
+    if (!x->is_streaming) {
+        exchange_put(x, json_pack("{s:{s:o, s:s, s:n, s:s}}", "error", "message", text, "type",
+                                  f->n_context ? FAIL_INVALID : type, "param", "code", code));
+        return;
+    }
+    begin(x, "response.failed");
+    buffer_text(&x->out, ",\"response\":");
+    put_response(x, "failed", NULL, json_pack("{s:s, s:o}", "code", code, "message", text));
+    buffer_text(&x->out, "}");
+    end(x);
 }
 
 const struct reply reply_responses = {.id = "resp_",

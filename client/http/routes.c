@@ -4,6 +4,7 @@
 
 #include "client/http/catalog.h"
 #include "client/http/fields.h"
+#include "client/http/json_put.h"
 #include "client/http/metrics.h"
 #include "client/http/ollama.h"
 #include "client/http/page.h"
@@ -107,17 +108,18 @@ static void props(struct exchange *x)
         exchange_fail(x, &f);
         return;
     }
-    json_t *params = reply_settings(x, &defaults);
-    const char *text = routes_chat_template(x);            /* a file's may not be UTF-8 */
-    json_object_set_new(params, "seed", json_integer(-1)); /* random, unless one is given */
+    const char *text = routes_chat_template(x); /* a file's may not be UTF-8 */
+    defaults.seed = UINT64_MAX;                 /* random, unless one is given */
+    json_put_format(&x->out,
+                    "{'default_generation_settings':{'n_ctx':%d,'params':", (int64_t)m->context);
+    reply_put_settings(&x->out, x, &defaults);
     gen_params_fini(&defaults);
-    exchange_answer(x, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:o, s:s, s:{s:b, s:b}, s:b}",
-                                 "default_generation_settings", "n_ctx", (json_int_t)m->context,
-                                 "params", params, "total_slots", (json_int_t)s->config->slots,
-                                 "model_alias", m->name, "model_path", m->name, "chat_template",
-                                 json_of_text(text, strlen(text)), "build_info",
-                                 "hearth " HEARTH_VERSION, "modalities", "vision", 0, "audio", 0,
-                                 "is_sleeping", 0));
+    json_put_format(&x->out,
+                    "},'total_slots':%d,'model_alias':%s,'model_path':%s,'chat_template':%t,"
+                    "'build_info':'hearth " HEARTH_VERSION
+                    "','modalities':{'vision':false,'audio':false},'is_sleeping':false}",
+                    (int64_t)s->config->slots, m->name, m->name, text, strlen(text));
+    exchange_answer_whole(x);
 }
 
 static void slots(struct exchange *x)

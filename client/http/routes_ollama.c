@@ -1,6 +1,7 @@
 /* routes_ollama: the endpoints of Ollama's interface. See ollama.h. */
 #include "client/http/catalog.h"
 #include "client/http/fields.h"
+#include "client/http/json_put.h"
 #include "client/http/ollama.h"
 #include "client/http/page.h"
 #include "client/http/reply.h"
@@ -154,15 +155,13 @@ int ollama_read_show(struct exchange *x, struct hearth *h, struct fail *f)
 static void put_loaded(struct exchange *x)
 {
     const bool forget = x->has_keep && x->keep_ns == 0;
-    json_t *o = ollama_object(x);
-    if (x->reply == &reply_ollama_chat)
-        json_object_set_new(o, "message",
-                            json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
-    else
-        json_object_set_new(o, "response", json_string(""));
-    json_object_update_new(
-        o, json_pack("{s:b, s:s}", "done", 1, "done_reason", forget ? "unload" : "load"));
-    exchange_put_whole(x, o);
+    ollama_begin(x);
+    json_put_format(
+        &x->out,
+        x->reply == &reply_ollama_chat
+            ? ",'message':{'role':'assistant','content':''},'done':true,'done_reason':%s}"
+            : ",'response':'','done':true,'done_reason':%s}",
+        forget ? "unload" : "load");
 }
 
 /* Puts the translation in the place of the request. */

@@ -4,6 +4,7 @@
 #include "client/http/exchange.h"
 #include "client/http/guard.h"
 #include "client/http/indent.h"
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/token_json.h"
 #include "tests/run_suite.h"
@@ -140,6 +141,27 @@ START_TEST(a_server_sent_event_is_one_line_of_json)
     exchange_put(&x, NULL); /* NULL stands for text that could not be made */
     ck_assert(x.out.failed);
     buffer_fini(&x.out);
+}
+END_TEST
+
+START_TEST(what_is_written_reads_back_as_the_same_json)
+{
+    static const char all[] =
+        "{\"a\":[],\"b\":{},\"c\":[1,-2,9223372036854775807,-9223372036854775808,[true,false,null]]"
+        ","
+        "\"d \\\"\\n\":{\"e\":\"\\u0000\\u001f\\\\ caf\xc3\xa9 \xf0\x9f\x99\x82\\u007f\"},"
+        "\"f\":[0.0,1.0,-3.0,0.100000001,1e+30,4e9,1.5e-7]}";
+    struct buffer t = {0};
+    json_put_format(&t, "{'a':%s,'b':%t,'c':[%d,%f,%f,%b],'d':%o}", "x\"", "y\xff\n", (size_t)3,
+                    (int64_t)-7, 0.5, 2.0, 1, json_loads(all, JSON_ALLOW_NUL, NULL));
+    json_t *read = json_loadb(t.data, t.bytes, JSON_ALLOW_NUL, NULL);
+    json_t *want = json_pack("{s:s, s:s, s:[i, f, f, b], s:o}", "a", "x\"", "b", "y\xef\xbf\xbd\n",
+                             "c", -7, 0.5, 2.0, 1, "d", json_loads(all, JSON_ALLOW_NUL, NULL));
+    ck_assert_msg(json_equal(read, want), "%s", t.data);
+    ck_assert_ptr_nonnull(strstr(t.data, "[-7,0.5,2.0,true]")); /* reals stay reals */
+    json_decref(read);
+    json_decref(want);
+    buffer_fini(&t);
 }
 END_TEST
 
@@ -302,6 +324,7 @@ int main(void)
     tcase_add_test(tcase, a_key_file_is_read_whole_or_refused);
     tcase_add_test(tcase, a_truncated_message_is_valid_utf8);
     tcase_add_test(tcase, a_server_sent_event_is_one_line_of_json);
+    tcase_add_test(tcase, what_is_written_reads_back_as_the_same_json);
     tcase_add_test(tcase, invalid_utf8_is_replaced_or_listed);
     tcase_add_test(tcase, characters_are_counted_across_tokens);
     tcase_add_test(tcase, a_text_grows_and_gives_back);

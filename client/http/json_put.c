@@ -1,0 +1,142 @@
+/* json_put: see json_put.h. */
+#include "client/http/json_put.h"
+
+#include "client/base/quote.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NUMBER_BYTES = 32 };
+
+static void put_integer(struct buffer *t, json_int_t value)
+{
+    char digits[NUMBER_BYTES];
+    size_t at = NUMBER_BYTES;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0)
+        digits[--at] = '-';
+    buffer_add(t, digits + at, NUMBER_BYTES - at);
+}
+
+/* It stays a real for those that read it: 1.0. */
+static void put_real(struct buffer *t, double value)
+{
+    char digits[NUMBER_BYTES];
+    if (value == (double)(int32_t)value) { /* most are, and printf is slow */
+        put_integer(t, (json_int_t)value);
+        buffer_text(t, ".0");
+        return;
+    }
+    int n = snprintf(digits, sizeof(digits), "%.9g", value);
+    buffer_add(t, digits, (size_t)n);
+    if (!strpbrk(digits, ".e"))
+        buffer_text(t, ".0");
+}
+
+static void put_array(struct buffer *t, const json_t *list)
+{
+    buffer_add(t, "[", 1);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (i)
+            buffer_add(t, ",", 1);
+        json_put(t, json_array_get(list, i));
+    }
+    buffer_add(t, "]", 1);
+}
+
+static void put_object(struct buffer *t, json_t *object)
+{
+    const char *mark = "{", *key;
+    size_t key_bytes;
+    json_t *value;
+    json_object_keylen_foreach(object, key, key_bytes, value)
+    {
+        buffer_add(t, mark, 1);
+        quote_text(t, key, key_bytes);
+        buffer_add(t, ":", 1);
+        json_put(t, value);
+        mark = ",";
+    }
+    buffer_text(t, *mark == '{' ? "{}" : "}");
+}
+
+void json_put(struct buffer *t, const json_t *value)
+{
+    if (!value) {
+        t->failed = true;
+        return;
+    }
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        put_object(t, (json_t *)(uintptr_t)value);
+        break;
+    case JSON_ARRAY:
+        put_array(t, value);
+        break;
+    case JSON_STRING:
+        quote_text(t, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        put_integer(t, json_integer_value(value));
+        break;
+    case JSON_REAL:
+        put_real(t, json_real_value(value));
+        break;
+    default:
+        buffer_text(t, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");
+    }
+}
+
+/* One value of a format. */
+static void put_argument(struct buffer *t, char kind, va_list args)
+{
+    const char *text;
+    json_t *value;
+    switch (kind) {
+    case 's':
+        text = va_arg(args, const char *);
+        quote_text(t, text, strlen(text));
+        break;
+    case 't':
+        text = va_arg(args, const char *);
+        quote_text(t, text, va_arg(args, size_t));
+        break;
+    case 'd':
+        put_integer(t, va_arg(args, int64_t));
+        break;
+    case 'f':
+        put_real(t, va_arg(args, double));
+        break;
+    case 'b':
+        buffer_text(t, va_arg(args, int) ? "true" : "false");
+        break;
+    default:
+        assert(kind == 'o');
+        value = va_arg(args, json_t *);
+        json_put(t, value);
+        json_decref(value);
+    }
+}
+
+void json_put_format(struct buffer *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    while (*format) {
+        size_t n = strcspn(format, "'%");
+        buffer_add(t, format, n);
+        format += n;
+        if (*format == '\'')
+            buffer_add(t, "\"", 1);
+        else if (*format)
+            put_argument(t, *++format, args);
+        format += *format != 0;
+    }
+    va_end(args);
+}
