@@ -33,6 +33,15 @@ static void end(struct choice *c, const struct block_writer *w)
         w->end(c, &l->items[l->n - 1]);
 }
 
+/* The answer is over: so is the open block. */
+static void finish(struct choice *c, const struct block_writer *w)
+{
+    struct blocks *l = &c->blocks;
+    if (l->is_open)
+        l->items[l->n - 1].is_cut = c->finish.reason == HEARTH_LENGTH;
+    end(c, w);
+}
+
 /* More text of the open block. */
 static void more(struct choice *c, const char *text, size_t bytes, const struct block_writer *w)
 {
@@ -92,7 +101,7 @@ void blocks_read(struct choice *c, bool is_end, const struct block_writer *write
         if (e.text_bytes)
             take(c, &e, writer);
         if (is_end)
-            end(c, writer);
+            finish(c, writer);
         return;
     }
     c->text.failed |=
@@ -100,7 +109,7 @@ void blocks_read(struct choice *c, bool is_end, const struct block_writer *write
     while (!c->text.failed && hearth_chat_next(reader, &e))
         take(c, &e, writer);
     if (is_end)
-        end(c, writer);
+        finish(c, writer);
 }
 
 void blocks_fini(struct blocks *l)

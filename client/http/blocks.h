@@ -20,6 +20,7 @@ struct block {
     uint32_t kind;      /* HEARTH_CHAT_CONTENT, HEARTH_CHAT_REASONING or HEARTH_CHAT_CALL */
     uint32_t index;     /* among the answer's blocks */
     uint32_t call;      /* of a call: among the answer's calls */
+    bool is_cut;        /* it was open when a limit of tokens ended the answer */
     struct buffer name; /* of a call: the tool's */
     struct buffer text; /* so far; of a call its arguments, a JSON object */
 };

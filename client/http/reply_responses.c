@@ -73,7 +73,7 @@ static void put_call(struct buffer *t, const struct choice *c, const struct bloc
 /* A block as an item of the output; while it is not done, without its text. */
 static void put_item(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
-    const char *status = !is_done ? "in_progress" : "completed";
+    const char *status = !is_done ? "in_progress" : b->is_cut ? "incomplete" : "completed";
     buffer_text(t, "{\"id\":");
     put_id(t, c, b);
     json_put_format(t, ",'status':%s", status);

@@ -143,11 +143,17 @@ START_TEST(an_answer_that_is_cut_is_incomplete)
     json_t *o = rig_json(path, asked(rig_calls, ",\"max_output_tokens\":9"));
     ck_assert_str_eq(json_text(o, "status"), "incomplete");
     ck_assert_str_eq(json_text(o, "incomplete_details/reason"), "max_output_tokens");
+    ck_assert_str_eq(json_text(json_last(json_at(o, "output"), 0), "status"), "incomplete");
     json_decref(o);
     char more[1024];
     snprintf(more, sizeof(more), "%s,\"stream\":true", rig_calls);
     json_t *events = http_stream(&rig_gate, path, asked(more, ",\"max_output_tokens\":9"));
-    ck_assert_str_eq(json_text(json_last(events, 0), "type"), "response.incomplete");
+    json_t *end = json_last(events, 0), *done = json_last(events, 1);
+    ck_assert_str_eq(json_text(end, "type"), "response.incomplete");
+    ck_assert_str_eq(json_text(json_last(json_at(end, "response/output"), 0), "status"),
+                     "incomplete");
+    ck_assert_str_eq(json_text(done, "type"), "response.output_item.done");
+    ck_assert_str_eq(json_text(done, "item/status"), "incomplete");
     json_decref(events);
 }
 END_TEST
