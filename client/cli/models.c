@@ -179,8 +179,10 @@ int cli_models(const struct cli_options *o)
     if (models_find(&models) < 0)
         code = cli_no_memory();
     else if (models.n == 0 && !o->json)
-        code = cli_fail(CLI_NO_INPUT, "no GGUF file lies where models are looked for: put one into "
-                                      "~/.local/share/hearth/models, or set HEARTH_MODELS");
+        code = cli_fail(CLI_NO_INPUT,
+                        "no GGUF file lies where models are looked for: put one into "
+                        "~/.local/share/hearth/models, or set HEARTH_MODELS%s",
+                        downloading());
     else
         code = list(o, &models);
     models_fini(&models);

@@ -152,6 +152,25 @@ START_TEST(what_cannot_be_served_is_one_line)
 }
 END_TEST
 
+/* Nothing is downloaded: the command of a program that would is shown. */
+START_TEST(a_program_that_downloads_models_is_named)
+{
+    static const char hint[] = "; to download one: ollama pull NAME\n";
+    char path[128];
+    setenv("PATH", home, 1);
+    RUN(66, "serve", "other");
+    ck_assert_ptr_null(strstr(o.error, "download"));
+    snprintf(path, sizeof(path), "%s/ollama", home);
+    ck_assert_int_eq(symlink("/proc/self/exe", path), 0);
+    RUN(66, "serve", "other");
+    ck_assert_ptr_nonnull(strstr(o.error, hint));
+    snprintf(path, sizeof(path), "%s/none", home);
+    setenv("HEARTH_MODELS", path, 1);
+    RUN(66, "models");
+    ck_assert_ptr_nonnull(strstr(o.error, hint));
+}
+END_TEST
+
 START_TEST(a_context_that_memory_does_not_hold_is_refused_with_one_that_fits)
 {
     RUN(71, "serve", "tiny", "--kv-bytes", "512G");
@@ -169,6 +188,7 @@ int main(void)
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
+    tcase_add_test(c, a_program_that_downloads_models_is_named);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
     suite_add_tcase(s, c);
     return run_suite(s);
