@@ -397,7 +397,7 @@ static const struct column of_daemon[] = {{"MODEL", 25, 0},
 
 static const struct column of_any_slot[] = {{"MODEL", 20, 0},   {"USER", 11, 0},  {"STATE", 9, 0},
                                             {"PROMPT", 8, 1},   {"OUTPUT", 8, 1}, {"TOK/S", 9, 1},
-                                            {"COMMAND", 16, 0}, {"NAME", 17, 0},  {0}};
+                                            {"COMMAND", 16, 0}, {"NAME", 65, 0},  {0}};
 
 static struct small hours(uint64_t s)
 {

@@ -6,6 +6,7 @@ text, a wrong key be refused and the right one accepted.
 Usage: tests/tools/pictures.py FOLDER, from the repository's root after `make`. Needs chromium and tmux."""
 import base64
 import contextlib
+import html
 import json
 import os
 import pathlib
@@ -151,7 +152,7 @@ def try_page(browser, out):
 def try_key(browser, out, folder):
     keys = folder / "keys"
     keys.write_text("the-key\n")
-    with gateway("--api-key-file", str(keys)) as url:
+    with gateway("--api-key-file", str(keys), "--budget", "1G", "--upstream", "far=http://127.0.0.1:1/v1") as url:
         browser.open(url)
         browser.wait("!document.querySelector('#key-form').hidden")
         use = "document.querySelector('#key').value = '%s'; document.querySelector('#key-form button').click()"
@@ -160,6 +161,8 @@ def try_key(browser, out, folder):
         browser.picture(out / "page-key.png")
         browser.run(use % "the-key")
         browser.wait("document.querySelector('#slots').innerText.includes('reader-of')")
+        shown = browser.run("document.querySelector('#models').innerText")
+        assert "code-spare\tnot loaded" in shown and "far\telsewhere" in shown, shown
         assert browser.run("document.documentElement.outerHTML + JSON.stringify({...localStorage}) + document.cookie"
                            ).count("the-key") == 0
         browser.picture(out / "page-names.png")
@@ -167,7 +170,7 @@ def try_key(browser, out, folder):
 
 def terminal(out, columns, rows):
     """What `hearth top` shows in tmux, as text."""
-    name = f"hearth-{os.getpid()}"
+    name = f"hearth-{os.getpid()}-{columns}"
     tmux = ["tmux", "-L", name, "-f", "/dev/null"]
     subprocess.run([*tmux, "new-session", "-d", "-x", str(columns), "-y", str(rows), f"{BIN}/hearth top"], check=True)
     time.sleep(3)
@@ -177,7 +180,16 @@ def terminal(out, columns, rows):
     (out / f"top-{columns}.txt").write_text(shown)
 
 
+def picture_of_terminal(browser, out, columns):
+    text = (out / f"top-{columns}.txt").read_text()
+    page = f"<body style='background:#1b1f23;color:#d7dde3'><pre style='font:12px monospace'>{html.escape(text)}</pre>"
+    browser.open("data:text/html;base64," + base64.b64encode(page.encode()).decode())
+    browser.picture(out / f"top-{columns}.png")
+
+
 def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        raise SystemExit(__doc__)
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for tool in ("chromium", "tmux"):
@@ -187,7 +199,7 @@ def main():
         folder = pathlib.Path(folder)
         (folder / "models").mkdir()
         names = ["code-small", "code-large"]
-        for name in names:
+        for name in (*names, "code-spare"):
             shutil.copy(MODEL, folder / "models" / f"{name}.gguf")
         os.environ.update(HOME=str(folder), XDG_RUNTIME_DIR=str(folder), HEARTH_MODELS=str(folder / "models"))
         os.environ.pop("HEARTH_SOCKET", None)
@@ -199,6 +211,8 @@ def main():
                 terminal(out, 140, 24)
                 browser = Browser(folder / "chromium")
                 try:
+                    picture_of_terminal(browser, out, 80)
+                    picture_of_terminal(browser, out, 140)
                     try_page(browser, out)
                     try_key(browser, out, folder)
                 finally:

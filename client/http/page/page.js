@@ -52,8 +52,9 @@ function slotRate(slot, now, then) {
   return was ? growth({ ...now, outputs: slot.outputs }, { ...then, outputs: was.outputs }, "outputs") : null;
 }
 
-function modelRow(name, now, then) {
-  if (!now) return row([name, "not loaded", "", "", "", "", "", ""], "idle");
+function modelRow(model, now, then) {
+  const name = model.id, where = model.owned_by === "hearth" ? "not loaded" : "elsewhere";
+  if (!now) return row([name, where, "", "", "", "", "", ""], "idle");
   const held = now.pages_total - now.pages_free;
   return row([name, bytes(now.rss_bytes), share(held, now.pages_total), now.slots_active + "/" + now.slots_used,
               rate(growth(now, then, "output_tokens")), share(now.cached_tokens, now.prompt_tokens),
@@ -86,7 +87,7 @@ async function refresh() {
     const known = models.map((model, i) => [model.id, states[i]]);
     const loaded = known.filter(([, state]) => state);
     if (models.map((m) => m.id).join("\n") !== [...$("model").options].map((o) => o.value).join("\n")) fillModels(models);
-    $("models").replaceChildren(...known.map(([name, state]) => modelRow(name, state, before.get(name))));
+    $("models").replaceChildren(...models.map((model, i) => modelRow(model, states[i], before.get(model.id))));
     $("slots").replaceChildren(...loaded.flatMap(([name, state]) => slotRows(name, state, before.get(name))));
     $("summary").textContent = loaded.length + " loaded, " + bytes(loaded.reduce((sum, [, s]) => sum + s.rss_bytes, 0));
     before = new Map(loaded);
