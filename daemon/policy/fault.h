@@ -5,6 +5,8 @@
  *   draft-mismatch=RATE   a drafted token becomes another one: windows roll back
  *   refuse-pages=RATE     the pool says that it is empty: another slot's pages are evicted
  *   delay-pass=RATE       a pass takes 2 ms longer: cancels and newer requests arrive in its middle
+ *   store-fail=RATE       a read or write of the KV store fails
+ *   store-tear=RATE       a write of the KV store ends in the middle, and is said to be whole
  *   accept-drafts=RATE    a draft is accepted unverified. This one breaks the promise, so that the
  *                         determinism suite can show that it would notice
  *
@@ -21,6 +23,8 @@ enum fault {
     FAULT_DRAFT_MISMATCH,
     FAULT_REFUSE_PAGES,
     FAULT_DELAY_PASS,
+    FAULT_STORE_FAIL,
+    FAULT_STORE_TEAR,
     FAULT_ACCEPT_DRAFTS,
     FAULT_COUNT
 };

@@ -54,8 +54,12 @@ struct store_options {
     uint64_t bytes;                    /* most that the folder may hold */
     uint64_t day_bytes;                /* most that is written in a day (UTC), over all restarts */
     uint32_t min_tokens;               /* texts shorter than this are stored when seen twice */
-    bool plain;                        /* preadv and pwritev, though there is io_uring */
-    bool by_hand;                      /* tests: no thread; store_work does its work */
+    bool plain;                        /* without io_uring, though the system may have it */
+    /* Tests. No thread: store_work does its work. The clock's days since 1970. How many bytes and other
+     * changes of files there are before all goes on as if the machine had stopped. */
+    bool by_hand;
+    uint64_t (*today)(void); /* NULL: the clock's */
+    uint64_t *cut;           /* NULL: there is no such end */
 };
 
 /* Opens the folder, and finds what it holds by the headers of its files. Returns 0; or with one line

@@ -31,6 +31,8 @@ client/         kernels/                        ^client/cli/[^ ]* "kernels/gguf/
 # decisions, without input, output or a clock
 daemon/policy/  daemon/(control|engine|model|loop)/
 daemon/grammar/ daemon/(control|engine|model|loop|cache|policy)/
+# files, under a text's hash: no slot, no device, no client
+daemon/store/   (daemon/(control|engine|model|loop|cache|grammar)|kernels/[^b])
 kernels/base/   kernels/(gguf|model|quant|sample|cpu|cuda|tools)/
 # on its own inputs: a chat template, a vocabulary
 client/(jinja|tokenizer|events)/ client/(lib|prompt|schema|cli|http)/

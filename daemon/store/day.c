@@ -1,0 +1,109 @@
+/* day.c: see day.h. */
+#include "daemon/store/day.h"
+
+#include "ipc/store_file.h"
+#include "ipc/store_folder.h"
+#include "kernels/base/hash128.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRANT_BYTES = 64 << 20 };
+
+uint64_t day_today(void)
+{
+    return (uint64_t)time(NULL) / 86400;
+}
+
+static void hash_day(const struct store_file_day *d, uint8_t ret[16])
+{
+    hash128(d, offsetof(struct store_file_day, hash), ret);
+}
+
+/* What was written today. A day after tomorrow is a clock's mistake, but tomorrow may be the clock of a moment ago. */
+static void read_day(const struct day *day, uint64_t today, struct store_file_day *ret)
+{
+    uint8_t hash[16];
+    struct store_file_day found = {0};
+    *ret = (struct store_file_day){.magic = STORE_FILE_DAY_MAGIC, .day = today};
+    if (pread(day->fd, &found, sizeof(found), 0) != sizeof(found))
+        return;
+    hash_day(&found, hash);
+    if (!memcmp(found.magic, ret->magic, sizeof(ret->magic)) &&
+        !memcmp(found.hash, hash, sizeof(hash)) && found.day >= today && found.day <= today + 1)
+        *ret = found;
+}
+
+static bool write_day(const struct day *day, struct store_file_day *d)
+{
+    hash_day(d, d->hash);
+    return pwrite(day->fd, d, sizeof(*d), 0) == sizeof(*d);
+}
+
+void day_grant(struct day *day)
+{
+    const int64_t left = atomic_load(&day->left);
+    struct store_file_day d;
+    if (left >= (int64_t)day->grant / 2 || flock(day->fd, LOCK_EX) < 0)
+        return;
+    read_day(day, day->today(), &d);
+    uint64_t bytes = d.bytes < day->bytes ? day->bytes - d.bytes : 0;
+    bytes = bytes < day->grant ? bytes : day->grant;
+    d.bytes += bytes;
+    if (bytes > 0 && write_day(day, &d)) {
+        atomic_fetch_add(&day->left, (int64_t)bytes);
+        atomic_store(&day->short_of, false);
+    }
+    flock(day->fd, LOCK_UN);
+}
+
+int day_open(struct day *day, int folder, uint64_t bytes, uint64_t largest, uint64_t (*today)(void))
+{
+    *day = (struct day){
+        .bytes = bytes,
+        .grant = largest * 4 > GRANT_BYTES ? largest * 4 : GRANT_BYTES,
+        .today = today,
+        .fd = store_folder_file(folder, "day", O_RDWR | O_CREAT),
+    };
+    if (day->fd < 0)
+        return day->fd;
+    day_grant(day);
+    return 0;
+}
+
+/* Gives back what is left, of a day that is not over. */
+void day_close(struct day *day)
+{
+    const uint64_t today = day->today ? day->today() : 0;
+    struct store_file_day d;
+    if (day->fd < 0)
+        return;
+    if (flock(day->fd, LOCK_EX) == 0) {
+        const uint64_t left = (uint64_t)atomic_exchange(&day->left, 0);
+        read_day(day, today, &d);
+        d.bytes -= left < d.bytes ? left : d.bytes;
+        write_day(day, &d);
+    }
+    close(day->fd);
+    day->fd = -1;
+}
+
+bool day_spend(struct day *day, uint64_t bytes)
+{
+    /* Nothing else takes from it. */
+    if (atomic_load(&day->left) < (int64_t)bytes) {
+        atomic_store(&day->short_of, true);
+        return false;
+    }
+    atomic_fetch_sub(&day->left, (int64_t)bytes);
+    return true;
+}
+
+void day_unspend(struct day *day, uint64_t bytes)
+{
+    atomic_fetch_add(&day->left, (int64_t)bytes);
+}

@@ -1,0 +1,383 @@
+/* store.c: the engine's side: what is found, read, offered and written, by the index and the buffers. */
+#include "daemon/store/store.h"
+
+#include "daemon/overflow_uid.h"
+#include "daemon/policy/fault.h"
+#include "daemon/store/io.h"
+#include "daemon/store/slots.h"
+#include "kernels/base/fail.h"
+#include "kernels/base/hash128.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum buffer_use { BUFFER_FREE, BUFFER_READS, BUFFER_READ, BUFFER_FILLS, BUFFER_WRITES };
+
+struct store_buffer {
+    uint32_t record;
+    uint64_t cookie; /* of a read */
+    enum buffer_use use;
+};
+
+struct store {
+    struct files files;
+    struct day day;
+    struct store_index index;
+    struct io io;
+    uint8_t seed[16];
+    size_t class_bytes[STORE_CLASSES];
+    struct store_buffer buffers[IO_BUFFERS];
+    uint32_t free[IO_BUFFERS], n_free;
+    uint32_t n_writing; /* buffers that are filled or written */
+    uint32_t pending;
+    struct store_counts counts;
+};
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+static int set_sizes(const struct store_options *o, struct index_sizes *ret, char *err,
+                     size_t err_bytes)
+{
+    *ret = (struct index_sizes){
+        .bytes = o->bytes, .min_tokens = o->min_tokens, .segment_bytes = STORE_FILE_BLOCK};
+    for (int i = 0; i < STORE_CLASSES; i++) {
+        if (o->class_bytes[i] == 0)
+            continue;
+        if (o->class_bytes[i] > STORE_FILE_BYTES || format_slots(o->class_bytes[i]) == 0)
+            return fail(err, err_bytes, -EINVAL,
+                        "--kv-store: one state of this model is larger than a file of the store");
+        ret->classes[i] = (struct index_size){.slot_bytes = format_slot_bytes(o->class_bytes[i]),
+                                              .n_slots = format_slots(o->class_bytes[i])};
+    }
+    return 0;
+}
+
+static size_t largest(const size_t class_bytes[STORE_CLASSES])
+{
+    size_t most = 0;
+    for (int i = 0; i < STORE_CLASSES; i++)
+        most = class_bytes[i] > most ? class_bytes[i] : most;
+    return most;
+}
+
+static int open_parts(struct store *store, const struct store_options *o, char *err,
+                      size_t err_bytes)
+{
+    const size_t most = largest(o->class_bytes);
+    struct index_sizes sizes;
+    int rc = set_sizes(o, &sizes, err, err_bytes);
+    if (rc == 0)
+        rc = files_open(&store->files, o->path, store->seed, o->model, err, err_bytes);
+    if (rc < 0)
+        return rc;
+    memcpy(store->files.class_bytes, o->class_bytes, sizeof(o->class_bytes));
+    store->files.cut = o->cut;
+    rc = index_init(&store->index, &sizes);
+    if (rc == 0)
+        rc = files_load(&store->files, &store->index);
+    if (rc == 0)
+        rc = day_open(&store->day, store->files.folder, o->day_bytes, format_slot_bytes(most),
+                      o->today ? o->today : day_today);
+    if (rc == 0)
+        rc = io_open(&store->io, &store->files, &store->day, most, o->plain, o->by_hand);
+    return rc == 0 ? 0 : fail(err, err_bytes, rc, "%s: %s", o->path, strerror(-rc));
+}
+
+int store_open(struct store **ret_store, const struct store_options *options, char *err,
+               size_t err_bytes)
+{
+    struct store *store = calloc(1, sizeof(*store));
+    *ret_store = NULL;
+    if (!store)
+        return fail(err, err_bytes, -ENOMEM, "no memory for the KV store");
+    store->files.folder = store->files.model_folder = store->files.lock = -1;
+    store->day.fd = store->io.event_fd = store->io.done_fd = -1;
+    memcpy(store->class_bytes, options->class_bytes, sizeof(store->class_bytes));
+    hash128(options->seed, options->seed_bytes, store->seed);
+    int rc = open_parts(store, options, err, err_bytes);
+    if (rc < 0) {
+        store_close(store);
+        return rc;
+    }
+    for (; store->n_free < store->io.n_buffers; store->n_free++)
+        store->free[store->n_free] = store->n_free;
+    *ret_store = store;
+    return 0;
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    io_close(&store->io);
+    day_close(&store->day);
+    files_close(&store->files);
+    index_fini(&store->index);
+    free(store);
+}
+
+/* ---- texts ------------------------------------------------------------------------------------- */
+
+void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
+{
+    struct hash128 hash;
+    const uint64_t user = uid;
+    *ret = (struct store_text){.uid = uid};
+    hash128_init(&hash);
+    hash128_update(&hash, store->seed, sizeof(store->seed));
+    hash128_update(&hash, &user, sizeof(user));
+    hash128_final(&hash, (uint8_t *)ret->key.words);
+}
+
+void store_follow(struct store_text *text, const uint32_t *tokens)
+{
+    struct hash128 hash;
+    text->parent = text->key;
+    memcpy(text->tokens, tokens, sizeof(text->tokens));
+    hash128_init(&hash);
+    hash128_update(&hash, text->parent.words, sizeof(text->parent.words));
+    hash128_update(&hash, text->tokens, sizeof(text->tokens));
+    hash128_final(&hash, (uint8_t *)text->key.words);
+    text->end += STORE_TOKENS;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------- */
+
+/* A job that will end has a place in the queue for what it may have to let go of. */
+static bool is_room(struct store *store, uint32_t jobs)
+{
+    return store->n_free > 0 && io_room(&store->io) > jobs + store->io.n_buffers;
+}
+
+static uint32_t take_buffer(struct store *store, uint32_t record, enum buffer_use use)
+{
+    const uint32_t id = store->free[--store->n_free];
+    store->buffers[id] = (struct store_buffer){.record = record, .use = use};
+    return id;
+}
+
+static void free_buffer(struct store *store, uint32_t id)
+{
+    const enum buffer_use use = store->buffers[id].use;
+    store->n_writing -= use == BUFFER_FILLS || use == BUFFER_WRITES;
+    store->buffers[id].use = BUFFER_FREE;
+    store->free[store->n_free++] = id;
+}
+
+static uint32_t buffer_of(const struct store *store, const void *payload, enum buffer_use use)
+{
+    const size_t id = (size_t)((const uint8_t *)payload - store->io.payloads) / store->io.stride;
+    assert(id < store->io.n_buffers && store->buffers[id].use == use);
+    return (uint32_t)id;
+}
+
+static void let_go(struct store *store)
+{
+    for (uint32_t i = 0; i < store->index.n_gone; i++) {
+        const struct io_job job = {.kind = IO_LET_GO, .gone = store->index.gone[i]};
+        io_post(&store->io, &job);
+    }
+    store->index.n_gone = 0;
+}
+
+static void post(struct store *store, uint32_t id, enum io_kind kind)
+{
+    const struct index_record *r = &store->index.records[store->buffers[id].record];
+    const struct io_job job = {
+        .kind = kind,
+        .class = r->class,
+        .fault = fault_hits(FAULT_STORE_FAIL)                       ? IO_FAILS
+                 : kind == IO_WRITE && fault_hits(FAULT_STORE_TEAR) ? IO_TORN
+                                                                    : IO_SOUND,
+        .buffer = id,
+        .segment = r->segment,
+        .slot = r->slot,
+        .number = store->index.segments[r->segment].number,
+        .uid = r->text.uid,
+    };
+    io_post(&store->io, &job);
+    store->pending++;
+}
+
+/* ---- from the store ---------------------------------------------------------------------------- */
+
+uint32_t store_find(const struct store *store, enum store_class class,
+                    const struct store_text *text)
+{
+    return index_find(&store->index, class, text);
+}
+
+int store_read(struct store *store, uint32_t record, uint64_t cookie)
+{
+    if (!is_room(store, 1))
+        return -EAGAIN;
+    const uint32_t id = take_buffer(store, record, BUFFER_READS);
+    store->buffers[id].cookie = cookie;
+    memcpy(store->io.entries[id].payload, store->index.records[record].hash, 16);
+    index_read(&store->index, record);
+    post(store, id, IO_READ);
+    return 0;
+}
+
+static void wrote(struct store *store, uint32_t id, int status)
+{
+    const uint32_t record = store->buffers[id].record;
+    if (status == 0) {
+        store->counts.written++;
+        store->counts.written_bytes += store->class_bytes[store->index.records[record].class];
+        index_stored(&store->index, record, store->io.entries[id].payload);
+    } else {
+        store->counts.failed++;
+        index_forget(&store->index, record);
+        let_go(store);
+    }
+    free_buffer(store, id);
+}
+
+static void has_read(struct store *store, uint32_t id, const struct io_done *done,
+                     struct store_done *ret)
+{
+    struct store_buffer *b = &store->buffers[id];
+    const struct index_record *r = &store->index.records[b->record];
+    *ret = (struct store_done){
+        .cookie = b->cookie, .class = r->class, .status = done->status, .took_ns = done->took_ns};
+    index_unread(&store->index, b->record);
+    if (done->status == 0) {
+        store->counts.read++;
+        store->counts.read_bytes += store->class_bytes[r->class];
+        b->use = BUFFER_READ;
+        ret->payload = io_payload(&store->io, id);
+        return;
+    }
+    store->counts.damaged += done->status == -EBADMSG;
+    store->counts.failed += done->status != -EBADMSG;
+    if (r->readers == 0) { /* else the last of them forgets it */
+        index_forget(&store->index, b->record);
+        let_go(store);
+    }
+    free_buffer(store, id);
+}
+
+bool store_take(struct store *store, struct store_done *ret)
+{
+    struct io_done done;
+    while (io_take(&store->io, &done)) {
+        store->pending--;
+        if (store->buffers[done.buffer].use == BUFFER_READS) {
+            has_read(store, done.buffer, &done, ret);
+            return true;
+        }
+        wrote(store, done.buffer, done.status);
+    }
+    return false;
+}
+
+void store_release(struct store *store, const void *payload)
+{
+    free_buffer(store, buffer_of(store, payload, BUFFER_READ));
+}
+
+int store_event_fd(const struct store *store)
+{
+    return store->io.done_fd;
+}
+
+/* ---- into the store ---------------------------------------------------------------------------- */
+
+/* Half of the buffers are for reads: requests wait for these. */
+static bool is_busy(struct store *store)
+{
+    return store->n_writing >= store->io.n_buffers / 2 || !is_room(store, INDEX_GONE + 1);
+}
+
+static uint64_t bytes_of(const struct store *store, enum store_class class)
+{
+    return store->index.sizes.classes[class].slot_bytes;
+}
+
+void *store_offer(struct store *store, enum store_class class, const struct store_text *text,
+                  uint64_t cost_ns, bool wanted)
+{
+    uint64_t *refused = NULL;
+    uint32_t record = STORE_NONE;
+    assert(store->class_bytes[class] > 0 && text->end > 0);
+    enum index_answer answer = index_wants(&store->index, class, text, wanted);
+    if (answer == INDEX_HAS)
+        return NULL;
+    if (answer == INDEX_SHORT)
+        refused = &store->counts.too_short;
+    else if (is_busy(store))
+        refused = &store->counts.busy;
+    else if (!day_spend(&store->day, bytes_of(store, class)))
+        refused = &store->counts.day_spent;
+    if (refused) {
+        (*refused)++;
+        return NULL;
+    }
+    record = index_add(&store->index, class, text, cost_ns);
+    let_go(store);
+    if (record == STORE_NONE) {
+        day_unspend(&store->day, bytes_of(store, class));
+        store->counts.no_room++;
+        return NULL;
+    }
+    store->n_writing++;
+    return io_payload(&store->io, take_buffer(store, record, BUFFER_FILLS));
+}
+
+void store_write(struct store *store, void *payload)
+{
+    const uint32_t id = buffer_of(store, payload, BUFFER_FILLS);
+    const struct index_record *r = &store->index.records[store->buffers[id].record];
+    format_entry(&store->io.entries[id], r->class, &r->text, r->cost_ns,
+                 store->index.users[r->user].inflation);
+    store->buffers[id].use = BUFFER_WRITES;
+    post(store, id, IO_WRITE);
+}
+
+void store_withdraw(struct store *store, void *payload)
+{
+    const uint32_t id = buffer_of(store, payload, BUFFER_FILLS), record = store->buffers[id].record;
+    day_unspend(&store->day, bytes_of(store, store->index.records[record].class));
+    index_forget(&store->index, record);
+    let_go(store);
+    free_buffer(store, id);
+}
+
+void store_submit(struct store *store)
+{
+    io_submit(&store->io);
+}
+
+uint32_t store_pending(const struct store *store)
+{
+    return store->pending;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------- */
+
+void store_counts(const struct store *store, struct store_counts *ret)
+{
+    *ret = store->counts;
+    ret->records = store->index.n_stored;
+    ret->bytes = store->index.bytes;
+    ret->other_bytes = store->index.other_bytes;
+    ret->evicted = store->index.evicted;
+}
+
+int store_save_slots(struct store *store, const struct store_slot *slots, uint32_t n)
+{
+    return slots_save(&store->files, slots, n);
+}
+
+int store_load_slots(struct store *store,
+                     void (*each)(void *context, const struct store_slot *slot), void *context)
+{
+    return slots_load(&store->files, each, context);
+}
+
+uint32_t store_work(struct store *store, uint32_t n)
+{
+    return io_work(&store->io, n);
+}

@@ -1,0 +1,444 @@
+/* The store of KV pages: what was written under a text comes back under exactly that text, after a restart as well, and
+ * nothing else does; what it may hold and write is bounded; named slots come back. */
+#include "daemon/log.h"
+#include "daemon/overflow_uid.h"
+#include "tests/rig/store_rig.h"
+#include "tests/run_suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct store_rig rig;
+
+static void setup(void)
+{
+    log_init(LOG_LEVEL_ERROR);
+    store_rig_init(&rig);
+}
+
+static void teardown(void)
+{
+    store_rig_fini(&rig);
+}
+
+static struct store_text text_of(uid_t uid, uint32_t number, uint32_t end)
+{
+    return store_rig_text(&rig, uid, number, end);
+}
+
+static struct store_counts counts(void)
+{
+    struct store_counts c;
+    store_counts(rig.store, &c);
+    return c;
+}
+
+/* ---- what comes back --------------------------------------------------------------------------- */
+
+enum { BY_HAND, PLAIN, URING, WAYS };
+
+static void choose_way(int way)
+{
+    rig.options.by_hand = way == BY_HAND;
+    rig.options.plain = way == PLAIN;
+}
+
+/* A text's pages, the window pages and states of some. */
+static bool has(enum store_class class, uint32_t end)
+{
+    return class == STORE_PAGE || (class == STORE_WINDOW && end >= 160) ||
+           (class == STORE_STATE && end == 192);
+}
+
+static void check_text(uid_t uid, uint32_t number)
+{
+    for (int class = 0; class < STORE_CLASSES; class ++)
+        for (uint32_t end = 32; end <= 256; end += 32) {
+            struct store_text text = text_of(uid, number, end);
+            ck_assert_int_eq(store_rig_get(&rig, class, &text), has(class, end) ? 0 : -ENOENT);
+        }
+}
+
+START_TEST(what_is_written_comes_back_after_a_restart)
+{
+    choose_way(_i);
+    store_rig_open(&rig);
+    for (uint32_t end = 256; end > 0; end -= 32) /* as memory is evicted: from the end */
+        for (int class = STORE_CLASSES - 1; class >= 0; class --) {
+            struct store_text text = text_of(1000, 5, end);
+            if (has(class, end))
+                ck_assert(store_rig_put(&rig, class, &text));
+        }
+    check_text(1000, 5);
+    ck_assert_uint_eq(counts().records, 13);
+    store_rig_open(&rig);
+    check_text(1000, 5);
+    ck_assert_uint_eq(counts().records, 13);
+    ck_assert_uint_eq(counts().read, 13);
+    ck_assert_uint_eq(counts().damaged + counts().failed, 0);
+}
+END_TEST
+
+START_TEST(another_text_user_or_model_has_nothing_of_it)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    struct store_text other = text_of(1000, 6, 96); /* parts from it after 64 */
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &other), -ENOENT);
+    other = text_of(1001, 5, 96);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &other), -ENOENT);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_STATE, &text), -ENOENT);
+    rig.options.seed = "another model, its numerics and sizes";
+    store_rig_open(&rig);
+    other = text_of(1000, 5, 96);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &other), -ENOENT);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), -ENOENT);
+}
+END_TEST
+
+/* A hash may collide: each part of what a text is by itself is compared as well. */
+START_TEST(an_equal_key_is_not_enough)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96), other = text;
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    other.tokens[31]++;
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &other), STORE_NONE);
+    other = text;
+    other.uid++;
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &other), STORE_NONE);
+    other = text;
+    other.end += 32;
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &other), STORE_NONE);
+    other = text;
+    other.parent.words[1]++;
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &other), STORE_NONE);
+    ck_assert_uint_ne(store_find(rig.store, STORE_PAGE, &text), STORE_NONE);
+}
+END_TEST
+
+START_TEST(a_record_is_found_when_it_is_written_and_not_before)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    struct store_done done;
+    void *payload = store_offer(rig.store, STORE_PAGE, &text, 1, false);
+    ck_assert_ptr_nonnull(payload);
+    ck_assert_ptr_null(store_offer(rig.store, STORE_PAGE, &text, 1, false));
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &text), STORE_NONE);
+    store_rig_fill(payload, rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &text);
+    store_write(rig.store, payload);
+    ck_assert_uint_eq(store_pending(rig.store), 1);
+    ck_assert_uint_eq(store_find(rig.store, STORE_PAGE, &text), STORE_NONE);
+    store_rig_wait(&rig);
+    ck_assert(!store_take(rig.store, &done));
+    ck_assert_uint_eq(store_pending(rig.store), 0);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), 0);
+}
+END_TEST
+
+START_TEST(what_is_withdrawn_was_never_there)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    void *payload = store_offer(rig.store, STORE_PAGE, &text, 1, false);
+    ck_assert_ptr_nonnull(payload);
+    store_withdraw(rig.store, payload);
+    ck_assert_uint_eq(counts().records + counts().bytes, 0);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), -ENOENT);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), 0);
+}
+END_TEST
+
+/* ---- what is taken ----------------------------------------------------------------------------- */
+
+START_TEST(a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 32), follows = text_of(1000, 5, 64);
+    ck_assert(!store_rig_put(&rig, STORE_PAGE, &text));
+    ck_assert_uint_eq(counts().too_short, 1);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    text = text_of(1000, 15, 32);
+    ck_assert(store_rig_put_wanted(&rig, STORE_PAGE, &text, 1, true));
+    follows = text_of(1000, 25, 64);
+    text = text_of(1000, 25, 32);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &follows));
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    text = text_of(1000, 35, 32); /* of one class and of another: each is offered once */
+    ck_assert(!store_rig_put(&rig, STORE_PAGE, &text));
+    ck_assert(!store_rig_put(&rig, STORE_WINDOW, &text));
+    ck_assert_uint_eq(counts().too_short, 3);
+}
+END_TEST
+
+START_TEST(the_overflow_uid_has_no_records)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(overflow_uid(), 5, 96);
+    ck_assert(!store_rig_put_wanted(&rig, STORE_PAGE, &text, 1, true));
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), -ENOENT);
+    store_rig_close(&rig);
+    ck_assert_ptr_null(store_rig_found(&rig, "*/%u", overflow_uid()));
+}
+END_TEST
+
+static uint64_t bytes_on_disk(void)
+{
+    char command[160];
+    unsigned long kib = 0;
+    snprintf(command, sizeof(command), "du -sk %s", rig.path);
+    FILE *out = popen(command, "r");
+    ck_assert_ptr_nonnull(out);
+    ck_assert_int_eq(fscanf(out, "%lu", &kib), 1);
+    pclose(out);
+    return kib * 1024;
+}
+
+START_TEST(the_folder_stays_within_its_bytes)
+{
+    rig.options.bytes = 4 << 20; /* 13 pages */
+    store_rig_open(&rig);
+    for (uint32_t i = 0; i < 40; i++) {
+        struct store_text text = text_of(1000 + i % 3, 10 * i, 96);
+        ck_assert(store_rig_put(&rig, i % 5 == 4 ? STORE_STATE : STORE_PAGE, &text));
+        ck_assert_uint_le(counts().bytes, 4 << 20);
+    }
+    ck_assert_uint_gt(counts().evicted, 20);
+    ck_assert_uint_gt(counts().bytes, 3 << 20);
+    store_rig_close(&rig);
+    ck_assert_uint_le(bytes_on_disk(), (4 << 20) + (256 << 10)); /* and the folders */
+    rig.options.bytes = 2 << 20;
+    store_rig_open(&rig);
+    ck_assert_uint_le(counts().bytes, 2 << 20);
+    store_rig_close(&rig);
+    ck_assert_uint_le(bytes_on_disk(), (2 << 20) + (256 << 10));
+}
+END_TEST
+
+static uint64_t day;
+static uint64_t today(void)
+{
+    return day;
+}
+
+/* How many pages are taken until the day's bytes are written. */
+static uint32_t write_all_day(uint32_t from)
+{
+    const uint64_t before = counts().day_spent;
+    uint32_t n = 0;
+    for (; n < 100; n++) {
+        struct store_text text = text_of(1000, (from + n) * 10, 96);
+        if (!store_rig_put(&rig, STORE_PAGE, &text))
+            break;
+    }
+    ck_assert_uint_eq(counts().day_spent, before + 1);
+    return n;
+}
+
+START_TEST(a_day_has_its_bytes_over_all_restarts)
+{
+    rig.options.day_bytes = 3 << 20; /* 10 pages */
+    rig.options.today = today;
+    day = 20000;
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 9990, 96);
+    for (int i = 0; i < 20; i++) { /* what was not written counts for nothing */
+        void *payload = store_offer(rig.store, STORE_PAGE, &text, 1, false);
+        ck_assert_ptr_nonnull(payload);
+        store_withdraw(rig.store, payload);
+        store_work(rig.store, 100);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        text = text_of(1000, 9000 + i * 10, 96);
+        ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    }
+    store_rig_open(&rig);
+    ck_assert_uint_eq(write_all_day(0), 6);
+    store_rig_open(&rig);
+    ck_assert_uint_eq(write_all_day(100), 0);
+    day = 19999; /* a clock that was set back by a minute */
+    store_rig_open(&rig);
+    ck_assert_uint_eq(write_all_day(200), 0);
+    day = 20001; /* another day, without a restart */
+    store_work(rig.store, 1);
+    ck_assert_uint_eq(write_all_day(300), 10);
+    day = 5000; /* a clock that was wrong until now */
+    store_rig_open(&rig);
+    ck_assert_uint_eq(write_all_day(400), 10);
+}
+END_TEST
+
+START_TEST(without_a_free_buffer_it_is_later)
+{
+    struct store_text texts[300];
+    void *payloads[300];
+    struct store_done done;
+    uint32_t n = 0, reads = 0;
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    for (;; n++) {
+        texts[n] = text_of(1000, 100 + n * 10, 96);
+        payloads[n] = store_offer(rig.store, STORE_PAGE, &texts[n], 1, false);
+        if (!payloads[n])
+            break;
+    }
+    ck_assert_uint_eq(counts().busy, 1);
+    while (store_read(rig.store, store_find(rig.store, STORE_PAGE, &text), reads) == 0)
+        reads++;
+    ck_assert_uint_ge(reads, n); /* half of them are for reads */
+    for (uint32_t i = 0; i < n; i++) {
+        store_rig_fill(payloads[i], rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &texts[i]);
+        store_write(rig.store, payloads[i]);
+    }
+    store_rig_wait(&rig);
+    for (uint32_t i = 0; i < reads; i++) {
+        ck_assert(store_take(rig.store, &done));
+        ck_assert_int_eq(done.status, 0);
+        store_release(rig.store, done.payload);
+    }
+    ck_assert(!store_take(rig.store, &done));
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &texts[i]), 0);
+}
+END_TEST
+
+/* ---- named slots ------------------------------------------------------------------------------- */
+
+static struct store_slot loaded[8];
+static uint32_t n_loaded;
+
+static void note(void *context, const struct store_slot *slot)
+{
+    uint32_t *copy = malloc(slot->n_tokens * sizeof(*copy) + 1);
+    ck_assert_ptr_eq(context, &rig);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, slot->tokens, slot->n_tokens * sizeof(*copy));
+    loaded[n_loaded] = *slot;
+    loaded[n_loaded++].tokens = copy;
+}
+
+static void load(void)
+{
+    n_loaded = 0;
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_load_slots(rig.store, note, &rig), 0);
+    for (uint32_t i = 0; i < n_loaded; i++)
+        free((void *)(uintptr_t)loaded[i].tokens);
+}
+
+static const uint32_t tokens[5] = {11, 12, 13, 14, 15};
+static const struct store_slot slots[] = {
+    {1000, "editor", tokens, 5},
+    {1001, "editor", tokens + 1, 3},
+    {1000, "an agent", tokens + 2, 2},
+    {1000, "empty", tokens, 0},
+};
+
+START_TEST(named_slots_come_back)
+{
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_save_slots(rig.store, slots, 4), 0);
+    load();
+    ck_assert_uint_eq(n_loaded, 4);
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < 4; i++) { /* users in any order; a user's as they were */
+        const struct store_slot *got = &loaded[i];
+        if (got->uid == 1001) {
+            ck_assert_str_eq(got->name, "editor");
+            ck_assert_uint_eq(got->n_tokens, 3);
+            continue;
+        }
+        next += slots[next].uid != 1000;
+        ck_assert_str_eq(got->name, slots[next].name);
+        ck_assert_uint_eq(got->n_tokens, slots[next++].n_tokens);
+    }
+    ck_assert_int_eq(store_save_slots(rig.store, slots + 1, 1), 0);
+    load();
+    ck_assert_uint_eq(n_loaded, 1); /* these, and these only */
+    ck_assert_uint_eq(loaded[0].uid, 1001);
+}
+END_TEST
+
+START_TEST(the_tokens_of_a_slot_come_back)
+{
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_save_slots(rig.store, slots, 1), 0);
+    store_rig_open(&rig);
+    n_loaded = 0;
+    ck_assert_int_eq(store_load_slots(rig.store, note, &rig), 0);
+    ck_assert_uint_eq(n_loaded, 1);
+    ck_assert_mem_eq(loaded[0].tokens, tokens, sizeof(tokens));
+    free((void *)(uintptr_t)loaded[0].tokens);
+}
+END_TEST
+
+START_TEST(a_damaged_file_of_slots_is_left_out)
+{
+    struct stat st;
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_save_slots(rig.store, slots, 4), 0);
+    const char *path = store_rig_found(&rig, "*/1000/slots");
+    ck_assert_int_eq(stat(path, &st), 0);
+    for (off_t at = 0; at < st.st_size; at++) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        uint8_t byte;
+        ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x20;
+        ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+        load();
+        ck_assert_uint_eq(n_loaded, 1);
+        byte ^= 0x20;
+        ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+    }
+    load();
+    ck_assert_uint_eq(n_loaded, 4);
+    for (off_t bytes = st.st_size - 1; bytes >= 0; bytes--) {
+        ck_assert_int_eq(truncate(path, bytes), 0);
+        load();
+        ck_assert_uint_eq(n_loaded, 1);
+    }
+}
+END_TEST
+
+START_TEST(the_overflow_uid_has_no_slots)
+{
+    const struct store_slot slot = {overflow_uid(), "editor", tokens, 5};
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_save_slots(rig.store, &slot, 1), 0);
+    load();
+    ck_assert_uint_eq(n_loaded, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("store");
+    TCase *tcase = tcase_create("store");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, what_is_written_comes_back_after_a_restart, 0, WAYS);
+    tcase_add_test(tcase, another_text_user_or_model_has_nothing_of_it);
+    tcase_add_test(tcase, an_equal_key_is_not_enough);
+    tcase_add_test(tcase, a_record_is_found_when_it_is_written_and_not_before);
+    tcase_add_test(tcase, what_is_withdrawn_was_never_there);
+    tcase_add_test(tcase, a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed);
+    tcase_add_test(tcase, the_overflow_uid_has_no_records);
+    tcase_add_test(tcase, the_folder_stays_within_its_bytes);
+    tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_test(tcase, without_a_free_buffer_it_is_later);
+    tcase_add_test(tcase, named_slots_come_back);
+    tcase_add_test(tcase, the_tokens_of_a_slot_come_back);
+    tcase_add_test(tcase, a_damaged_file_of_slots_is_left_out);
+    tcase_add_test(tcase, the_overflow_uid_has_no_slots);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
