@@ -109,7 +109,8 @@ static void props(struct exchange *x)
         return;
     }
     const char *text = routes_chat_template(x); /* a file's may not be UTF-8 */
-    defaults.seed = UINT64_MAX;                 /* random, unless one is given */
+    const bool tools = routes_writes_tools(pool_any(&x->served->pool), s->config->chat_template);
+    defaults.seed = UINT64_MAX; /* random, unless one is given */
     json_put_format(&x->out,
                     "{'default_generation_settings':{'n_ctx':%d,'params':", (int64_t)m->context);
     reply_put_settings(&x->out, x, &defaults);
@@ -117,8 +118,9 @@ static void props(struct exchange *x)
     json_put_format(&x->out,
                     "},'total_slots':%d,'model_alias':%s,'model_path':%s,'chat_template':%t,"
                     "'build_info':'hearth " HEARTH_VERSION
-                    "','modalities':{'vision':false,'audio':false},'is_sleeping':false}",
-                    (int64_t)s->config->slots, m->name, m->name, text, strlen(text));
+                    "','modalities':{'vision':false,'audio':false},'chat_template_caps':"
+                    "{'supports_tools':%b,'supports_tool_calls':%b},'is_sleeping':false}",
+                    (int64_t)s->config->slots, m->name, m->name, text, strlen(text), tools, tools);
     exchange_answer_whole(x);
 }
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 int routes_read_options(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                         struct fail *f)
@@ -154,4 +155,21 @@ const char *routes_chat_template(struct exchange *x)
     struct hearth *h = pool_any(&x->served->pool);
     struct hearth_info info = {.size = sizeof(info)};
     return h && hearth_info(h, &info) == 0 && info.chat_template ? info.chat_template : "";
+}
+
+bool routes_writes_tools(struct hearth *h, const char *chat_template)
+{
+    struct hearth_chat_reader *reader = NULL;
+    struct hearth_chat chat;
+    hearth_chat_init(&chat, sizeof(chat));
+    chat.messages = "[{\"role\":\"user\",\"content\":\"x\"}]";
+    chat.messages_bytes = strlen(chat.messages);
+    chat.tools = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"x\","
+                 "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+    chat.tools_bytes = strlen(chat.tools);
+    chat.chat_template = chat_template;
+    chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
+    bool writes = hearth_chat_open(h, &chat, &reader) == 0;
+    hearth_chat_close(reader);
+    return writes;
 }

@@ -34,4 +34,7 @@ void routes_run(struct exchange *x);
 /* The model's chat template, "" where it has none. */
 const char *routes_chat_template(struct exchange *x);
 
+/* Does the template, NULL: the model's, write tools? */
+bool routes_writes_tools(struct hearth *h, const char *chat_template);
+
 #endif

@@ -81,23 +81,6 @@ void ollama_ps(struct exchange *x)
 
 /* ---- about the model ------------------------------------------------------------------------- */
 
-static bool writes_tools(struct hearth *h, const char *chat_template)
-{
-    struct hearth_chat_reader *reader = NULL;
-    struct hearth_chat chat;
-    hearth_chat_init(&chat, sizeof(chat));
-    chat.messages = "[{\"role\":\"user\",\"content\":\"x\"}]";
-    chat.messages_bytes = strlen(chat.messages);
-    chat.tools = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"x\","
-                 "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
-    chat.tools_bytes = strlen(chat.tools);
-    chat.chat_template = chat_template;
-    chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
-    bool writes = hearth_chat_open(h, &chat, &reader) == 0;
-    hearth_chat_close(reader);
-    return writes;
-}
-
 static json_t *capabilities(struct hearth *h, const struct hearth_info *info, const char *given)
 {
     static const char *const signs[] = {"<think>", "enable_thinking", "reasoning_content",
@@ -107,7 +90,7 @@ static json_t *capabilities(struct hearth *h, const struct hearth_info *info, co
     bool thinks = false;
     for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
         thinks |= strstr(text, signs[i]) != NULL;
-    if (writes_tools(h, given))
+    if (routes_writes_tools(h, given))
         json_array_append_new(list, json_string("tools"));
     if (thinks)
         json_array_append_new(list, json_string("thinking"));

@@ -142,6 +142,7 @@ START_TEST(the_model_is_described)
     ck_assert_int_eq(json_number(show, "model_info/hearth.context_length"),
                      json_number(props, "default_generation_settings/n_ctx"));
     ck_assert_ptr_nonnull(strstr(json_text(show, "template"), "<tool_call>"));
+    ck_assert(json_is_true(json_at(props, "chat_template_caps/supports_tool_calls")));
     json_decref(props);
     json_decref(want);
     json_decref(show);
