@@ -35,7 +35,7 @@ static void add_served(struct server *s, json_t *list,
     const struct option_texts *aliases = &s->config->aliases;
     served_look(s);
     for (struct served *d = s->served; d; d = d->next) {
-        struct catalog_entry e = {.name = served_name(d), .served = d->is_asleep ? NULL : d};
+        struct catalog_entry e = {.name = served_name(d), .served = served_is_asleep(d) ? NULL : d};
         if (!served_is_listed(d))
             continue;
         json_array_append_new(list, object(&e));

@@ -41,6 +41,12 @@ static bool is_resident(struct served *d)
     return is_own(d) && (pool_is_up(&d->pool) || (d->is_ours && d->pool.joining));
 }
 
+/* Can a request go there? Not where that would start one of this user's: first there has to be room. */
+static bool is_there(struct served *d)
+{
+    return served_is_there(d) && !(is_own(d) && served_is_asleep(d));
+}
+
 /* The default daemon, and those of --pin. */
 static bool is_pinned(const struct server *s, const struct served *d)
 {
@@ -310,7 +316,7 @@ static bool go_on(struct launcher *l)
 {
     struct launch *one = l->first;
     struct served *d = served_find(l->server, one->needs.name);
-    if (!is_awaited(l->server, one) || (d && served_is_there(d) && d != l->stopping)) {
+    if (!is_awaited(l->server, one) || (d && is_there(d) && d != l->stopping)) {
         finish(l, NULL);
         return true;
     }
@@ -399,7 +405,7 @@ bool launcher_wants(struct server *s, const char *model)
     if (!s->launcher.server || !model || !*model || strlen(model) >= DISK_NAME_BYTES)
         return false;
     struct served *d = served_find(s, model);
-    return !d || d->gives_way || d == s->launcher.stopping || !served_is_there(d);
+    return !d || d->gives_way || d == s->launcher.stopping || !is_there(d);
 }
 
 static struct launch *add(struct launcher *l, const char *name)

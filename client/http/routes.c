@@ -85,8 +85,8 @@ static void models(struct exchange *x)
 static void one_model(struct exchange *x)
 {
     struct upstreams *upstreams = x->server->config->upstreams;
-    const struct served *d = served_find(x->server, x->path_rest);
-    struct catalog_entry e = {.name = x->path_rest, .served = d && !d->is_asleep ? d : NULL};
+    struct served *d = served_find(x->server, x->path_rest);
+    struct catalog_entry e = {.name = x->path_rest, .served = d && !served_is_asleep(d) ? d : NULL};
     struct fail f;
     e.is_upstream = upstreams && upstreams_find(upstreams, x->path_rest);
     if (d || e.is_upstream) {

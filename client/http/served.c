@@ -188,6 +188,11 @@ bool served_is_there(struct served *d)
     return !d->is_ours && access(d->path, F_OK) == 0;
 }
 
+bool served_is_asleep(struct served *d)
+{
+    return d->is_asleep && !d->pool.joining && !pool_is_up(&d->pool) && served_is_there(d);
+}
+
 int served_open(struct server *s)
 {
     int rc = add(s, "", NULL);
@@ -271,14 +276,14 @@ struct served *served_choose(struct server *s, const char *model, bool *ret_name
 
 bool served_is_listed(struct served *d)
 {
-    return d->pool.model.name[0] || (d->is_asleep && served_is_there(d));
+    return d->pool.model.name[0] || served_is_asleep(d);
 }
 
 bool served_has_any(struct server *s)
 {
     served_look(s);
     for (struct served *d = s->served; d; d = d->next)
-        if (served_is_listed(d) && (d->is_asleep || pool_is_up(&d->pool)))
+        if (pool_is_up(&d->pool) || served_is_asleep(d))
             return true;
     return false;
 }

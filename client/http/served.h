@@ -46,7 +46,7 @@ struct served {
     struct pool pool;
     struct worker workers[SERVED_WORKERS];
     uint32_t n_exchanges; /* requests that are for it */
-    bool is_asleep;       /* a connection would start it */
+    bool is_asleep;       /* see served_is_asleep(), which knows more */
 
     /* The launcher's. */
     struct survey survey;
@@ -73,6 +73,9 @@ void served_look(struct server *s);
 
 /* Is a daemon there, or a socket whose listener may start one? */
 bool served_is_there(struct served *d);
+
+/* Would a connection start it, as far as is known? */
+bool served_is_asleep(struct served *d);
 
 /* Are these the same name, as those of sockets are written, and without Ollama's tag `latest`? */
 bool served_is_same(const char *one, const char *other);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static struct harness place; /* the folder of the gateway, which is also this user's home */
@@ -283,6 +284,30 @@ static json_t *generate(const char *model, const char *more)
     return http_json(&gate, "/api/generate", body, 200);
 }
 
+/* The service manager's part: a socket whose listener would start a daemon. */
+START_TEST(there_is_room_before_a_connection_starts_a_daemon)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    START("--budget", ROOM_FOR_TWO, "--stay", "0");
+    ask_well("beta");
+    ask_well("gamma");
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/hearth/alpha.sock", place.directory);
+    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), .events = POLLIN};
+    ck_assert_int_eq(bind(p.fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(p.fd, 8), 0);
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/completion", "", "{\"prompt\":\"x\",\"model\":\"alpha\"}");
+    ck_assert_int_eq(poll(&p, 1, 120000), 1);
+    ck_assert(!is_served("beta") && is_served("gamma"));
+    close(p.fd);
+    ck_assert_int_eq(unlink(at.sun_path), 0);
+    struct http_answer a = http_receive(fd);
+    http_answer_fini(&a); /* hearth serve starts one in its place */
+    ck_assert(!is_served("beta") && is_served("gamma"));
+    close(fd);
+}
+END_TEST
+
 START_TEST(keep_alive_says_how_long_a_model_stays)
 {
     static const char prompt[] = ",\"prompt\":\"x\",\"raw\":true,\"options\":{\"num_predict\":1}";
@@ -408,6 +433,7 @@ int main(void)
     tcase_add_test(c, a_request_whose_client_hung_up_starts_nothing);
     tcase_add_test(c, a_model_that_another_program_uses_stays);
     tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
+    tcase_add_test(c, there_is_room_before_a_connection_starts_a_daemon);
     tcase_add_test(c, keep_alive_says_how_long_a_model_stays);
     tcase_add_test(c, ollama_s_list_has_those_that_may_be_started);
     tcase_add_test(c, one_that_barely_fits_is_started);
