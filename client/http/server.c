@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 enum {
-    CONNECTION_BYTES = 65536, /* what libmicrohttpd reads at once, and keeps of headers */
+    CONNECTION_BYTES = 32768, /* what libmicrohttpd reads at once, and keeps of headers */
     ACCEPTS_AT_ONCE = 16,
     ACCEPT_AGAIN_MS = 500, /* after the system had no descriptor or memory for a connection */
     GIVES_WAY_MS = 1000,   /* how long a request may take to arrive while others wait to connect */

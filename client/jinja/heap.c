@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
+/* Blocks double from the first size to the last: most templates are small. */
+enum { FIRST_BYTES = 8 * 1024, BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
 
 struct heap_block {
     struct heap_block *next;
@@ -34,7 +35,8 @@ void heap_fini(struct heap *h)
 
 static void add_block(struct heap *h, size_t bytes)
 {
-    size_t room = bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
+    size_t block = !h->blocks ? FIRST_BYTES : h->bytes < BLOCK_BYTES ? h->bytes : BLOCK_BYTES;
+    size_t room = bytes > block / 4 ? bytes : block;
     if (room > h->most_bytes || h->bytes > h->most_bytes - room)
         heap_fault(h, -E2BIG, "it takes more than %zu MiB of memory", h->most_bytes >> 20);
     struct heap_block *b = calloc(1, HEAD + room);
