@@ -5,7 +5,7 @@
 
 #define QUOTE "<|\"|>"
 
-enum { MOST_DEPTH = 16 };
+enum { MOST_DEPTH = 16, MOST_MEMBERS = 256 };
 
 /* A text in quotes: one of `choices`, or any. */
 static void add_quoted(struct chat_calls *b, struct buffer *t, const json_t *choices)
@@ -80,15 +80,13 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
                                const json_t *schema, int depth)
 {
     struct schema *c = &b->c;
-    size_t n = json_object_size(properties);
     const char *after[2] = {NULL, NULL}; /* what may follow, without and with a member before it */
-    void *at[256];
+    void *at[MOST_MEMBERS];
     size_t i = 0;
-    for (void *it = json_object_iter(properties); it && i < 256;
-         it = json_object_iter_next(properties, it))
+    for (void *it = json_object_iter(properties); it; it = json_object_iter_next(properties, it))
         at[i++] = it;
     after[0] = after[1] = schema_rule(c, NULL, "gemma-end", "\"}\"");
-    for (i = n < 256 ? n : 256; i-- > 0;) {
+    while (i-- > 0) {
         const char *key = json_object_iter_key(at[i]), *made[2];
         const char *value = chat_calls_gemma(b, tool, json_object_iter_value(at[i]), depth + 1);
         for (int before = 0; before < 2; before++) {
@@ -127,7 +125,17 @@ static void add_array(struct chat_calls *b, struct buffer *t, const char *tool, 
     schema_format(&b->c, t, "\"[\" ( %s ( \",\" %s )* )? \"]\"", item, item);
 }
 
-const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *schema, int depth)
+/* Is the schema's object bound by its members? */
+static bool has_members(const json_t *schema, int depth)
+{
+    const json_t *properties = json_object_get(schema, "properties");
+    return depth < MOST_DEPTH && json_is_object(properties) &&
+           json_object_size(properties) <= MOST_MEMBERS &&
+           !json_object_get(schema, "patternProperties");
+}
+
+/* Notes what of a schema is not bound. */
+static void tell_loose(struct chat_calls *b, const char *tool, const json_t *schema, int depth)
 {
     static const char *const unbound[] = {"anyOf",
                                           "oneOf",
@@ -149,8 +157,28 @@ const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *sch
                                           "multipleOf",
                                           "patternProperties",
                                           "propertyNames",
+                                          "minProperties",
+                                          "maxProperties",
+                                          "dependentRequired",
+                                          "dependentSchemas",
+                                          "uniqueItems",
+                                          "contains",
                                           "if",
                                           NULL};
+    const json_t *choices = json_object_get(schema, "enum");
+    size_t members = json_object_size(json_object_get(schema, "properties"));
+    if (schema_has_one(schema, unbound) || depth == MOST_DEPTH ||
+        json_is_array(json_object_get(schema, "type")) || (choices && !all_texts(choices)))
+        chat_calls_loosen(b, tool, "a keyword that is not bound in this model's form of calls");
+    if (members > MOST_MEMBERS)
+        chat_calls_loosen(b, tool,
+                          "an object of %zu properties: more than %d are not bound in this model's "
+                          "form of calls",
+                          members, MOST_MEMBERS);
+}
+
+const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *schema, int depth)
+{
     const char *type = json_string_value(json_object_get(schema, "type"));
     const json_t *choices = json_object_get(schema, "enum");
     json_t *properties = json_object_get(schema, "properties");
@@ -159,12 +187,10 @@ const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *sch
     any(b, "value");
     if (!schema)
         return any(b, "object");
-    if (schema_has_one(schema, unbound) || depth == MOST_DEPTH || (choices && !all_texts(choices)))
-        chat_calls_loosen(b, tool, "a keyword that is not bound in this model's form of calls");
+    tell_loose(b, tool, schema, depth);
     if (all_texts(choices)) {
         add_quoted(b, &t, choices);
-    } else if (depth < MOST_DEPTH && json_is_object(properties) &&
-               !json_object_get(schema, "patternProperties")) {
+    } else if (has_members(schema, depth)) {
         schema_format(&b->c, &t, "\"{\" %s", add_members(b, tool, properties, schema, depth));
     } else if (depth < MOST_DEPTH && type && strcmp(type, "array") == 0) {
         add_array(b, &t, tool, schema, depth);

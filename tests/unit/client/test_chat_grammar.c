@@ -390,6 +390,35 @@ START_TEST(a_key_that_is_not_a_word_is_quoted_for_gemma)
 }
 END_TEST
 
+/* An object with more properties than Gemma's form binds takes any, the last one as well, and is
+ * checked; other tools stay bound. */
+START_TEST(an_object_of_many_properties_is_loosened_for_gemma)
+{
+    struct buffer tools = {0};
+    buffer_text(
+        &tools,
+        "[" TOOL("g", "true",
+                 "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+                 "\"integer\"}},\"required\":[\"a\"]}") ",{\"type\":\"function\","
+                                                        "\"function\":{\"name\":\"f\",\"strict\":"
+                                                        "true,\"parameters\":{"
+                                                        "\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 300; i++)
+        buffer_format(&tools, "%s\"p%d\":{\"type\":\"integer\"}", i ? "," : "", i);
+    buffer_text(&tools, "},\"required\":[\"p299\"]}}}]");
+    opens(GEMMA, tools.data, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "an object of 300 properties"));
+    ck_assert(takes("<|tool_call>call:f{p299:1,p0:2}<tool_call|>"));
+    ck_assert(!takes("<|tool_call>call:g{}<tool_call|>"));
+    ck_assert_ptr_null(unparsed("<|tool_call>call:f{p299:1}<tool_call|>"));
+    opens(GEMMA, tools.data, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<|tool_call>call:f{p0:1}<tool_call|>"));
+    const char *why = unparsed("<|tool_call>call:f{p0:1}<tool_call|>");
+    ck_assert(why && strstr(why, "required"));
+    buffer_fini(&tools);
+}
+END_TEST
+
 START_TEST(an_answer_that_is_not_bound_is_not_checked)
 {
     opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
@@ -460,6 +489,7 @@ int main(void)
     tcase_add_test(tcase, arguments_between_tags_are_bound_one_by_one);
     tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
+    tcase_add_test(tcase, an_object_of_many_properties_is_loosened_for_gemma);
     tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
     tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
     suite_add_tcase(suite, tcase);
