@@ -4,8 +4,9 @@
  *
  * One daemon answers all sides in turns: the library directly, HTTP over a Unix socket, HTTP over
  * loopback; and the same chat by the library and in each dialect of HTTP. The prompt is warm on each
- * side, so that an answer is one row. Rows `processor_...` are the processor time of the gateway's
- * thread for a request, which says what it costs also where others want the cores.
+ * side, so that an answer is one row. Where others want the cores, rows `over_library_...` say what
+ * HTTP adds at the tenth percentile, and rows `processor_...` the processor time of the gateway's
+ * thread for a request.
  *
  *   bench_http --peer PORT MODEL_NAME
  *
@@ -50,19 +51,26 @@ struct ask {
 static const struct ask completion = {
     "one_token_http_unix", "/completion",
     "{\"prompt\":\"Once upon a time, there was a\",\"n_predict\":1,\"temperature\":0,"
-    "\"cache_prompt\":true}"};
+    "\"cache_prompt\":true,\"id_slot\":0}"};
 
 static const struct ask chats[] = {
     {"one_token_chat", "/v1/chat/completions",
-     "{\"messages\":" MESSAGES ",\"max_tokens\":1,\"temperature\":0}"},
+     "{\"messages\":" MESSAGES ",\"max_tokens\":1,\"temperature\":0,\"id_slot\":1}"},
     {"one_token_messages", "/v1/messages",
-     "{\"model\":\"m\",\"messages\":" MESSAGES ",\"max_tokens\":1,\"temperature\":0}"},
+     "{\"model\":\"m\",\"messages\":" MESSAGES
+     ",\"max_tokens\":1,\"temperature\":0,\"id_slot\":1}"},
     {"one_token_responses", "/v1/responses",
-     "{\"model\":\"m\",\"input\":" MESSAGES ",\"max_output_tokens\":1,\"temperature\":0}"},
+     "{\"model\":\"m\",\"input\":" MESSAGES
+     ",\"max_output_tokens\":1,\"temperature\":0,\"id_slot\":1}"},
     {"one_token_ollama", "/api/chat",
      "{\"model\":\"m\",\"messages\":" MESSAGES
-     ",\"stream\":false,\"options\":{\"num_predict\":1,\"temperature\":0}}"},
+     ",\"stream\":false,\"options\":{\"num_predict\":1,\"temperature\":0},\"id_slot\":1}"},
 };
+
+/* Opens the gateway's second handle, so that completions and chats each have theirs and stay warm. */
+static const struct ask two = {"two", "/completion",
+                               "{\"prompt\":[\"Once\",\"There\"],\"n_predict\":64}"};
+
 enum { CHATS = sizeof(chats) / sizeof(chats[0]), SIDES = 3 + 1 + CHATS };
 static pid_t gateway;
 
@@ -189,6 +197,14 @@ static uint64_t timed_chat(struct hearth *h)
     return bench_ticks() - start;
 }
 
+static void print_us(const char *kind, const char *what, const char *model, double us)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s_%s", kind, what);
+    bench_print_ratio(&(struct bench_ratio){
+        .bench = "http", .what = name, .model = model, .x = us, .note = "us"});
+}
+
 static void print(const char *what, const char *model, struct bench_samples *s, double floor_us)
 {
     struct bench_row row = {.bench = "http",
@@ -212,16 +228,20 @@ static void ask_all(struct hearth *h, int local, int loopback, uint64_t ticks[SI
         ticks[4 + i] = timed_http(local, &chats[i]);
 }
 
+/* Sides 0 and 3 are the library's, over which the others are. */
 static void print_all(const char *model, struct bench_samples samples[SIDES])
 {
-    double floor_us = bench_percentile_us(&samples[0], 50);
-    double chat_us = bench_percentile_us(&samples[3], 50);
-    print("one_token_library", model, &samples[0], 0);
-    print(completion.what, model, &samples[1], floor_us);
-    print("one_token_http_loopback", model, &samples[2], floor_us);
-    print("one_token_chat_library", model, &samples[3], 0);
-    for (int i = 0; i < CHATS; i++)
-        print(chats[i].what, model, &samples[4 + i], chat_us);
+    static const char *const ways[] = {"one_token_library", "one_token_http_unix",
+                                       "one_token_http_loopback", "one_token_chat_library"};
+    for (int k = 0; k < SIDES; k++) {
+        const char *what = k < 4 ? ways[k] : chats[k - 4].what;
+        struct bench_samples *floor = &samples[k < 3 ? 0 : 3];
+        int over = floor != &samples[k];
+        print(what, model, &samples[k], over ? bench_percentile_us(floor, 50) : 0);
+        if (over)
+            print_us("over_library", what, model,
+                     bench_percentile_us(&samples[k], 10) - bench_percentile_us(floor, 10));
+    }
 }
 
 /* Processor time of the gateway's first thread, which does all but long texts. */
@@ -239,17 +259,11 @@ static uint64_t gateway_ns(void)
 
 static void print_processor(const char *model, int fd, const struct ask *ask)
 {
-    char what[64];
     uint64_t begin = gateway_ns();
     for (int i = 0; i < PROCESSOR_ROUNDS; i++)
         ask_http(fd, ask);
-    snprintf(what, sizeof(what), "processor_%s", ask->what);
-    bench_print_ratio(
-        &(struct bench_ratio){.bench = "http",
-                              .what = what,
-                              .model = model,
-                              .x = (double)(gateway_ns() - begin) / 1000 / PROCESSOR_ROUNDS,
-                              .note = "us"});
+    print_us("processor", ask->what, model,
+             (double)(gateway_ns() - begin) / 1000 / PROCESSOR_ROUNDS);
 }
 
 static void bench_model(const char *model)
@@ -264,6 +278,7 @@ static void bench_model(const char *model)
     start_gateway(path);
     struct hearth *h = served_connect(2);
     int local = connect_unix(path), loopback = connect_port(PORT);
+    ask_http(local, &two);
     for (int i = -WARM; i < ROUNDS; i++) {
         ask_all(h, local, loopback, ticks);
         for (int k = 0; k < SIDES && i >= 0; k++)
