@@ -15,7 +15,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) embed_kernel(const struct
 {
     follow_previous();
     if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        embed_item(job, job.pass, blockIdx.y, blockIdx.x);
+        embed_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)

@@ -63,11 +63,10 @@ static __device__ float matrix_value(const struct cuda_matrix &m, uint32_t row, 
 }
 
 /* Item: a row and 256 of its values; x [rows][stride]. Pages whose first position this is become zero: every item of
- * the row takes its share. pass: the job's, wherever it lies. */
-static __device__ void embed_item(const struct embed_job &job, const struct cuda_pass &pass,
-                                  uint32_t r, uint32_t part)
+ * the row takes its share. */
+static __device__ void embed_item(const struct embed_job &job, uint32_t r, uint32_t part)
 {
-    const struct cuda_row &row = pass.rows[r];
+    const struct cuda_row &row = job.pass.rows[r];
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
     if (i < job.stride) /* after the row: what residuals add to outputs that are not read */
         job.x[(uint64_t)r * job.stride + i] =
@@ -77,7 +76,7 @@ static __device__ void embed_item(const struct embed_job &job, const struct cuda
         return;
     const uint32_t parts = embed_parts(job);
     for (int c = 0; c < CUDA_PAGE_CLASSES && job.kv[c]; c++) {
-        const uint64_t id = pass.words[row.pages[c] + row.position / CUDA_PAGE];
+        const uint64_t id = job.pass.words[row.pages[c] + row.position / CUDA_PAGE];
         uint4 *page = (uint4 *)(job.kv[c] + id * job.page_bytes[c]);
         for (uint64_t at = i; at < job.page_bytes[c] / 16; at += (uint64_t)parts * CUDA_THREADS)
             page[at] = make_uint4(0, 0, 0, 0);
