@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Tries the packages of build/deb (`make deb`) in a throw-away Debian 12: lintian, install, use as a user would, purge,
-# nothing left. Usage, as root: try_deb.sh ROOT, where ROOT is a bookworm root (debootstrap bookworm ROOT); it is left as
-# it was found, but for packages that hearth depends on.
+# Tries the packages of build/deb (`make deb`) in a throw-away system: lintian, install, find models and serve one, use as a user
+# would, purge, nothing left; and counts what one has to know. Usage, as root: try_deb.sh ROOT, made by debootstrap (bookworm,
+# trixie); it is left as it was found, but for packages that hearth depends on.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
-root=${1:?usage: try_deb.sh ROOT, a Debian 12 made with debootstrap}
+root=${1:?usage: try_deb.sh ROOT, a Debian made with debootstrap}
 debs=(build/deb/{hearth,hearth-model,libhearth0,libhearth-dev,hearth-nvim,python3-hearth}_*_*.deb)
 fail() { echo "$*"; exit 1; }
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -15,6 +15,7 @@ finish() {
     [ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true
     for ((i = ${#mounted[@]} - 1; i >= 0; i--)); do umount -l "${mounted[$i]}" || true; done
     rm -rf "$root/tmp/debs"
+    tests/tools/try_models.sh take "$root"
 }
 trap finish EXIT
 
@@ -31,12 +32,14 @@ in_root apt-get update -qq
 packages=(hearth hearth-model libhearth0 libhearth-dev hearth-nvim python3-hearth)
 in_root apt-get purge -y -qq "${packages[@]}" >/dev/null 2>&1 || true # of a trial that failed
 # What they depend on stays afterwards, so it comes first.
-in_root apt-get install -y -qq --no-install-recommends libjansson4 libmicrohttpd12 liburing2 neovim python3 systemd gcc libc6-dev \
-    pkg-config curl >/dev/null
+depends=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | grep -vE '^ *(hearth|libhearth|python3-hearth)' | paste -sd ,)
+in_root apt-get satisfy -y -qq --no-install-recommends "$depends" >/dev/null
+in_root apt-get install -y -qq --no-install-recommends neovim systemd gcc libc6-dev pkg-config curl >/dev/null
 snapshot >build/deb/before
 
 in_root sh -c 'apt-get install -y -qq --no-install-recommends /tmp/debs/*.deb' >build/deb/install.log 2>&1 ||
     { cat build/deb/install.log; fail "apt does not install them"; }
+knows=1 # apt install
 in_root getent group hearth >/dev/null || fail "there is no group hearth"
 [ -L "$root/etc/systemd/system/sockets.target.wants/hearthd.socket" ] || fail "hearthd.socket is not enabled"
 [ "$(find "$root/etc/systemd" -name '*hearth*' | wc -l)" = 1 ] || fail "more than hearthd.socket is enabled"
@@ -44,6 +47,10 @@ in_root hearthd --check --config /etc/hearth/hearthd.conf | grep -q 'fingerprint
 for page in hearth.1 hearthd.8 hearth-http.8; do
     in_root test -s "/usr/share/man/man${page##*.}/$page.gz" || fail "no man page $page"
 done
+
+tests/tools/try_models.sh put "$root"
+knows=$((knows + $(tests/tools/try_models.sh use "$root"))) || fail "what a user does"
+tests/tools/try_models.sh take "$root"
 
 # As the units do it: the service's user, the socket of the group.
 as_hearth=(setpriv --reuid=hearth --regid=hearth --init-groups)
@@ -86,4 +93,5 @@ in_root apt-get purge -y -qq "${packages[@]}" >build/deb/purge.log 2>&1 ||
 snapshot >build/deb/after
 diff build/deb/before build/deb/after || fail "purge left something, or took what is not ours"
 if in_root getent passwd hearth; then fail "the user hearth is left"; fi
-echo "ok: lintian is quiet; installed, used and purged without a trace"
+knows=$((knows + 1))
+echo "ok: $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$root/etc/os-release"): lintian is quiet; installed, used and purged without a trace; $knows commands to know"
