@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { WORK_BYTES = 4096 }; /* of a body that a worker reads */
 
@@ -370,17 +371,50 @@ bool route_takes(const struct route *r, const char *method)
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
+/* The upstream that serves the model, or NULL. */
+static struct upstream *upstream_of(const struct exchange *x, const char *model)
+{
+    struct upstreams *all = x->server->config->upstreams;
+    return all && x->route->flags & ROUTE_STARTS ? upstreams_find(all, model) : NULL;
+}
+
+/* Ollama's clients say `name`, too. */
+static const char *model_of(const struct exchange *x)
+{
+    const json_t *model = json_object_get(x->root, "model");
+    return json_string_value(model ? model : json_object_get(x->root, "name"));
+}
+
+/* An upstream reads the body again, and must find the model there that was found here. Of what was read
+ * here nothing else is needed: a worker frees it. */
+static void check_passed(struct exchange *x)
+{
+    const char *key, *name = model_of(x);
+    json_t *value, *model = json_object_get(x->root, "model");
+    json_object_foreach(x->root, key, value)
+        if (strcasecmp(key, "model") == 0 && value != model)
+            fail_set(&x->fail, 400, FAIL_INVALID, "'%s' is another 'model': leave it out", key);
+    if (json_string_length(model) != strlen(name))
+        fail_set(&x->fail, 400, FAIL_INVALID, "'model' is required: the name '%.100s' alone", name);
+    value = json_pack("{s:O?}", "model", model);
+    json_decref(x->root);
+    x->root = value;
+}
+
 /* The body's object becomes x->root, or x->fail says why not. */
 static void parse_body(struct exchange *x)
 {
     json_error_t e;
-    x->root = json_loadb(x->body.data ? x->body.data : "", x->body.bytes, JSON_ALLOW_NUL, &e);
+    size_t flags = JSON_ALLOW_NUL | (x->server->config->upstreams ? JSON_REJECT_DUPLICATES : 0);
+    x->root = json_loadb(x->body.data ? x->body.data : "", x->body.bytes, flags, &e);
     if (!x->root)
         fail_set(&x->fail, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
                  e.column, e.text);
     else if (!json_is_object(x->root))
         fail_set(&x->fail, 400, FAIL_INVALID, "the request must be a JSON object, not %s",
                  field_type(x->root));
+    else if (upstream_of(x, model_of(x)))
+        check_passed(x);
 }
 
 static void answer_read(struct exchange *x)
@@ -483,13 +517,6 @@ static void found(struct task *t)
         exchange_fail(x, &f);
 }
 
-/* The upstream that serves the model, or NULL. */
-static struct upstream *upstream_of(const struct exchange *x, const char *model)
-{
-    struct upstreams *all = x->server->config->upstreams;
-    return all && x->route->flags & ROUTE_STARTS ? upstreams_find(all, model) : NULL;
-}
-
 static void pass_on(struct exchange *x, struct upstream *to)
 {
     struct fail f;
@@ -527,14 +554,13 @@ static void ask(struct exchange *x, const char *model)
     worker_give(x->worker, &x->task);
 }
 
-/* The body was parsed. Ollama's clients say `name`, too. */
+/* The body was parsed. */
 static void ask_parsed(struct exchange *x)
 {
-    const json_t *model = json_object_get(x->root, "model");
     if (x->fail.status)
         answer_read(x);
     else
-        ask(x, json_string_value(model ? model : json_object_get(x->root, "name")));
+        ask(x, model_of(x));
 }
 
 static void parse_work(struct task *t, struct hearth *h, int rc, const char *err)
