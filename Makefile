@@ -313,11 +313,15 @@ $(E2E):    $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,e2e rig) $(ARC
 	$(link_test)
 $(HOSTILE): $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,hostile e2e rig) $(ARCHIVES)
 	$(link_test)
-# Preloaded into programs that test_chaos starts, which may not be sanitized then.
+# Preloaded into programs that these tests start, which may not be sanitized then.
 CLOCK    = $(BUILD)/tests/hostile/clock.so
+NAMES    = $(BUILD)/tests/e2e/names.so
 $(CLOCK:%/clock.so=%/test_chaos): | $(CLOCK)
-$(BUILD)/obj/tests/hostile/clock/%.o: SAN =
+$(NAMES:%/names.so=%/test_http_upstream): | $(NAMES)
+$(BUILD)/obj/tests/hostile/clock/%.o $(BUILD)/obj/tests/e2e/names/%.o: SAN =
 $(CLOCK): $(BUILD)/obj/tests/hostile/clock/clock.o
+$(NAMES): $(BUILD)/obj/tests/e2e/names/names.o
+$(CLOCK) $(NAMES):
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CC) -shared $^ -o $@

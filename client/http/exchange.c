@@ -171,22 +171,16 @@ void exchange_hang_up(struct exchange *x)
     if (x->launch)
         launcher_left(x->server);
     if (x->transfer)
-        transfer_end(&x->server->transfers, x->transfer);
+        transfer_leave(&x->server->transfers, x->transfer);
     wake(x);
 }
 
 /* ---- the answer of an upstream --------------------------------------------------------------- */
 
-static void set_type(struct exchange *x, unsigned status, const char *type)
-{
-    snprintf(x->type_text, sizeof(x->type_text), "%s", type);
-    x->content_type = x->type_text;
-    x->status = status;
-}
-
 void exchange_pass_begin(struct exchange *x, const char *type)
 {
-    set_type(x, 200, type);
+    x->status = 200;
+    x->content_type = type;
     x->is_streaming = true;
     x->params.stream = true; /* a failure is one of the stream */
 }
@@ -207,8 +201,10 @@ void exchange_pass_end(struct exchange *x)
 void exchange_pass_whole(struct exchange *x, unsigned status, const char *type)
 {
     exchange_answer_whole(x);
-    if (x->status == 200) /* else memory ran out */
-        set_type(x, status, type);
+    if (x->status != 200) /* memory ran out */
+        return;
+    x->status = status;
+    x->content_type = type;
 }
 
 /* ---- a choice -------------------------------------------------------------------------------- */
@@ -428,7 +424,7 @@ void exchange_close(struct exchange *x)
     }
     cancel_all(x);
     if (x->transfer)
-        transfer_end(&x->server->transfers, x->transfer);
+        transfer_leave(&x->server->transfers, x->transfer);
     if (x->served) {
         x->served->n_exchanges--;
         launcher_released(x);

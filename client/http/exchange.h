@@ -107,7 +107,6 @@ struct exchange {
     bool is_on_disk;        /* there is a model of that name */
     const struct launch *launch; /* whose end is waited for, or NULL */
     struct transfer *transfer;   /* its answer comes from an upstream; or NULL */
-    char type_text[128];         /* content_type, where that is an upstream's */
 };
 
 /* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */

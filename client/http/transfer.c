@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -17,6 +18,10 @@ struct wire {
     struct watch watch; /* first */
     struct transfers *transfers;
 };
+
+/* What a client is told of an answer's type: an upstream's own words could be read as another type. */
+static const char type_json[] = "application/json; charset=utf-8",
+                  type_events[] = "text/event-stream", type_lines[] = "application/x-ndjson";
 
 /* ---- how an answer ends ---------------------------------------------------------------------- */
 
@@ -78,15 +83,12 @@ static void fail_code(struct transfers *t, struct transfer *one, CURLcode code)
 static void finish_whole(struct transfers *t, struct transfer *one)
 {
     long status = 0;
-    bool is_json = strncasecmp(one->type, "application/json", 16) == 0 && one->x->out.bytes;
     (void)t->curl.easy_getinfo(one->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (one->is_too_long)
-        fail(one, 502, "sent more than %d MiB: ask for less", TRANSFER_BYTES >> 20);
-    else if (status == 401 || status == 403)
+    if (status == 401 || status == 403)
         fail(one, 502, "refuses its key: check --upstream-key");
     else if (status / 100 == 3)
         fail(one, 502, "answered with a redirect, which is not followed: give its URL");
-    else if (status < 200 || status > 599 || !is_json)
+    else if (status < 200 || status > 599 || one->type != type_json || !one->x->out.bytes)
         fail(one, 502, "answered %ld without JSON: is it a server of OpenAI's API?", status);
     else
         exchange_pass_whole(one->x, (unsigned)status, one->type);
@@ -94,9 +96,13 @@ static void finish_whole(struct transfers *t, struct transfer *one)
 
 static void finish(struct transfers *t, struct transfer *one, CURLcode code)
 {
-    if (one->is_stream && code == CURLE_OK)
+    if (!one->x)
+        return;
+    if (one->wrong)
+        fail(one, one->wrong_status, "%s", one->wrong);
+    else if (one->is_stream && code == CURLE_OK)
         exchange_pass_end(one->x);
-    else if (code == CURLE_OK || one->is_too_long)
+    else if (code == CURLE_OK)
         finish_whole(t, one);
     else
         fail_code(t, one, code);
@@ -104,10 +110,15 @@ static void finish(struct transfers *t, struct transfer *one, CURLcode code)
 
 /* ---- libcurl's callbacks --------------------------------------------------------------------- */
 
-static bool is_event_stream(const char *type)
+static const char *find_type(const char *given)
 {
-    return strncasecmp(type, "text/event-stream", 17) == 0 ||
-           strncasecmp(type, "application/x-ndjson", 20) == 0;
+    static const char *const types[] = {type_json, type_events, type_lines};
+    for (size_t i = 0; given && i < sizeof(types) / sizeof(types[0]); i++) {
+        const size_t n = strcspn(types[i], ";");
+        if (strncasecmp(given, types[i], n) == 0 && strchr("; \t", given[n]))
+            return types[i];
+    }
+    return NULL;
 }
 
 static void begin(struct transfers *t, struct transfer *one)
@@ -116,11 +127,42 @@ static void begin(struct transfers *t, struct transfer *one)
     long status = 0;
     (void)t->curl.easy_getinfo(one->easy, CURLINFO_CONTENT_TYPE, &type);
     (void)t->curl.easy_getinfo(one->easy, CURLINFO_RESPONSE_CODE, &status);
-    snprintf(one->type, sizeof(one->type), "%s", type ? type : "");
+    one->type = find_type(type);
     one->has_begun = true;
-    one->is_stream = status == 200 && one->x->reply && is_event_stream(one->type);
+    one->is_stream = status == 200 && one->x->reply && one->type && one->type != type_json;
     if (one->is_stream)
         exchange_pass_begin(one->x, one->type);
+}
+
+/* Reads no further; returns 0. */
+static size_t refuse(struct transfer *one, unsigned status, const char *why)
+{
+    one->wrong = why;
+    one->wrong_status = status;
+    return 0;
+}
+
+/* Of headers, and of what follows the last chunk of a body. */
+static size_t on_header(char *data, size_t size, size_t n, void *cls)
+{
+    struct transfer *one = cls;
+    (void)data;
+    one->head_bytes += size * n;
+    return one->head_bytes <= TRANSFER_HEAD_BYTES
+               ? size * n
+               : refuse(one, 502, "sends headers without end: is it a server of OpenAI's API?");
+}
+
+/* An answer that is not a stream is kept until all of it has come. */
+static size_t keep(struct transfers *t, struct transfer *one, size_t n)
+{
+    if (one->bytes + n > TRANSFER_BYTES)
+        return refuse(one, 502, "sent more than 64 MiB: ask for less");
+    if (t->bytes + n > TRANSFERS_BYTES)
+        return refuse(one, 503, "has to wait: other answers take all memory for them");
+    one->bytes += n;
+    t->bytes += n;
+    return n;
 }
 
 static size_t on_bytes(char *data, size_t size, size_t n, void *cls)
@@ -128,6 +170,8 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *cls)
     struct transfer *one = cls;
     struct exchange *x = one->x;
     n *= size;
+    if (!x)
+        return 0;
     one->heard_ns = bell_now_ns();
     if (!one->has_begun)
         begin(&x->server->transfers, one);
@@ -135,11 +179,18 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *cls)
         one->is_paused = true;
         return CURL_WRITEFUNC_PAUSE;
     }
-    one->is_too_long = !one->is_stream && x->out.bytes + n > TRANSFER_BYTES;
-    if (one->is_too_long || x->out.failed)
+    if ((!one->is_stream && !keep(&x->server->transfers, one, n)) || x->out.failed)
         return 0;
     exchange_pass(x, data, n);
     return n;
+}
+
+/* None for a client that left. */
+static curl_socket_t open_socket(void *cls, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    const struct transfer *one = cls;
+    (void)purpose;
+    return one->x ? socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol) : CURL_SOCKET_BAD;
 }
 
 static void look_for_ends(struct transfers *t)
@@ -231,7 +282,7 @@ static void on_timer(struct watch *w, uint32_t events)
 static void check_time(struct transfers *t, struct transfer *one)
 {
     uint32_t most_s = one->has_begun ? t->config->upstream_idle : t->config->upstream_wait;
-    if (one->is_paused || bell_now_ns() - one->heard_ns < most_s * 1000000000ull)
+    if (!one->x || one->is_paused || bell_now_ns() - one->heard_ns < most_s * 1000000000ull)
         return;
     if (one->has_begun)
         fail(one, 504, "sent nothing more for %u s: try again, or give a longer --upstream-idle",
@@ -301,6 +352,13 @@ static void set_options(struct transfers *t, struct transfer *one, const char *p
     set(one->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)one->x->body.bytes);
     set(one->easy, CURLOPT_WRITEFUNCTION, on_bytes);
     set(one->easy, CURLOPT_WRITEDATA, one);
+    set(one->easy, CURLOPT_HEADERFUNCTION, on_header);
+    set(one->easy, CURLOPT_HEADERDATA, one);
+    set(one->easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    set(one->easy, CURLOPT_OPENSOCKETDATA, one);
+    /* Else a transfer that ends while the name is looked up waits for that, and the loop with it
+     * (libcurl before 7.87 always does). */
+    set(one->easy, CURLOPT_QUICK_EXIT, 1L);
     set(one->easy, CURLOPT_PRIVATE, one);
 }
 
@@ -342,9 +400,27 @@ void transfer_taken(struct transfers *t, struct transfer *one)
     (void)t->curl.easy_pause(one->easy, CURLPAUSE_CONT); /* libcurl's timer does the rest */
 }
 
+/* libcurl looks names up in threads. One that is left alone goes on, for half a minute where no server
+ * answers: so it is one of TRANSFERS_MAX until it is done, or its time to connect is over. */
+void transfer_leave(struct transfers *t, struct transfer *one)
+{
+    curl_off_t found_us = 0;
+    (void)t->curl.easy_getinfo(one->easy, CURLINFO_NAMELOOKUP_TIME_T, &found_us);
+    if (found_us > 0) {
+        transfer_end(t, one);
+        return;
+    }
+    (void)t->curl.easy_setopt(one->easy, CURLOPT_POSTFIELDS, "");
+    (void)t->curl.easy_setopt(one->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)0);
+    one->x->transfer = NULL;
+    one->x = NULL;
+}
+
 void transfer_end(struct transfers *t, struct transfer *one)
 {
-    one->x->transfer = NULL;
+    t->bytes -= one->bytes;
+    if (one->x)
+        one->x->transfer = NULL;
     one->to->n_running--;
     *one->link = one->next;
     if (one->next)

@@ -22,19 +22,24 @@ struct server;
 
 enum {
     TRANSFER_CONNECT_MS = 5000,
-    TRANSFERS_MAX = 64,       /* to one upstream at once */
-    TRANSFER_BYTES = 64 << 20 /* of an answer that is not a stream */
+    TRANSFERS_MAX = 64,             /* to one upstream at once */
+    TRANSFER_BYTES = 64 << 20,      /* of an answer that is not a stream */
+    TRANSFERS_BYTES = 256 << 20,    /* of all of them at once */
+    TRANSFER_HEAD_BYTES = 256 << 10 /* of an answer's headers and trailers */
 };
 
 struct transfer {
-    struct exchange *x;
+    struct exchange *x; /* NULL: its client left while the upstream's name was looked up */
     struct upstream *to;
     CURL *easy;
     struct curl_slist *headers;
     struct transfer *next, **link;
-    char type[128];    /* of the answer */
-    uint64_t heard_ns; /* when something of it came, before: when the request went out */
-    bool has_begun, is_stream, is_paused, is_too_long;
+    const char *type;  /* of the answer, in our words; NULL: another one */
+    const char *wrong; /* why it is not read on, or NULL */
+    unsigned wrong_status;
+    size_t head_bytes, bytes; /* of its headers; of an answer that is not a stream */
+    uint64_t heard_ns;        /* when something of it came, before: when the request went out */
+    bool has_begun, is_stream, is_paused;
 };
 
 struct transfers {
@@ -45,6 +50,7 @@ struct transfers {
     struct watch timer;               /* libcurl's */
     struct watch tick;                /* for limits of time, while there are transfers */
     struct transfer *all;             /* a list */
+    size_t bytes;                     /* of answers that are not streams */
 };
 
 /* Returns 0, or -errno with one line. */
@@ -59,6 +65,9 @@ int transfer_send(struct transfers *t, struct exchange *x, struct upstream *to, 
 
 /* The client took bytes: reads on, where that was paused. */
 void transfer_taken(struct transfers *t, struct transfer *one);
+
+/* Its client left: ends it, at once or when the upstream's name is found, and frees it. */
+void transfer_leave(struct transfers *t, struct transfer *one);
 
 /* Ends it, finished or not, and frees it. */
 void transfer_end(struct transfers *t, struct transfer *one);

@@ -48,22 +48,32 @@ static void read_request(int fd)
     }
 }
 
+static void *serve_one(void *arg)
+{
+    int fd = *(int *)arg;
+    char byte;
+    free(arg);
+    read_request(fd);
+    if (answer)
+        (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+    if (stays || !answer) {
+        (void)!recv(fd, &byte, 1, 0);
+        (void)!write(hang_ups[1], "x", 1);
+    }
+    close(fd);
+    return NULL;
+}
+
 static void *serve(void *arg)
 {
     (void)arg;
     for (;;) {
-        char byte;
-        int fd = accept(listener, NULL, NULL);
-        if (fd < 0)
+        pthread_t thread;
+        int *fd = malloc(sizeof(*fd));
+        *fd = accept(listener, NULL, NULL);
+        if (*fd < 0 || pthread_create(&thread, NULL, serve_one, fd) != 0)
             return NULL;
-        read_request(fd);
-        if (answer)
-            (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
-        if (stays || !answer) {
-            (void)!recv(fd, &byte, 1, 0);
-            (void)!write(hang_ups[1], "x", 1);
-        }
-        close(fd);
+        pthread_detach(thread);
     }
 }
 
@@ -270,6 +280,127 @@ START_TEST(one_that_hangs_harms_none_and_is_left_when_the_client_leaves)
 }
 END_TEST
 
+START_TEST(an_answer_is_of_a_type_that_the_gateway_names)
+{
+    answer = HEAD("200 OK", "application/json, text/html") "<script>";
+    fails(502, "answered 200 without JSON");
+    answer = HEAD("200 OK", "application/jsonp") "f()";
+    fails(502, "answered 200 without JSON");
+    answer = HEAD("200 OK", "text/event-stream,text/html") "<script>";
+    fails(502, "answered 200 without JSON");
+    answer = HEAD("200 OK", "Text/Event-Stream; text/html") "data: 1\n\n";
+    struct http_answer a = ask(body);
+    ck_assert_int_eq(a.status, 200);
+    ck_assert_ptr_nonnull(strstr(a.headers, "\r\nContent-Type: text/event-stream\r\n"));
+    http_answer_fini(&a);
+}
+END_TEST
+
+/* It reads the body again, and may take the first of two names, or one in capitals. */
+START_TEST(an_upstream_is_asked_for_the_model_that_was_found)
+{
+    static const char *const bodies[] = {
+        "{\"model\":\"dear/model\",\"messages\":[],\"model\":\"large/model\"}",
+        "{\"model\":\"large/model\",\"messages\":[],\"Model\":\"dear/model\"}",
+        "{\"MODEL\":\"large/model\",\"messages\":[],\"model\":\"large/model\"}",
+        "{\"model\":\"large/model\\u0000dear\",\"messages\":[]}",
+        "{\"name\":\"large/model\",\"messages\":[]}",
+    };
+    request[0] = 0;
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        struct http_answer a = ask(bodies[i]);
+        ck_assert_msg(a.status == 400, "%s: %d", bodies[i], a.status);
+        http_answer_fini(&a);
+    }
+    ck_assert_str_eq(request, "");
+}
+END_TEST
+
+/* A text, and after it as many bytes of the unit. */
+static const char *repeat(const char *text, const char *unit, size_t bytes)
+{
+    const size_t step = strlen(unit);
+    char *all = malloc(strlen(text) + bytes + step + 1);
+    ck_assert_ptr_nonnull(all);
+    char *end = stpcpy(all, text);
+    for (size_t at = 0; at < bytes; at += step)
+        end = stpcpy(end, unit);
+    return all;
+}
+
+START_TEST(headers_and_trailers_without_end_are_not_kept)
+{
+    stays = true;
+    answer = repeat("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", "X: y\r\n", 300000);
+    fails(502, "sends headers without end");
+    answer = repeat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\nf\r\ndata: {\"n\":1}\n\n\r\n0\r\n",
+                    "X: y\r\n", 300000);
+    stream_fails("sends headers without end");
+}
+END_TEST
+
+START_TEST(answers_that_are_not_streams_have_a_limit_together)
+{
+    enum { N = 5, BYTES = 60 << 20 };
+    char byte;
+    int fds[N], ready = 0;
+    gateway_stop(&gate);
+    gateway_start(&gate, &place, false, (const char *const[]){"--upstream", entry, NULL});
+    stays = true;
+    answer = repeat(HEAD("200 OK", "application/json"), "0123456789abcdef", BYTES);
+    for (int i = 0; i < N; i++) {
+        fds[i] = gateway_connect(&gate);
+        http_send(fds[i], "POST", "/v1/chat/completions", "", body);
+    }
+    while (!ready) /* one of them, whichever comes last */
+        for (int i = 0; i < N && !ready; i++)
+            ready = recv(fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1 ? fds[i] : 0;
+    struct http_answer a = http_receive(ready);
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.body, "other answers take all memory"));
+    http_answer_fini(&a);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+}
+END_TEST
+
+/* A name that no server answers for is looked up for half a minute. */
+START_TEST(a_look_up_of_a_name_holds_none_up)
+{
+    enum { ALL = 100, MOST = 64, TRIES = 10 };
+    int names[2], fds[ALL], status = 0;
+    char path[512], number[16], byte;
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof(path), "%s/tests/e2e/names.so", build ? build : "build");
+    ck_assert_msg(access(path, R_OK) == 0, "%s is missing: build it", path);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, names), 0);
+    snprintf(number, sizeof(number), "%d", names[1]);
+    gateway_stop(&gate);
+    setenv("HEARTH_TEST_NAMES", number, 1);
+    setenv("LD_PRELOAD", path, 1);
+    gateway_start(&gate, &place, false,
+                  (const char *const[]){"--upstream", "large/model=http://far.example", NULL});
+    unsetenv("LD_PRELOAD");
+    for (int k = 0; k < TRIES && status != 503; k++) { /* on a slow machine a time is over */
+        for (int i = 0; i < ALL; i++) {
+            fds[i] = gateway_connect(&gate);
+            http_send(fds[i], "POST", "/v1/chat/completions", "", body);
+        }
+        for (int i = 0; i < MOST && k == 0; i++)
+            ck_assert_int_eq(read(names[0], &byte, 1), 1); /* it has begun */
+        for (int i = 0; i < ALL; i++)
+            close(fds[i]);
+        json_decref(http_json(&gate, "/health", NULL, 200));
+        struct http_answer a = ask(body);
+        status = a.status;
+        http_answer_fini(&a);
+    }
+    ck_assert_int_eq(status, 503); /* look-ups that go on are counted */
+    close(names[0]);
+}
+END_TEST
+
 START_TEST(entries_and_keys_that_are_wrong_do_not_start)
 {
     static const char *const wrong[] = {"x",
@@ -310,6 +441,13 @@ int main(void)
     tcase_add_test(c, what_goes_wrong_there_is_one_line);
     tcase_add_test(c, a_stream_that_stalls_or_breaks_off_ends_with_an_error);
     tcase_add_test(c, one_that_hangs_harms_none_and_is_left_when_the_client_leaves);
+    tcase_add_test(c, an_answer_is_of_a_type_that_the_gateway_names);
+    tcase_add_test(c, an_upstream_is_asked_for_the_model_that_was_found);
+    tcase_add_test(c, headers_and_trailers_without_end_are_not_kept);
+    tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they allow no preloading */
+    tcase_add_test(c, a_look_up_of_a_name_holds_none_up);
+#endif
     tcase_add_test(c, entries_and_keys_that_are_wrong_do_not_start);
     suite_add_tcase(s, c);
     return run_suite(s);
