@@ -98,6 +98,11 @@ bool io_take(struct io *io, struct io_done *ret)
     return ring_get(&io->done, ret, sizeof(*ret));
 }
 
+bool io_ready(const struct io *io)
+{
+    return ring_ready(&io->done.reader);
+}
+
 /* ---- one job ----------------------------------------------------------------------------------- */
 
 static const struct store_file_header *header_of(const struct io *io, const struct io_job *job)

@@ -116,6 +116,7 @@ uint32_t io_room(struct io *io);
 void io_post(struct io *io, const struct io_job *job);
 void io_submit(struct io *io);
 bool io_take(struct io *io, struct io_done *ret);
+bool io_ready(const struct io *io);
 
 /* By hand: does up to `n` jobs. Returns how many. */
 uint32_t io_work(struct io *io, uint32_t n);

@@ -278,6 +278,11 @@ void store_release(struct store *store, const void *payload)
     free_buffer(store, buffer_of(store, payload, BUFFER_READ));
 }
 
+bool store_ready(const struct store *store)
+{
+    return io_ready(&store->io);
+}
+
 int store_event_fd(const struct store *store)
 {
     return store->io.done_fd;
@@ -296,6 +301,14 @@ static uint64_t bytes_of(const struct store *store, enum store_class class)
     return store->index.sizes.classes[class].slot_bytes;
 }
 
+/* The first time that it is refused, the thread is told to look for another day. */
+static bool spend(struct store *store, uint64_t bytes)
+{
+    const bool was_short = atomic_load(&store->day.short_of), spent = day_spend(&store->day, bytes);
+    store->io.posted |= !spent && !was_short;
+    return spent;
+}
+
 void *store_offer(struct store *store, enum store_class class, const struct store_text *text,
                   uint64_t cost_ns, bool wanted)
 {
@@ -309,7 +322,7 @@ void *store_offer(struct store *store, enum store_class class, const struct stor
         refused = &store->counts.too_short;
     else if (is_busy(store))
         refused = &store->counts.busy;
-    else if (!day_spend(&store->day, bytes_of(store, class)))
+    else if (!spend(store, bytes_of(store, class)))
         refused = &store->counts.day_spent;
     if (refused) {
         (*refused)++;

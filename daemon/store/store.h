@@ -35,7 +35,13 @@
 enum {
     STORE_TOKENS = 32, /* of a page */
     STORE_NAME_BYTES = 64,
+    STORE_MODEL_BYTES = 128,
 };
+
+/* What hearthd takes if it is not told. 32 GiB a day are 57 TiB in five years; for small disks (256 GB) makers
+ * warrant 150 TB. */
+#define STORE_BYTES ((uint64_t)16 << 30)
+#define STORE_DAY_BYTES ((uint64_t)32 << 30)
 
 #define STORE_NONE UINT32_MAX /* no record */
 
@@ -44,8 +50,9 @@ enum store_class { STORE_PAGE, STORE_WINDOW, STORE_STATE, STORE_CLASSES };
 struct store;
 
 struct store_options {
-    const char *path;  /* of the folder, which is made, mode 0700, if it does not exist */
-    const char *model; /* what `hearth store` calls it: one printable line, at most 128 bytes */
+    const char *path; /* of the folder, which is made, mode 0700, if it does not exist */
+    const char
+        *model; /* what `hearth store` calls it: a printable line, less than STORE_MODEL_BYTES */
     const void
         *seed; /* [seed_bytes] all that payloads depend on beside tokens: the model's fingerprint,
                           numerics id, KV type, sizes */
@@ -115,6 +122,9 @@ struct store_done {
 /* The next completion of a read. False: none has come. */
 bool store_take(struct store *store, struct store_done *ret);
 void store_release(struct store *store, const void *payload);
+
+/* Is there something that store_take would take? Looks at shared words only. */
+bool store_ready(const struct store *store);
 
 /* Poll it (edge-triggered), never read it: it becomes readable when there is something to take. */
 int store_event_fd(const struct store *store);

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -222,7 +224,7 @@ START_TEST(the_folder_stays_within_its_bytes)
 }
 END_TEST
 
-static uint64_t day;
+static _Atomic uint64_t day;
 static uint64_t today(void)
 {
     return day;
@@ -272,6 +274,25 @@ START_TEST(a_day_has_its_bytes_over_all_restarts)
     day = 5000; /* a clock that was wrong until now */
     store_rig_open(&rig);
     ck_assert_uint_eq(write_all_day(400), 10);
+}
+END_TEST
+
+START_TEST(when_the_day_is_spent_the_thread_looks_for_another_one)
+{
+    rig.options.day_bytes = 400000; /* a page */
+    rig.options.today = today;
+    rig.options.by_hand = false;
+    day = 20000;
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 0, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    day = 20001;
+    text = text_of(1000, 10, 96);
+    while (!store_rig_put(&rig, STORE_PAGE, &text)) { /* it is refused, and the thread looks */
+        store_submit(rig.store);
+        sched_yield();
+    }
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), 0);
 }
 END_TEST
 
@@ -434,6 +455,7 @@ int main(void)
     tcase_add_test(tcase, the_overflow_uid_has_no_records);
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_test(tcase, without_a_free_buffer_it_is_later);
     tcase_add_test(tcase, named_slots_come_back);
     tcase_add_test(tcase, the_tokens_of_a_slot_come_back);
