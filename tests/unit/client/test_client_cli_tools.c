@@ -1,5 +1,13 @@
-/* `hearth chat --tools`: what a program is given of a call's arguments, and what people are shown. */
+/* `hearth chat --tools`: what a program is given of a call's arguments, what people are shown, and
+ * what becomes of a program that goes on. */
+#include <time.h>
+
+static int clock_of_test(clockid_t id, struct timespec *t);
+
 #include "client/cli/chat_tools.c"
+#define clock_gettime clock_of_test
+#include "client/cli/chat_tools_run.c"
+#undef clock_gettime
 #include "client/cli/options.c"
 #include "client/cli/util.c"
 #include "tests/run_suite.h"
@@ -73,6 +81,69 @@ START_TEST(what_controls_a_terminal_is_shown_escaped)
 }
 END_TEST
 
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* Goes on by so many seconds each time that it is looked at. */
+static int clock_step;
+
+static int clock_of_test(clockid_t id, struct timespec *t)
+{
+    static time_t now = 1000;
+    (void)id;
+    now += clock_step;
+    *t = (struct timespec){.tv_sec = now};
+    return 0;
+}
+
+static int never(void)
+{
+    return 0;
+}
+
+static char *runs(const char *script)
+{
+    char *const argv[] = {"/bin/sh", "-c", (char *)(uintptr_t)script, NULL};
+    return run(argv, never);
+}
+
+START_TEST(a_program_that_writes_without_end_is_cut_and_killed)
+{
+    static const char why[] = "\n[its output was cut, and it was killed: more than 64 KiB]";
+    clock_step = 0;
+    char *text = runs("while :; do echo 0123456789abcde; done");
+    ck_assert_uint_eq(strlen(text), (64u << 10) + strlen(why));
+    ck_assert_str_eq(text + (64u << 10), why);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_program_that_runs_for_long_is_killed_with_what_it_began)
+{
+    clock_step = 5;
+    char *text = runs("echo $$; sleep 1000 & sleep 1000");
+    char path[64];
+    int group = atoi(text);
+    ck_assert_msg(group > 1 && strstr(text, "\n[it was killed: it ran for more than 30 seconds]"),
+                  "%s", text);
+    while (kill(-group, 0) == 0) /* until init has buried them */
+        usleep(1000);
+    snprintf(path, sizeof(path), "/proc/%d", group);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_program_says_how_it_ended)
+{
+    clock_step = 0;
+    char *failed = runs("printf 'a\\0b'; exit 3"), *silent = runs("true");
+    ck_assert_str_eq(failed, "a?b\n[exit code 3]");
+    ck_assert_str_eq(silent, "[no output]");
+    free(failed);
+    free(silent);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_cli_tools");
@@ -82,6 +153,9 @@ int main(void)
                         (int)(sizeof(calls) / sizeof(calls[0])));
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
     tcase_add_test(tcase, what_controls_a_terminal_is_shown_escaped);
+    tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
+    tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
+    tcase_add_test(tcase, a_program_says_how_it_ended);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
