@@ -2,6 +2,7 @@
 #include "client/http/config.h"
 
 #include "client/http/guard.h"
+#include "client/prompt/chat_families.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -97,8 +98,16 @@ static int read_template(struct http_config *c, char *err, size_t err_bytes)
     size_t n = strlen(given);
     bool is_jinja = strstr(given, "{{") || strstr(given, "{%");
     bool is_path = strchr(given, '/') || (n > 6 && strcmp(given + n - 6, ".jinja") == 0);
-    if (is_jinja || !is_path)
+    if (is_jinja || (!is_path && chat_family_find(given, n)))
         return 0;
+    if (!is_path) {
+        snprintf(
+            err, err_bytes,
+            "--chat-template %.64s: it is not a family: give a Jinja text, a FILE (with a / or "
+            ".jinja in its name), or a family such as chatml, llama3 or mistral",
+            given);
+        return -EINVAL;
+    }
     int rc = read_file(given, TEMPLATE_MOST, "a Jinja template", &c->template_text, err, err_bytes);
     c->chat_template = c->template_text;
     return rc;
