@@ -1,5 +1,6 @@
 /* Every family's form of calls: what a model of it would write for each of many arguments, in each of
- * many surroundings, is read as what was meant; whole, byte by byte, and cut off at every byte. The
+ * many surroundings, is read as what was meant; whole, in pieces, and cut off at every byte. With
+ * garbage in it at every byte it says the same whole and in pieces, and nothing of it is lost. The
  * answers are made here from the form's row in call_form.c, so a new row is tested by being there. */
 #include <check.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ static const char *const arguments[] = {
     "{\"path\":\"one\\ntwo\\n\\n\\tthree\\r\\n\"}",
     "{\"path\":\"<b>&amp;</b> </x> <|y|> [z]\"}",
     "{\"path\":\"{\\\"a\\\": [1, \\\"}\\\"]}\"}",
+    "{\"path\":\"C:\\\\dir\\\\new \\\\\\\"\",\"text\":\"7\"}",
+    "{\"path\":\"{\\\"name\\\": \\\"g\\\", \\\"arguments\\\": {}}\"}",
     "{\"path\":\"  blanks  \",\"lines\":3}",
     "{\"text\":\"true\",\"force\":true}",
     "{\"lines\":-1500.5}",
@@ -272,21 +275,32 @@ static void check_whole(const struct said *said, const json_t *value, int ways, 
                       text, said->calls.data);
 }
 
+/* In pieces the answer says what it says as a whole. */
+static void check_pieces(const struct reader_desc *desc, const char *text, size_t n,
+                         const struct said *whole)
+{
+    const size_t steps[] = {1, 2 + n % 16};
+    for (size_t i = 0; i < 2; i++) {
+        struct said pieces = read_answer(desc, text, n, steps[i]);
+        ck_assert_msg(same_buffer(&whole->content, &pieces.content) &&
+                          same_buffer(&whole->thoughts, &pieces.thoughts) &&
+                          same_buffer(&whole->calls, &pieces.calls) &&
+                          whole->reason == pieces.reason,
+                      "%s in steps of %zu: %.*s", desc->form->name, steps[i], (int)n, text);
+        said_fini(&pieces);
+    }
+}
+
 static void try_answer(const struct reader_desc *desc, const json_t *value, int ways)
 {
     struct buffer t = {0};
     write_answer(&t, desc->form, value, ways);
     for (size_t n = t.bytes; n; n -= ways && n > 13 ? 13 : 1) {
         struct said whole = read_answer(desc, t.data, n, n);
-        struct said bytes = read_answer(desc, t.data, n, 1);
         if (n == t.bytes)
             check_whole(&whole, value, ways, desc->form->name, t.data);
-        ck_assert_msg(same_buffer(&whole.content, &bytes.content) &&
-                          same_buffer(&whole.thoughts, &bytes.thoughts) &&
-                          same_buffer(&whole.calls, &bytes.calls) && whole.reason == bytes.reason,
-                      "%s: %zu bytes of %s", desc->form->name, n, t.data);
+        check_pieces(desc, t.data, n, &whole);
         said_fini(&whole);
-        said_fini(&bytes);
     }
     buffer_fini(&t);
 }
@@ -308,12 +322,79 @@ START_TEST(what_a_family_writes_is_read)
 }
 END_TEST
 
+/* ---- broken answers -------------------------------------------------------------------------- */
+
+static const char *const garbage[] = {
+    "}",  "{",    "]",   "\"",   "\\",   " text ", "\n\n",    "<",  "</",       ">",
+    ",,", "null", "[[[", "\"\"", "{{{{", ":",      "<think>", "|>", "\xf0\x9f", "functions.",
+};
+enum { GARBAGE = sizeof(garbage) / sizeof(garbage[0]) };
+
+/* No byte of the answer is lost where no call was read: it is content, but for white space at an
+ * end. */
+static void check_broken(const struct reader_desc *desc, const struct buffer *t)
+{
+    const struct call_form *f = desc->form;
+    const char *open = f->open ? f->open : "";
+    struct said s = read_answer(desc, t->data, t->bytes, t->bytes);
+    check_pieces(desc, t->data, t->bytes, &s);
+    if (!s.calls.bytes && !s.thoughts.bytes && f->body != CALL_HARMONY &&
+        !strstr(t->data, "<think>")) {
+        size_t from = strspn(t->data, " \t\r\n");
+        ck_assert_msg(
+            s.content.bytes <= t->bytes && s.content.bytes + 16 >= t->bytes - from &&
+                (!s.content.bytes || memmem(t->data, t->bytes, s.content.data, s.content.bytes)),
+            "%s: '%s' of %s", f->name, s.content.bytes ? s.content.data : "", t->data);
+        ck_assert_msg(s.reason || !*open || !strstr(t->data, open) || f->bare,
+                      "%s: no reason for %s", f->name, t->data);
+    }
+    said_fini(&s);
+}
+
+/* A good answer with `more` put at `at`; without `more` it is cut there. */
+static void break_at(const struct reader_desc *desc, const struct buffer *good, size_t at,
+                     const char *more)
+{
+    struct buffer t = {0};
+    buffer_add(&t, good->data, at);
+    buffer_text(&t, more ? more : "");
+    if (more)
+        buffer_add(&t, good->data + at, good->bytes - at);
+    if (t.bytes)
+        check_broken(desc, &t);
+    buffer_fini(&t);
+}
+
+START_TEST(of_a_broken_call_nothing_is_lost)
+{
+    const struct call_form *form = &call_forms[_i];
+    json_t *tools = json_loads(tools_text, 0, NULL);
+    json_t *value = json_loads("{\"path\":\"x\",\"lines\":7}", 0, NULL);
+    const struct reader_desc desc = {.form = form, .thoughts = thoughts_of(form), .tools = tools};
+    struct buffer good = {0};
+    write_answer(&good, form, value, 0);
+    for (size_t at = 0; at <= good.bytes; at++) {
+        break_at(&desc, &good, at, NULL);
+        break_at(&desc, &good, at, garbage[at % GARBAGE]);
+    }
+    for (size_t i = 0; i < GARBAGE; i++) {
+        break_at(&desc, &good, good.bytes / 2, garbage[i]);
+        break_at(&desc, &good, good.bytes - 1, garbage[i]);
+        break_at(&desc, &good, 1, garbage[i]);
+    }
+    buffer_fini(&good);
+    json_decref(value);
+    json_decref(tools);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_families");
     TCase *tcase = tcase_create("chat_families");
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, what_a_family_writes_is_read, 0, (int)n_call_forms);
+    tcase_add_loop_test(tcase, of_a_broken_call_nothing_is_lost, 0, (int)n_call_forms);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
