@@ -1,6 +1,8 @@
 /* gateway: see gateway.h. */
 #include "tests/e2e/gateway.h"
 
+#include "tests/rig/folder.h"
+
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
@@ -97,6 +99,13 @@ static bool start(struct gateway *g, const struct harness *d, const char *const 
         argv[n++] = *more++;
     g->pid = spawn(argv, d->log);
     return came_up(g);
+}
+
+void gateway_make_home(struct harness *place)
+{
+    *place = (struct harness){0};
+    folder_make_home(place->directory);
+    snprintf(place->log, sizeof(place->log), "%s/log", place->directory);
 }
 
 void gateway_start(struct gateway *g, const struct harness *d, bool with_port,

@@ -16,6 +16,9 @@ struct gateway {
     int port; /* 0: none */
 };
 
+/* A place without a daemon, where a gateway finds what is put there: a home of folder.h. */
+void gateway_make_home(struct harness *place);
+
 /* Starts hearth-http at D's directory with more arguments (NULL-ended, or NULL), and waits until it
  * answers. with_port: also on a free port of loopback. A socket "" of D is left for it to find. */
 void gateway_start(struct gateway *g, const struct harness *d, bool with_port,

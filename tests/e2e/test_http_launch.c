@@ -1,10 +1,10 @@
 /* hearth-http with a budget: models are started when they are asked for, and stopped. */
 #include "tests/e2e/gateway.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,12 +23,6 @@ static const char *const names[] = {"alpha", "beta", "gamma"};
  * KV beside 11 of weights: two fit, three do not. */
 #define ROOM_FOR_TWO "56M"
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static void copy_model(const char *name)
 {
     char path[256], *bytes = malloc(16 << 20);
@@ -44,21 +38,11 @@ static void copy_model(const char *name)
 
 static void setup(void)
 {
-    static const char *const own[] = {"XDG_CACHE_HOME",  "XDG_DATA_HOME", "XDG_STATE_HOME",
-                                      "XDG_CONFIG_HOME", "HF_HUB_CACHE",  "HF_HOME",
-                                      "LLAMA_CACHE",     "OLLAMA_MODELS", "HEARTH_SOCKET"};
     char path[128];
-    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-        unsetenv(own[i]);
-    place = (struct harness){0};
-    strcpy(place.directory, "/tmp/hearth-launch-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(place.directory));
-    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
+    gateway_make_home(&place);
     snprintf(path, sizeof(path), "%s/models", place.directory);
     ck_assert_int_eq(mkdir(path, 0700), 0);
     setenv("HEARTH_MODELS", path, 1);
-    setenv("HOME", place.directory, 1);
-    setenv("XDG_RUNTIME_DIR", place.directory, 1);
     for (size_t i = 0; i < 3; i++)
         copy_model(names[i]);
 }
@@ -76,7 +60,7 @@ static void teardown(void)
     ck_assert_int_eq(gateway_stop(&gate), 0);
     for (size_t i = 0; i < 3; i++)
         ck_assert_msg(!is_served(names[i]), "%s runs on", names[i]);
-    nftw(place.directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(place.directory);
 }
 
 #define START(...) gateway_start(&gate, &place, false, (const char *const[]){__VA_ARGS__, NULL})

@@ -1,11 +1,11 @@
 /* hearth-http in front of several daemons: which model a request is for. */
 #include "ipc/bell.h"
 #include "tests/e2e/gateway.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +18,6 @@
 
 static struct harness code, tiny, place; /* place: the folder of the gateway, without a daemon */
 static struct gateway gate;
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 /* The daemon's socket as that of a model of this name. */
 static void name_daemon(const struct harness *d, const char *name)
@@ -43,18 +37,13 @@ static void unname_daemon(const char *name)
 static void setup(void)
 {
     char folder[128];
-    place = (struct harness){0};
-    strcpy(place.directory, "/tmp/hearth-door-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(place.directory));
-    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
+    gateway_make_home(&place);
     snprintf(folder, sizeof(folder), "%s/hearth", place.directory);
     ck_assert_int_eq(mkdir(folder, 0700), 0);
     harness_start(&code, "daemon/models/hearth-code-5m-f16.gguf",
                   (const char *const[]){"--threads", "1", NULL});
     harness_start(&tiny, harness_tiny_model(),
                   (const char *const[]){"--context", "768", "--threads", "1", NULL});
-    setenv("XDG_RUNTIME_DIR", place.directory, 1);
-    unsetenv("HEARTH_SOCKET");
 }
 
 static void teardown(void)
@@ -62,7 +51,7 @@ static void teardown(void)
     ck_assert_int_eq(gateway_stop(&gate), 0);
     ck_assert_int_eq(harness_stop(&code), 0);
     ck_assert_int_eq(harness_stop(&tiny), 0);
-    nftw(place.directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(place.directory);
 }
 
 /* The context of the model that answers a completion, by which the two are told apart. */

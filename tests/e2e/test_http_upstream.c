@@ -1,10 +1,10 @@
 /* hearth-http passes requests on to upstreams, whatever these do. */
 #include "tests/e2e/gateway.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <arpa/inet.h>
 #include <check.h>
-#include <ftw.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -91,12 +91,6 @@ static int bind_port(char *ret_url, size_t bytes, const char *name)
 
 /* ---- the fixture ----------------------------------------------------------------------------- */
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static const char *key_file(mode_t mode)
 {
     static char text[160];
@@ -114,12 +108,7 @@ static const char *key_file(mode_t mode)
 static void setup(void)
 {
     pthread_t thread;
-    place = (struct harness){0};
-    strcpy(place.directory, "/tmp/hearth-upstream-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(place.directory));
-    snprintf(place.log, sizeof(place.log), "%s/log", place.directory);
-    setenv("XDG_RUNTIME_DIR", place.directory, 1);
-    unsetenv("HEARTH_SOCKET");
+    gateway_make_home(&place);
     listener = bind_port(entry, sizeof(entry), "large/model");
     (void)bind_port(refused, sizeof(refused), "gone"); /* bound, but it does not listen */
     ck_assert_int_eq(listen(listener, 16), 0);
@@ -141,7 +130,7 @@ static void teardown(void)
     text[n] = 0;
     ck_assert(f && !strstr(text, KEY) && !strstr(text, CALLER));
     fclose(f);
-    nftw(place.directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(place.directory);
 }
 
 #define HEAD(status, type)                                                                         \

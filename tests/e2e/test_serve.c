@@ -1,10 +1,10 @@
 /* Models by name: hearth models, serve, stop, and --model, without a service manager. */
 #include "ipc/listen.h"
 #include "tests/e2e/harness.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <ftw.h>
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
@@ -15,28 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char home[64];
+static char home[FOLDER_BYTES];
 static struct harness_output o;
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 /* A home whose models are `tiny` and `tinier`, links to one file and a copy. */
 static void setup(void)
 {
-    static const char *const own[] = {"XDG_CACHE_HOME",  "XDG_DATA_HOME", "XDG_STATE_HOME",
-                                      "XDG_CONFIG_HOME", "HF_HUB_CACHE",  "HF_HOME",
-                                      "LLAMA_CACHE",     "OLLAMA_MODELS"};
     char path[128], file[PATH_MAX];
-    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-        unsetenv(own[i]);
-    strcpy(home, "/tmp/hearth-serve-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(home));
-    setenv("HOME", home, 1);
-    setenv("XDG_RUNTIME_DIR", home, 1);
+    folder_make_home(home);
     setenv("HEARTH_MODELS", home, 1);
     ck_assert_ptr_nonnull(realpath(harness_tiny_model(), file));
     snprintf(path, sizeof(path), "%s/tiny:model.gguf", home);
@@ -61,7 +47,7 @@ static void teardown(void)
     harness_output_fini(&o);
     o = HARNESS_RUN(NULL, NULL, "stop", "tiny");
     harness_output_fini(&o);
-    nftw(home, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(home);
 }
 
 START_TEST(models_are_listed_with_what_they_are)

@@ -1,36 +1,23 @@
 /* Models on this disk: where they are found, what they are called, which one a name means. */
 #include "client/models/models.h"
 #include "client/models/scan.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char home[64];
+static char home[FOLDER_BYTES];
 static struct models models;
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 static void setup(void)
 {
-    static const char *const variables[] = {"HEARTH_MODELS", "HF_HUB_CACHE",  "HF_HOME",
-                                            "LLAMA_CACHE",   "OLLAMA_MODELS", "XDG_CACHE_HOME",
-                                            "XDG_DATA_HOME"};
-    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++)
-        unsetenv(variables[i]);
-    strcpy(home, "/tmp/hearth-models-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(home));
-    setenv("HOME", home, 1);
+    folder_make_home(home);
     setenv("HEARTH_MODELS", home, 1); /* not the machine's own */
     setenv("OLLAMA_MODELS", home, 1);
     models = (struct models){0};
@@ -39,7 +26,7 @@ static void setup(void)
 static void teardown(void)
 {
     models_fini(&models);
-    nftw(home, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(home);
 }
 
 /* Writes HOME/NAME, and the folders that it is in. Returns its path; static memory. */
