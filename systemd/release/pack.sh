@@ -43,7 +43,7 @@ line() {
 
 # Libraries that FILE needs, but for those of every Linux.
 libraries() {
-    ldd "$1" | awk '$2 == "=>" { print $3 }' | grep -vE '/lib(c|m|dl|rt|pthread)\.so' | sort
+    env -u LD_PRELOAD ldd "$1" | awk '$2 == "=>" { print $3 }' | grep -vE '/lib(c|m|dl|rt|pthread)\.so' | sort
 }
 
 {

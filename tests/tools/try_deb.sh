@@ -32,7 +32,7 @@ in_root apt-get update -qq
 packages=(hearth hearth-model libhearth0 libhearth-dev hearth-nvim python3-hearth)
 in_root apt-get purge -y -qq "${packages[@]}" >/dev/null 2>&1 || true # of a trial that failed
 # What they depend on stays afterwards, so it comes first.
-depends=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | grep -vE '^ *(hearth|libhearth|python3-hearth)' | paste -sd ,)
+depends=$(for deb in "${debs[@]}"; do dpkg-deb -f "$deb" Depends; done | tr ',' '\n' | grep -vE '^ *($|hearth|libhearth|python3-hearth)' | paste -sd ,)
 in_root apt-get satisfy -y -qq --no-install-recommends "$depends" >/dev/null
 in_root apt-get install -y -qq --no-install-recommends neovim systemd gcc libc6-dev pkg-config curl >/dev/null
 snapshot >build/deb/before

@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 work=${1:-$(mktemp -d)}
 mkdir -p "$work"
-trap 'rm -rf "$work/first" "$work/second"' EXIT
+trap 'rm -rf "$work/tree.tar" "$work/first" "$work/second"' EXIT
+git ls-files -z --cached --others --exclude-standard | tar -cf "$work/tree.tar" --null --no-recursion -T -
 
 # FOLDER COMMAND...: a release of a copy of the tree in FOLDER, made by COMMAND. Its sums are in FOLDER.sums.
 release() {
@@ -14,7 +15,7 @@ release() {
     shift
     rm -rf "$folder"
     mkdir -p "$folder"
-    git ls-files -z --cached --others --exclude-standard | tar -c --null --no-recursion -T - | tar -x --no-same-permissions -m -C "$folder"
+    tar -xmf "$work/tree.tar" --no-same-permissions -C "$folder"
     (cd "$folder" && "$@" make CC="${CC:-gcc}" CXX="${CXX:-g++}" release) >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; exit 1; }
     (cd "$folder/build/release" && sha256sum -- *.tar.gz *.whl *.deb) >"$folder.sums"
 }
