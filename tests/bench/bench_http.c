@@ -2,8 +2,8 @@
  *
  *   bench_http BIN_FOLDER MODEL...
  *
- * One daemon answers all sides in turns: the library directly, HTTP over a Unix socket, HTTP over
- * loopback; and the same chat by the library and in each dialect of HTTP. The prompt is warm on each
+ * One daemon answers all sides, in an order by chance: the library directly, HTTP over a Unix
+ * socket, HTTP over loopback; and the same chat by the library and in each dialect of HTTP. The prompt is warm on each
  * side, so that an answer is one row. Where others want the cores, rows `over_library_...` say what
  * HTTP adds at the tenth percentile, and rows `processor_...` the processor time of the gateway's
  * thread for a request.
@@ -14,6 +14,7 @@
  */
 #include "tests/bench/bench.h"
 #include "tests/bench/served.h"
+#include "tests/random.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -216,16 +217,36 @@ static void print(const char *what, const char *model, struct bench_samples *s, 
     bench_print_samples(row, s);
 }
 
-/* Every side once, in turns: the library and HTTP's two ways, then a chat by the library and in each
- * dialect. */
+/* One side: the library and HTTP's two ways, then a chat by the library and in each dialect. */
+static uint64_t timed_side(struct hearth *h, int local, int loopback, int side)
+{
+    switch (side) {
+    case 0:
+        return timed_library(h);
+    case 1:
+        return timed_http(local, &completion);
+    case 2:
+        return timed_http(loopback, &completion);
+    case 3:
+        return timed_chat(h);
+    default:
+        return timed_http(local, &chats[side - 4]);
+    }
+}
+
+/* Every side once, in an order by chance: what comes before a side decides what is still awake, or in
+ * the cache. */
 static void ask_all(struct hearth *h, int local, int loopback, uint64_t ticks[SIDES])
 {
-    ticks[0] = timed_library(h);
-    ticks[1] = timed_http(local, &completion);
-    ticks[2] = timed_http(loopback, &completion);
-    ticks[3] = timed_chat(h);
-    for (int i = 0; i < CHATS; i++)
-        ticks[4 + i] = timed_http(local, &chats[i]);
+    static uint32_t state = 1;
+    int order[SIDES];
+    for (int k = 0; k < SIDES; k++) {
+        int at = (int)random_below(&state, (uint32_t)k + 1);
+        order[k] = order[at];
+        order[at] = k;
+    }
+    for (int k = 0; k < SIDES; k++)
+        ticks[order[k]] = timed_side(h, local, loopback, order[k]);
 }
 
 /* Sides 0 and 3 are the library's, over which the others are. */
