@@ -49,14 +49,16 @@ void constrain_end(struct slot *slot)
     request->constrained = false;
 }
 
-/* Marks take a token that the grammar does not bind. */
-static void accept_free(const struct vocab *vocab, struct request *request, uint32_t token)
+/* Marks take a token that the grammar does not bind. Returns what it costs, in units of a budget: each
+ * mark is compared at each byte. */
+static int64_t accept_free(const struct vocab *vocab, struct request *request, uint32_t token)
 {
     uint32_t n;
     const char *bytes = vocab_bytes(vocab, token, &n);
     request->rest = (uint32_t)marks_accept(&request->marks, bytes, n);
     if (request->marks.where == MARKS_BOUND)
         request->mark_token = token;
+    return 1 + (int64_t)n * request->params.n_marks;
 }
 
 enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token)
@@ -65,7 +67,7 @@ enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, 
     if (!request->constrained)
         return 0;
     if (request->marks.where != MARKS_BOUND) {
-        accept_free(vocab, request, token);
+        (void)accept_free(vocab, request, token);
         return 0;
     }
     if (grammar_accept(&request->run, token) < 0)
@@ -187,8 +189,7 @@ static int follow_token(struct constrain *constrain, struct slot *slot, uint32_t
     uint32_t forced = marks_forced(&request->marks);
     if (forced != MARKS_NO_TOKEN && forced != token)
         return -EPERM;
-    accept_free(constrain->vocab, request, token);
-    constrain->budget--;
+    constrain->budget -= accept_free(constrain->vocab, request, token);
     return 0;
 }
 

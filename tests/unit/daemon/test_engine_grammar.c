@@ -375,6 +375,42 @@ START_TEST(a_long_answer_so_far_holds_up_itself_alone)
 }
 END_TEST
 
+/* The same with as many marks as there can be, none of which ends: each byte is compared with all. */
+START_TEST(marks_in_a_long_answer_so_far_are_paid)
+{
+    enum { PROMPT = 9, SO_FAR = 20, COST = 1 + PARAMS_MARKS_MAX };
+    static uint32_t sequence[PROMPT + SO_FAR];
+    static struct params_mark many[PARAMS_MARKS_MAX];
+    struct params p = with_grammar(grammars[3]);
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    for (uint32_t i = 0; i < PARAMS_MARKS_MAX; i++)
+        many[i] = (struct params_mark){.kind = PARAMS_MARK_CALL, .bytes = 3, .text = "aaZ"};
+    p.marks = many;
+    p.n_marks = PARAMS_MARKS_MAX;
+    rig_tokens(tokens, RIG_TOKENS, 5);
+    memcpy(sequence, tokens, PROMPT * sizeof(*sequence));
+    for (uint32_t i = 0; i < SO_FAR; i++)
+        sequence[PROMPT + i] = FAKE_BYTES + 'a';
+    struct rig_request slow = {.tokens = sequence,
+                               .n = PROMPT + SO_FAR,
+                               .prompt_length = PROMPT,
+                               .max_tokens = SO_FAR + 5,
+                               .params = &p};
+    open_with(&desc, 1);
+    rig.engine->constrain.step = COST; /* a token a step */
+    rig_submit(&client, 0, &slow);
+    uint32_t steps = 0;
+    while (!client.slots[0].last.reason) {
+        rig_step(&rig);
+        rig_read_all(&client);
+        steps++;
+    }
+    ck_assert_uint_gt(steps, SO_FAR);
+    ck_assert_uint_eq(client.slots[0].last.reason, DONE_LENGTH);
+    close_all();
+}
+END_TEST
+
 /* More grammars than there is room for, again and again: those in use stay. */
 START_TEST(grammars_are_kept_and_given_up)
 {
@@ -654,6 +690,7 @@ int main(void)
     tcase_add_test(tests, a_bad_grammar_is_refused_in_one_line);
     tcase_add_test(tests, a_dear_grammar_holds_up_itself_alone);
     tcase_add_test(tests, a_long_answer_so_far_holds_up_itself_alone);
+    tcase_add_test(tests, marks_in_a_long_answer_so_far_are_paid);
     tcase_add_test(tests, grammars_are_kept_and_given_up);
     tcase_add_test(tests, a_grammar_that_is_compiled_holds_up_itself_alone);
     tcase_add_test(tests, the_memory_of_a_large_request_is_given_back);
