@@ -25,7 +25,7 @@ __attribute__((constructor)) static void clock_open(void)
     close(fd);
 }
 
-int clock_gettime(clockid_t id, struct timespec *ret)
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *ret)
 {
     int rc = (int)syscall(SYS_clock_gettime, id, ret);
 
