@@ -116,11 +116,15 @@ static bool has_manager(void)
     return access(path, F_OK) == 0 && systemctl("cat", "hearth@.service", "hearth@.socket") == 0;
 }
 
-/* `name = value`, a line of the configuration, unless hearthd chooses. */
-static void add_setting(struct buffer *text, const char *name, const char *value)
+/* `name = value`, a line of the configuration, unless hearthd chooses. Returns 0 or an exit code. */
+static int add_setting(struct buffer *text, const char *name, const char *value)
 {
-    if (value && *value && strcmp(value, "auto") != 0)
-        buffer_format(text, "%s = %s\n", name, value);
+    if (!value || !*value || strcmp(value, "auto") == 0)
+        return 0;
+    if (strpbrk(value, "\r\n")) /* what follows would be other settings */
+        return cli_fail(CLI_BAD_INPUT, "%s: its name has a line break: give it another name", name);
+    buffer_format(text, "%s = %s\n", name, value);
+    return 0;
 }
 
 /* Options after `--`, as settings. Returns 0 or an exit code. */
@@ -185,11 +189,16 @@ static int serve_by_manager(const struct serving *s)
 {
     struct buffer text = {0};
     char socket[DAEMONS_NAME_BYTES + 16], service[DAEMONS_NAME_BYTES + 16];
-    buffer_format(&text, "%smodel = %s\n", written_by, s->model);
-    add_setting(&text, "draft", s->draft);
-    add_setting(&text, "context", s->o->context);
-    add_setting(&text, "kv-bytes", s->o->kv_bytes);
-    int code = add_words(s->o, &text);
+    const char *const settings[][2] = {{"model", s->model},
+                                       {"draft", s->draft},
+                                       {"context", s->o->context},
+                                       {"kv-bytes", s->o->kv_bytes}};
+    int code = 0;
+    buffer_text(&text, written_by);
+    for (int i = 0; i < 4 && !code; i++)
+        code = add_setting(&text, settings[i][0], settings[i][1]);
+    if (!code)
+        code = add_words(s->o, &text);
     if (!code && text.failed)
         code = cli_no_memory();
     if (!code)

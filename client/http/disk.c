@@ -38,6 +38,9 @@ static void look(struct disk *d)
 static const struct model_file *find(struct disk *d, const char *name)
 {
     look(d);
+    for (size_t i = 0; i < d->models.n; i++) /* before one whose name is only much like it */
+        if (strcasecmp(d->models.files[i].name, name) == 0)
+            return &d->models.files[i];
     for (size_t i = 0; i < d->models.n; i++)
         if (served_is_same(d->models.files[i].name, name))
             return &d->models.files[i];

@@ -215,7 +215,7 @@ static void start(struct launcher *l)
     char kv[32];
     const struct launch *one = l->first;
     snprintf(kv, sizeof(kv), "%" PRIu64, one->needs.kv_bytes);
-    const char *const argv[] = {l->program, "serve", one->needs.name, "--kv-bytes", kv, NULL};
+    const char *const argv[] = {l->program, "serve", "--kv-bytes", kv, "--", one->needs.name, NULL};
     l->child.done = started;
     int rc = child_run(&l->child, &l->server->loop, argv);
     if (rc)
@@ -241,7 +241,7 @@ static void stopped(struct child *c, int code, const char *line)
 
 static void stop(struct launcher *l, struct served *d)
 {
-    const char *const argv[] = {l->program, "stop", d->instance, NULL};
+    const char *const argv[] = {l->program, "stop", "--", d->instance, NULL};
     l->child.done = stopped;
     int rc = child_run(&l->child, &l->server->loop, argv);
     if (rc)
@@ -528,7 +528,7 @@ void launcher_close(struct server *s)
     child_end(&l->child);
     disk_close(&l->disk);
     for (struct served *d = s->served; d; d = d->next) {
-        const char *const argv[] = {l->program, "stop", d->instance, NULL};
+        const char *const argv[] = {l->program, "stop", "--", d->instance, NULL};
         if (d->is_ours)
             (void)child_call(argv);
     }

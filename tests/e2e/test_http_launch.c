@@ -106,6 +106,59 @@ START_TEST(a_model_that_is_asked_for_is_started)
 }
 END_TEST
 
+/* hearth serve and hearth stop would take it for one of theirs. */
+START_TEST(a_file_s_name_is_no_option)
+{
+    copy_model("--help");
+    START("--budget", ROOM_FOR_TWO);
+    ask_well("--help");
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    ck_assert(!is_served("--help"));
+    START("--budget", ROOM_FOR_TWO);
+}
+END_TEST
+
+static void put_file(const char *name, const char *text, mode_t mode)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", place.directory, name);
+    FILE *f = fopen(path, "we");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+    ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+/* Of the configuration that hearth serve writes for a service manager. */
+START_TEST(a_line_break_in_a_file_s_name_begins_no_setting)
+{
+    char command[512];
+    START("--budget", ROOM_FOR_TWO);
+    snprintf(command, sizeof(command), "mkdir %s/systemd %s/bin", place.directory, place.directory);
+    ck_assert_int_eq(system(command), 0);
+    put_file("systemd/private", "", 0600);
+    put_file("bin/systemctl", "#!/bin/sh\nexit 0\n", 0700);
+    copy_model("evil\nslots = 1 #");
+    snprintf(command, sizeof(command), "PATH=%s/bin:$PATH %s serve evil 2>&1", place.directory,
+             harness_program("hearth"));
+    ck_assert_int_eq(system(command), 65 << 8);
+    snprintf(command, sizeof(command), "%s/.config/hearth/evil-slots-1-.conf", place.directory);
+    ck_assert_int_lt(access(command, F_OK), 0);
+    snprintf(command, sizeof(command), "rm -r %s/systemd", place.directory);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* "alpha one" sorts before it, and has the same socket. */
+START_TEST(a_model_s_own_name_is_found_before_one_like_it)
+{
+    copy_model("alpha-one");
+    put_file("models/alpha one.gguf", "no model", 0600);
+    START("--budget", ROOM_FOR_TWO);
+    ask_well("alpha-one");
+}
+END_TEST
+
 START_TEST(the_one_longest_unused_gives_way)
 {
     START("--budget", ROOM_FOR_TWO, "--stay", "0");
@@ -347,12 +400,7 @@ END_TEST
 
 START_TEST(what_cannot_be_started_is_one_line)
 {
-    char path[256];
-    snprintf(path, sizeof(path), "%s/models/broken.gguf", place.directory);
-    FILE *broken = fopen(path, "we");
-    ck_assert_ptr_nonnull(broken);
-    fputs("no model", broken);
-    fclose(broken);
+    put_file("models/broken.gguf", "no model", 0600);
     START("--budget", "8M");
     json_t *o = ask("broken", 501);
     ck_assert_str_eq(json_text(o, "error/message"),
@@ -411,6 +459,9 @@ int main(void)
     tcase_set_timeout(c, 240);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, a_model_that_is_asked_for_is_started);
+    tcase_add_test(c, a_file_s_name_is_no_option);
+    tcase_add_test(c, a_line_break_in_a_file_s_name_begins_no_setting);
+    tcase_add_test(c, a_model_s_own_name_is_found_before_one_like_it);
     tcase_add_test(c, the_one_longest_unused_gives_way);
     tcase_add_test(c, a_pinned_model_is_started_at_once_and_never_stopped);
     tcase_add_test(c, a_stream_that_waits_has_comments);
