@@ -1,7 +1,6 @@
 /* chat_tools: see chat_tools.h. The file, and the arguments of a call. */
 #include "client/cli/chat_tools.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -234,26 +233,4 @@ void chat_tools_free(char **argv)
     for (size_t i = 0; argv && argv[i]; i++)
         free(argv[i]);
     free(argv);
-}
-
-/* ---- for people ------------------------------------------------------------------------------ */
-
-void chat_tools_escape(struct buffer *out, const char *text)
-{
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        /* U+0080 to U+009F control a terminal; U+2028 to U+202E and U+2066 to U+2069 break or
-         * reorder a line. */
-        int c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
-        int turns = p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xa8 && p[2] <= 0xae) ||
-                                     (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
-        if (c1 || turns) {
-            buffer_format(out, "\\u%04x",
-                          c1 ? p[1] : ((p[1] & 0x3fu) << 6 | (p[2] & 0x3fu)) + 0x2000u);
-            p += turns ? 2 : 1;
-        } else if (*p < 0x20 || *p == 0x7f) {
-            buffer_format(out, "\\x%02x", *p);
-        } else {
-            buffer_add(out, p, 1);
-        }
-    }
 }

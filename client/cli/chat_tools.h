@@ -40,7 +40,4 @@ char **chat_tools_argv(const struct chat_tools *t, const char *name, const char 
                        char *err, size_t err_bytes);
 void chat_tools_free(char **argv);
 
-/* A text with control characters, and what may be taken for a line's end, escaped. */
-void chat_tools_escape(struct buffer *out, const char *text);
-
 #endif

@@ -1,6 +1,8 @@
 /* chat_tools_run: a call of a program: asked about, run, and what it wrote. */
 #include "client/cli/chat_tools.h"
 
+#include "client/base/printable.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,7 +32,7 @@ static void show_call(char *const *argv)
     buffer_text(&line, "run");
     for (size_t i = 0; argv[i]; i++) {
         buffer_text(&line, i ? " '" : " ");
-        chat_tools_escape(&line, argv[i]);
+        printable_add(&line, argv[i], strlen(argv[i]), "");
         buffer_text(&line, i ? "'" : "");
     }
     buffer_text(&line, " ? [y/N] ");
@@ -170,7 +172,7 @@ char *chat_tools_call(const struct chat_tools *t, const char *name, const char *
     char **argv = chat_tools_argv(t, name, arguments, err, sizeof(err));
     if (!argv) {
         struct buffer line = {0};
-        chat_tools_escape(&line, err);
+        printable_add(&line, err, strlen(err), "");
         (void)cli_fail(CLI_OK, "%s", line.data ? line.data : err);
         buffer_fini(&line);
         return strdup(err);

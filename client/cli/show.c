@@ -1,6 +1,7 @@
 /* show: see show.h. */
 #include "client/cli/show.h"
 
+#include "client/base/printable.h"
 #include "client/cli/json.h"
 
 #include <errno.h>
@@ -53,6 +54,14 @@ int show_event(struct show *s, const struct hearth_event *e)
     }
     if (!bytes)
         return 0;
+    if (s->is_terminal && !s->json) {
+        s->line.bytes = 0;
+        printable_add(&s->line, data, bytes, "\n\t");
+        data = s->line.data;
+        bytes = s->line.bytes;
+        if (s->line.failed)
+            return -ENOMEM;
+    }
     show_clear(s);
     s->ends_line = data[bytes - 1] == '\n';
     return cli_write(STDOUT_FILENO, data, bytes);

@@ -1,6 +1,7 @@
 /* say: see say.h. */
 #include "client/http/say.h"
 
+#include "client/base/printable.h"
 #include "ipc/service.h"
 
 #include <stdarg.h>
@@ -8,10 +9,12 @@
 
 void say(int priority, const char *text)
 {
-    char mark[8] = "";
+    char mark[8] = "", line[1024];
+    snprintf(line, sizeof(line), "%s", text);
+    printable_mask(line); /* it may hold what a client or a file says */
     if (service_has_journal())
         snprintf(mark, sizeof(mark), "<%d>", priority);
-    fprintf(stderr, "%shearth-http: %s\n", mark, text);
+    fprintf(stderr, "%shearth-http: %s\n", mark, line);
 }
 
 void say_once(atomic_flag *said, const char *format, ...)
@@ -23,8 +26,5 @@ void say_once(atomic_flag *said, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    for (char *at = text; *at; at++) /* it may hold what a client sent */
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?';
     say(6, text);
 }

@@ -1,6 +1,8 @@
 /* describe: see describe.h. */
 #include "client/models/describe.h"
 
+#include "client/base/printable.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <spawn.h>
@@ -93,6 +95,7 @@ static void take_refusal(char *errors, const char *path, struct description *ret
             line += strlen(names[i]);
     snprintf(ret->refused, sizeof(ret->refused), "%.*s", (int)sizeof(ret->refused) - 1,
              *line ? line : "hearthd does not say why");
+    printable_mask(ret->refused);
 }
 
 static uint64_t number(json_t *d, const char *name)

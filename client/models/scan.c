@@ -1,9 +1,11 @@
 /* scan: GGUF files below a folder. */
 #include "client/models/scan.h"
 
-#include <ctype.h>
+#include "client/base/printable.h"
+
 #include <errno.h>
 #include <fts.h>
+#include <search.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +20,12 @@ enum {
 
 static const char suffix[] = ".gguf";
 
-/* A copy with control characters replaced: names reach terminals. NULL without memory. */
+/* A copy for terminals, which names reach. NULL without memory. */
 static char *copy_printable(const char *text, size_t bytes)
 {
     char *copy = strndup(text, bytes);
-    for (char *c = copy; c && *c; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
+    if (copy)
+        printable_mask(copy);
     return copy;
 }
 
@@ -73,7 +74,7 @@ static unsigned part_of(const char *stem, size_t bytes, unsigned *ret_part)
     return parts;
 }
 
-/* Adds the sizes of parts 2 to `parts` of the model added last. */
+/* Adds the sizes of parts 2 to `parts` of the model added last, as far as they are there. */
 static void add_parts(struct models *models, const char *path, unsigned parts)
 {
     const size_t stem = strlen(path) - strlen(suffix) - PART_BYTES;
@@ -81,8 +82,9 @@ static void add_parts(struct models *models, const char *path, unsigned parts)
     struct stat st;
     for (unsigned i = 2; part && i <= parts; i++) {
         sprintf(part, "%.*s-%05u-of-%05u%s", (int)stem, path, i, parts, suffix);
-        if (stat(part, &st) == 0)
-            models->files[models->n - 1].bytes += (uint64_t)st.st_size;
+        if (stat(part, &st) < 0)
+            break;
+        models->files[models->n - 1].bytes += (uint64_t)st.st_size;
     }
     free(part);
 }
@@ -136,20 +138,61 @@ static bool ends_as_gguf(const FTSENT *entry)
            strcasecmp(entry->fts_name + entry->fts_namelen - strlen(suffix), suffix) == 0;
 }
 
+/* ---- folders that were read ------------------------------------------------------------------ */
+
+struct folder {
+    dev_t device;
+    ino_t inode;
+    int level; /* the least at which it was read */
+};
+
+static int compare_folders(const void *a, const void *b)
+{
+    const struct folder *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+bool scan_enters(void **folders, FTS *tree, FTSENT *entry, int most)
+{
+    const struct folder key = {entry->fts_statp->st_dev, entry->fts_statp->st_ino,
+                               entry->fts_level};
+    struct folder *known = NULL, **at = tfind(&key, folders, compare_folders);
+    bool enters = entry->fts_level < most && (!at || key.level < (*at)->level);
+    if (enters && at) {
+        (*at)->level = key.level;
+    } else if (enters) {
+        known = malloc(sizeof(*known));
+        enters = known != NULL;
+        if (known)
+            *known = key;
+        if (known && !tsearch(known, folders, compare_folders)) {
+            free(known);
+            enters = false;
+        }
+    }
+    if (!enters)
+        fts_set(tree, entry, FTS_SKIP);
+    return enters;
+}
+
 int scan_folder(struct models *models, const char *source, const char *root)
 {
     char *const roots[] = {(char *)root, NULL};
     const size_t length = strlen(root), root_bytes = length + (root[length - 1] != '/');
     FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
     FTSENT *entry;
+    void *folders = NULL;
     int rc = tree || errno != ENOMEM ? 0 : -ENOMEM;
     while (tree && rc == 0 && (entry = fts_read(tree))) {
-        if (entry->fts_info == FTS_D && entry->fts_level >= MAX_DEPTH)
-            fts_set(tree, entry, FTS_SKIP);
+        if (entry->fts_info == FTS_D)
+            (void)scan_enters(&folders, tree, entry, MAX_DEPTH);
         else if (entry->fts_info == FTS_F && ends_as_gguf(entry))
             rc = add_gguf(models, source, entry, root_bytes);
     }
     if (tree)
         fts_close(tree);
+    tdestroy(folders, free);
     return rc;
 }

@@ -2,12 +2,14 @@
 #include "client/models/scan.h"
 
 #include <errno.h>
-#include <fts.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { LEVEL_TAG = 4, MAX_MANIFEST = 1 << 20 };
 
@@ -25,6 +27,19 @@ static const char *find_digest(json_t *manifest)
                        : NULL;
     }
     return NULL;
+}
+
+json_t *scan_manifest(const char *path)
+{
+    struct stat st;
+    json_t *manifest = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MAX_MANIFEST)
+        manifest = json_loadfd(fd, 0, NULL);
+    close(fd);
+    return manifest;
 }
 
 /* `below`: HOST/NAMESPACE/NAME/TAG. As Ollama shows it: NAME:TAG of its own library. */
@@ -46,9 +61,7 @@ static int add_manifest(struct models *models, const char *root, const FTSENT *e
                         size_t root_bytes)
 {
     char name[512], *path = NULL;
-    if (entry->fts_statp->st_size > MAX_MANIFEST)
-        return 0;
-    json_t *manifest = json_load_file(entry->fts_path, 0, NULL);
+    json_t *manifest = scan_manifest(entry->fts_path);
     const char *digest = find_digest(manifest);
     int rc = 0;
     if (digest && asprintf(&path, "%s/blobs/sha256-%s", root, digest + strlen("sha256:")) < 0)
@@ -70,15 +83,17 @@ int scan_ollama(struct models *models, const char *root)
     char *const roots[] = {manifests, NULL};
     FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, NULL);
     FTSENT *entry;
+    void *folders = NULL;
     int rc = tree || errno != ENOMEM ? 0 : -ENOMEM;
     while (tree && rc == 0 && (entry = fts_read(tree))) {
-        if (entry->fts_info == FTS_D && entry->fts_level >= LEVEL_TAG)
-            fts_set(tree, entry, FTS_SKIP);
+        if (entry->fts_info == FTS_D)
+            (void)scan_enters(&folders, tree, entry, LEVEL_TAG);
         else if (entry->fts_info == FTS_F && entry->fts_level == LEVEL_TAG)
             rc = add_manifest(models, root, entry, strlen(manifests) + 1);
     }
     if (tree)
         fts_close(tree);
+    tdestroy(folders, free);
     free(manifests);
     return rc;
 }

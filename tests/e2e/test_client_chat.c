@@ -5,6 +5,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <pty.h>
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -255,6 +256,31 @@ START_TEST(a_conversation_that_became_too_long_can_begin_anew)
     ck_assert_str_eq(t.seen, twice);
     harness_output_fini(&plain);
     ck_assert_int_eq(harness_stop(&small), 0);
+}
+END_TEST
+
+/* What a model writes may come from a text that it was given. */
+START_TEST(an_answer_drives_no_terminal)
+{
+    char shown[4096];
+    size_t n = 0;
+    ssize_t got;
+    int master, status;
+    pid_t pid = forkpty(&master, NULL, NULL, NULL);
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        setenv("HEARTH_SOCKET", d.socket, 1);
+        execl(harness_program("hearth"), "hearth", "run", "--grammar",
+              "root ::= \"\\x1B[8m\\thidden\"", "Hi", NULL);
+        _exit(127);
+    }
+    while ((got = read(master, shown + n, sizeof(shown) - 1 - n)) > 0)
+        n += (size_t)got;
+    shown[n] = 0;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(strstr(shown, "\\x1b[8m") && strstr(shown, "hidden"), "%s", shown);
+    ck_assert_ptr_null(strstr(shown, "\x1b[8m"));
+    close(master);
 }
 END_TEST
 
@@ -692,6 +718,7 @@ int main(void)
     tcase_add_test(c, a_model_without_a_template_says_to_name_one);
     tcase_add_test(c, a_conversation_computes_only_what_is_new);
     tcase_add_test(c, a_conversation_that_became_too_long_can_begin_anew);
+    tcase_add_test(c, an_answer_drives_no_terminal);
     tcase_add_test(c, answers_follow_a_grammar_or_a_schema);
     tcase_add_test(c, ctrl_c_ends_an_answer_and_empties_a_line_but_not_the_program);
     tcase_add_test(c, ctrl_c_in_a_pass_that_takes_long_waits_for_its_end);

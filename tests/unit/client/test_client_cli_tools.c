@@ -71,16 +71,6 @@ START_TEST(a_tool_that_is_none_is_not_run)
 }
 END_TEST
 
-START_TEST(what_controls_a_terminal_is_shown_escaped)
-{
-    struct buffer out = {0};
-    chat_tools_escape(&out,
-                      "a\x1b[2J\n\x7f \xc3\xa9 \xc2\x9b \xe2\x80\xae \xe2\x81\xa6 \xe2\x80\xa6");
-    ck_assert_str_eq(out.data, "a\\x1b[2J\\x0a\\x7f \xc3\xa9 \\u009b \\u202e \\u2066 \xe2\x80\xa6");
-    buffer_fini(&out);
-}
-END_TEST
-
 /* ---- programs -------------------------------------------------------------------------------- */
 
 /* Goes on by so many seconds each time that it is looked at. */
@@ -152,7 +142,6 @@ int main(void)
     tcase_add_loop_test(tcase, a_value_fills_one_element, 0,
                         (int)(sizeof(calls) / sizeof(calls[0])));
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
-    tcase_add_test(tcase, what_controls_a_terminal_is_shown_escaped);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
     tcase_add_test(tcase, a_program_says_how_it_ended);

@@ -130,6 +130,74 @@ START_TEST(links_in_a_circle_end)
 }
 END_TEST
 
+/* Forty links in each folder to the next one: a hundred million ways to the last. */
+START_TEST(a_folder_is_read_once_however_many_links_lead_to_it)
+{
+    enum { FOLDERS = 6, LINKS = 40 };
+    char folder[160], link[192];
+    put("f/5/a.gguf", "1");
+    for (int i = 0; i < FOLDERS - 1; i++) {
+        snprintf(folder, sizeof(folder), "%s/f/%d", home, i);
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+        for (int k = 0; k < LINKS; k++) {
+            snprintf(folder, sizeof(folder), "%s/f/%d", home, i + 1);
+            snprintf(link, sizeof(link), "%s/f/%d/%d", home, i, k);
+            ck_assert_int_eq(symlink(folder, link), 0);
+        }
+    }
+    snprintf(folder, sizeof(folder), "%s/f/0", home);
+    setenv("HEARTH_MODELS", folder, 1);
+    assert_names("a");
+}
+END_TEST
+
+/* What was first found too deep to be read. */
+START_TEST(a_folder_is_read_where_it_lies_highest)
+{
+    char folder[160], link[192];
+    put("0/1/2/3/4/x", "");
+    put("z/6/a.gguf", "1");
+    snprintf(folder, sizeof(folder), "%s/z", home);
+    snprintf(link, sizeof(link), "%s/0/1/2/3/4/5", home);
+    ck_assert_int_eq(symlink(folder, link), 0);
+    assert_names("a");
+}
+END_TEST
+
+START_TEST(names_drive_no_terminal)
+{
+    put("a\x1b[2J.gguf", "1");
+    put("b\xc2\x9b"
+        "2J.gguf",
+        "12");
+    put("c\xe2\x80\xaegnp.gguf", "123");
+    put("d\x9b.gguf", "1234");
+    put("e-\xc3\xa9.gguf", "12345");
+    assert_names("a?[2J b?\?2J c?\?\?gnp d? e-\xc3\xa9");
+}
+END_TEST
+
+/* It would be waited for. */
+START_TEST(a_manifest_that_is_not_a_file_is_passed_over)
+{
+    char path[160];
+    put("manifests/h/n/m/file", "{}");
+    snprintf(path, sizeof(path), "%s/manifests/h/n/m/pipe", home);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_ptr_null(scan_manifest(path));
+    assert_names("");
+}
+END_TEST
+
+START_TEST(parts_are_counted_as_far_as_they_are_there)
+{
+    put("big-00001-of-99999.gguf", "12");
+    put("big-00003-of-99999.gguf", "345");
+    assert_names("big");
+    ck_assert_uint_eq(models.files[0].bytes, 2);
+}
+END_TEST
+
 START_TEST(a_manifest_that_names_no_blob_of_its_own_is_passed_over)
 {
     static const char *const layers[] = {
@@ -225,6 +293,11 @@ int main(void)
     tcase_add_test(found, files_of_one_name_get_their_folders);
     tcase_add_test(found, a_file_that_is_found_twice_is_listed_once);
     tcase_add_test(found, links_in_a_circle_end);
+    tcase_add_test(found, a_folder_is_read_once_however_many_links_lead_to_it);
+    tcase_add_test(found, a_folder_is_read_where_it_lies_highest);
+    tcase_add_test(found, names_drive_no_terminal);
+    tcase_add_test(found, a_manifest_that_is_not_a_file_is_passed_over);
+    tcase_add_test(found, parts_are_counted_as_far_as_they_are_there);
     tcase_add_test(found, a_manifest_that_names_no_blob_of_its_own_is_passed_over);
     tcase_add_test(named, a_name_or_its_beginning_means_a_model);
     tcase_add_test(named, a_name_is_preferred_to_a_beginning);
