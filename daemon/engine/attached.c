@@ -121,20 +121,26 @@ void attached_listen(struct attached *clients, struct client *client)
             loop_add_poll(clients->loop, client->bell_fd, POLLIN, (uintptr_t)client) == 0;
 }
 
-/* The user's place, or a free one: there are as many as clients. */
+static uint64_t paid_ns(const struct client_user *user)
+{
+    return user->wakes.paid_ns > user->keystrokes.paid_ns ? user->wakes.paid_ns
+                                                          : user->keystrokes.paid_ns;
+}
+
+/* The user's place, which it keeps without a client, so that its debts stay; or, of the free ones, that
+ * whose debts are paid first. There are as many places as clients. */
 static struct client_user *find_user(struct attached *clients, uid_t uid)
 {
-    struct client_user *user = clients->users, *free_user = NULL;
-    for (uint32_t i = 0; i < clients->n; user++) {
-        if (user->n_clients == 0)
-            free_user = free_user ? free_user : user;
-        else if (user->uid == uid)
+    struct client_user *found = NULL;
+    for (uint32_t i = 0; i < clients->n_most; i++) {
+        struct client_user *user = &clients->users[i];
+        if (user->uid == uid)
             return user;
-        i += user->n_clients;
+        if (user->n_clients == 0 && (!found || paid_ns(user) < paid_ns(found)))
+            found = user;
     }
-    user = free_user ? free_user : user;
-    *user = (struct client_user){.uid = uid};
-    return user;
+    *found = (struct client_user){.uid = uid};
+    return found;
 }
 
 static void attach(struct attached *clients, struct slots *slots, struct drafters *drafters,

@@ -48,10 +48,10 @@ static inline bool client_owes(const struct client_debt *debt, uint64_t credit_n
     return debt->paid_ns > now_ns + credit_ns;
 }
 
-/* A user with clients: submit cells are taken from users in turn. Engine thread. */
+/* A user: submit cells are taken from those with clients in turn. Engine thread. */
 struct client_user {
     uid_t uid;
-    uint32_t n_clients;            /* 0: the place is free */
+    uint32_t n_clients;            /* 0: another user may get the place */
     uint64_t served;               /* number of the last cell that was taken from it */
     uint32_t cells;                /* in this step */
     uint64_t tokens;               /* that these cells announced */

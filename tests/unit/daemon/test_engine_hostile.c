@@ -613,6 +613,22 @@ START_TEST(wakes_that_were_expensive_elsewhere_are_charged)
 }
 END_TEST
 
+/* Whoever connects anew owes what it owed. */
+START_TEST(a_users_debt_outlives_its_clients)
+{
+    wake_both(1);
+    atomic_store(&bad.client->wakes_ns, 5000000);
+    wake_both(2);
+    uint64_t apart = counters_get(rig.ctl, COUNTER_WAKES_APART);
+    rig_detach(&rig, &bad);
+    rig_attach(&rig, &bad, 1, 2000, "");
+    bad.client->notify_fd = bad.client->waker.notify_fd = notify[0];
+    for (uint32_t i = 3; i < 100; i++)
+        wake_both(i);
+    ck_assert_uint_ge(counters_get(rig.ctl, COUNTER_WAKES_APART), apart + 90);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_hostile");
@@ -645,6 +661,7 @@ int main(void)
     tcase_add_test(wakes, usual_wakes_are_made_by_the_engine);
     tcase_add_test(wakes, expensive_wakes_are_made_elsewhere);
     tcase_add_test(wakes, wakes_that_were_expensive_elsewhere_are_charged);
+    tcase_add_test(wakes, a_users_debt_outlives_its_clients);
     suite_add_tcase(suite, wakes);
     suite_add_tcase(suite, told);
     suite_add_tcase(suite, shut);
