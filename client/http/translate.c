@@ -1,6 +1,7 @@
 /* translate: what translations have in common. See translate.h. */
 #include "client/http/translate.h"
 
+#include "client/base/json_text.h"
 #include "client/http/token_json.h"
 
 #include <stdint.h>
@@ -159,33 +160,9 @@ json_t *translate_text(const struct buffer *all)
     return all->failed ? NULL : json_of_text(all->data ? all->data : "", all->bytes);
 }
 
-static bool has_real(const json_t *value)
-{
-    const char *name;
-    json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)value, name, item)
-        if (has_real(item))
-            return true;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (has_real(json_array_get(value, i)))
-            return true;
-    return json_is_real(value);
-}
-
-/* With as many digits as give the same numbers: 0.1 stays 0.1. */
 json_t *translate_dump(const json_t *value)
 {
-    enum { LEAST_DIGITS = 15, MOST_DIGITS = 17 };
-    char *text = NULL;
-    bool same = false;
-    for (size_t digits = has_real(value) ? LEAST_DIGITS : MOST_DIGITS; !same; digits++) {
-        free(text);
-        text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        same = !text || digits == MOST_DIGITS;
-        json_t *again = same ? NULL : json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-        same = same || json_equal(again, value);
-        json_decref(again);
-    }
+    char *text = json_text(value, 0);
     json_t *s = text ? json_string(text) : NULL;
     free(text);
     return s;

@@ -1,5 +1,6 @@
 /* schema_rules: text that grows, names of rules, the table of rules, the rules that every grammar
  * may have. */
+#include "client/base/json_text.h"
 #include "client/base/utf8.h"
 #include "client/schema/schema.h"
 
@@ -222,21 +223,12 @@ static void add_literal(struct schema *c, struct buffer *t, const char *text)
 
 void schema_constant(struct schema *c, struct buffer *t, const json_t *value)
 {
-    /* The fewest digits that mean the same number: 0.1, and not 0.10000000000000001. */
-    for (size_t digits = 15; digits <= 17 && !c->rc; digits++) {
-        char *text =
-            json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
-        json_t *again = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        int is_same = again && json_equal(again, value);
-        if (!again)
-            schema_no_memory(c);
-        else if (is_same || digits == 17)
-            add_literal(c, t, text);
-        json_decref(again);
-        free(text);
-        if (is_same)
-            return;
-    }
+    char *text = json_text(value, JSON_COMPACT);
+    if (text)
+        add_literal(c, t, text);
+    else
+        schema_no_memory(c);
+    free(text);
 }
 
 static void repeat_count(struct schema *c, struct buffer *t, uint32_t least, uint32_t most)

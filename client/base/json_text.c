@@ -1,0 +1,36 @@
+/* json_text: see json_text.h. */
+#include "client/base/json_text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static bool has_real(const json_t *value)
+{
+    const char *name;
+    json_t *item;
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+        if (has_real(item))
+            return true;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (has_real(json_array_get(value, i)))
+            return true;
+    return json_is_real(value);
+}
+
+char *json_text(const json_t *value, size_t flags)
+{
+    enum { LEAST_DIGITS = 15, MOST_DIGITS = 17 };
+    char *text = NULL;
+    bool same = false;
+    flags |= JSON_ENCODE_ANY;
+    for (size_t digits = has_real(value) ? LEAST_DIGITS : MOST_DIGITS; !same; digits++) {
+        free(text);
+        text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
+        same = !text || digits == MOST_DIGITS;
+        json_t *again = same ? NULL : json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        same = same || json_equal(again, value);
+        json_decref(again);
+    }
+    return text;
+}
