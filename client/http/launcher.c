@@ -19,8 +19,9 @@
 
 enum {
     LAUNCHES_MAX = 16,
-    TICK_S = 5,      /* while a request waits */
-    TICK_MOST_S = 60 /* else: other programs start daemons, too */
+    TICK_S = 5,        /* while a request waits */
+    TICK_MOST_S = 60,  /* else: other programs start daemons, too */
+    STOP_AGAIN_S = 30, /* after a daemon that did not stop */
 };
 
 static void consider(struct launcher *l);
@@ -70,6 +71,7 @@ static uint64_t idle_ns(const struct server *s, const struct served *d)
 /* Fills all[SERVED_MAX] and of[SERVED_MAX], whose daemons these are. */
 static struct residency describe(struct server *s, struct resident *all, struct served **of)
 {
+    const uint64_t now = bell_now_ns();
     struct residency r = {
         .all = all, .budget_bytes = s->config->budget, .stay_ns = s->config->stay * 1000000000ull};
     for (struct served *d = s->served; d && r.n < SERVED_MAX; d = d->next) {
@@ -79,7 +81,7 @@ static struct residency describe(struct server *s, struct resident *all, struct 
                                      .since_ns = d->since_ns,
                                      .used_ns = d->used_ns,
                                      .idle_ns = idle_ns(s, d),
-                                     .is_busy = d->n_exchanges || d->is_active,
+                                     .is_busy = d->n_exchanges || d->is_active || d->stop_ns > now,
                                      .is_pinned = is_pinned(s, d)};
         of[r.n++] = d;
     }
@@ -222,19 +224,25 @@ static void start(struct launcher *l)
         fail_start(l, strerror(-rc));
 }
 
+/* It is asked again after a while. */
+static void not_stopped(struct served *d, const char *why)
+{
+    char text[CHILD_LINE_BYTES + 128];
+    d->stop_ns = bell_now_ns() + STOP_AGAIN_S * 1000000000ull;
+    snprintf(text, sizeof(text), "%s does not stop: %s", served_name(d), why);
+    say(4, text);
+}
+
 static void stopped(struct child *c, int code, const char *line)
 {
     struct launcher *l = (struct launcher *)((char *)c - offsetof(struct launcher, child));
     struct served *d = l->stopping;
-    char text[CHILD_LINE_BYTES + 128];
     l->stopping = NULL;
     if (code == 0) {
         d->is_ours = false;
         d->since_ns = 0;
-    } else { /* it is asked again after a while */
-        d->used_ns = bell_now_ns();
-        snprintf(text, sizeof(text), "%s does not stop: %s", served_name(d), line);
-        say(4, text);
+    } else {
+        not_stopped(d, line);
     }
     consider(l);
 }
@@ -245,7 +253,7 @@ static void stop(struct launcher *l, struct served *d)
     l->child.done = stopped;
     int rc = child_run(&l->child, &l->server->loop, argv);
     if (rc)
-        say(4, strerror(-rc));
+        not_stopped(d, strerror(-rc));
     else
         l->stopping = d;
 }
@@ -468,7 +476,7 @@ void launcher_released(struct exchange *x)
         d->has_keep = true;
         d->keep_ns = x->keep_ns;
     }
-    if (!l->server)
+    if (!l->server || l->is_closing)
         return;
     set_timer(l);
     if (!l->first && !(d->has_keep && d->keep_ns == 0))
@@ -497,7 +505,7 @@ int launcher_open(struct server *s, char *err, size_t err_bytes)
         snprintf(err, err_bytes,
                  "--budget: hearth is neither in the folder of hearth-http nor in $PATH: install "
                  "it");
-        return -ENOENT;
+        return -ENOPKG;
     }
     l->timer = (struct watch){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
                               .on = on_tick};

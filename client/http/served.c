@@ -64,11 +64,11 @@ static int add(struct server *s, const char *instance, const char *path)
 
 void served_close(struct server *s)
 {
-    for (struct served *d = s->served, *next; d; d = next) {
-        next = d->next;
+    while (s->served) {
+        struct served *d = s->served;
+        s->served = d->next;
         close_one(d);
     }
-    s->served = NULL;
 }
 
 /* ---- which ones there are -------------------------------------------------------------------- */

@@ -59,6 +59,7 @@ struct served {
     uint64_t bytes;    /* that it declared */
     uint64_t n_others; /* requests of other programs, when it was last asked */
     uint64_t since_ns, used_ns;
+    uint64_t stop_ns; /* it did not stop: when it may be asked again */
 
     struct served *next;
 };
