@@ -39,7 +39,7 @@ static void begin_message(struct reader *p, enum reader_kind kind)
     p->message = kind;
     p->trims = false;
     p->scan = (struct json_scan){0};
-    p->has_arguments = false;
+    p->in_object = p->has_arguments = false;
     p->is_marked = false;
     p->state = STATE_MESSAGE;
 }
@@ -85,15 +85,17 @@ bool reader_step_header(struct reader *p)
     return true;
 }
 
-/* Arguments are JSON up to the mark. */
+/* Arguments are an object of JSON up to the mark. */
 static void emit_arguments(struct reader *p, size_t n)
 {
     const char *text = reader_rest(p);
     for (size_t i = 0; i < n && !p->reason; i++) {
         enum json_scan_result result = JSON_BROKEN;
-        if (!p->has_arguments)
+        const bool is_space = strchr(" \t\r\n", text[i]) != NULL;
+        p->in_object |= text[i] == '{';
+        if (p->in_object && !p->has_arguments)
             result = json_scan_byte(&p->scan, text[i]);
-        else if (strchr(" \t\r\n", text[i]))
+        else if (is_space)
             result = JSON_GOES_ON;
         p->has_arguments |= result == JSON_ENDS;
         if (result == JSON_BROKEN || result == JSON_ENDED_BEFORE)

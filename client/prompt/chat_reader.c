@@ -60,11 +60,13 @@ static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
     reader->n_marks = chat_form_marks(c, &reader->desc, reader->marks, MOST_MARKS);
     reader->n_marks = reader->n_marks < MOST_MARKS ? reader->n_marks : MOST_MARKS;
     reader->tools = json_incref(c->tools);
-    reader->core = reader_open(&reader->desc);
     reader->bound = calloc(1, sizeof(*reader->bound));
-    if (!reader->core || !reader->bound)
+    if (!reader->bound)
         return -ENOMEM;
     atomic_init(&reader->bound->readers, 1);
+    reader->core = reader_open(&reader->desc);
+    if (!reader->core)
+        return -ENOMEM;
     int rc = chat_grammar_make(c, &reader->desc, &reader->bound->grammar);
     if (rc)
         return rc;

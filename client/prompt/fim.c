@@ -16,6 +16,7 @@
 enum {
     STEPS = 8,           /* lengths are rounded up to the room divided by this */
     BYTES_PER_TOKEN = 8, /* rarely more: text beyond is left out before it is tokenized */
+    NEAR_PART = 8,       /* a line that begins or ends in this part of what is kept is near */
 };
 
 /* ---- the parts, in tokens -------------------------------------------------------------------- */
@@ -41,14 +42,14 @@ static int add(struct parts *p, const char *text, size_t bytes, unsigned flags,
 }
 
 /* A prefix of many times the room loses its beginning before it is tokenized, in steps of the
- * room, up to a line's beginning. */
+ * room, up to a line's beginning that is near. */
 static size_t far_bytes(const char *prefix, size_t bytes, size_t room)
 {
     size_t most = room * BYTES_PER_TOKEN;
     if (bytes <= 2 * most)
         return 0;
     size_t skip = (bytes - most) / most * most;
-    const char *end = memchr(prefix + skip, '\n', bytes - skip);
+    const char *end = memchr(prefix + skip, '\n', most / NEAR_PART);
     return end ? (size_t)(end - prefix) + 1 : skip;
 }
 
@@ -62,7 +63,8 @@ static int add_suffix(struct parts *p, const struct hearth_fim *f, size_t room)
 {
     size_t bytes = f->suffix_bytes, most = room * BYTES_PER_TOKEN;
     if (bytes > most) {
-        const char *end = memrchr(f->suffix, '\n', most);
+        const size_t near = most / NEAR_PART;
+        const char *end = memrchr(f->suffix + most - near, '\n', near);
         bytes = end ? (size_t)(end - f->suffix) + 1 : most;
     }
     return add(p, f->suffix, bytes, TOKENIZE_CONTINUE, &p->suffix);
