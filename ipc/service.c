@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MOST_FDS = 16 };
+enum { MOST_FDS = 1024 };
 
 int service_notify(const char *state)
 {
@@ -68,8 +68,9 @@ int service_listen_fds(void)
 {
     const char *text = getenv("LISTEN_FDS");
     long count = text ? strtol(text, NULL, 10) : 0;
-    if (count < 1 || count > MOST_FDS || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
+    if (count < 1 || !getenv("LISTEN_PID") || !meant_for_us("LISTEN_PID"))
         return 0;
+    count = count < MOST_FDS ? count : MOST_FDS;
     for (int fd = SERVICE_FIRST_FD; fd < SERVICE_FIRST_FD + count; fd++) {
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);

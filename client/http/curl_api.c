@@ -15,7 +15,7 @@ int curl_api_load(struct curl_api *ret, char *err, size_t err_bytes)
     if (!library) {
         snprintf(err, err_bytes,
                  "--upstream needs libcurl.so.4, which is not installed: install libcurl4");
-        return -ENOENT;
+        return -ENOPKG;
     }
     struct {
         const char *name;
@@ -34,5 +34,5 @@ int curl_api_load(struct curl_api *ret, char *err, size_t err_bytes)
         return 0;
     snprintf(err, err_bytes, "--upstream: this libcurl %s%s: install another libcurl4",
              missing ? "lacks " : "does not start", missing ? missing : "");
-    return -ENOENT;
+    return -ENOPKG;
 }

@@ -58,9 +58,8 @@ int field_int(const json_t *o, const char *name, int64_t least, int64_t most, in
         return fail_set(f, 400, FAIL_INVALID, "'%s' must be a whole number, not %g", name, real);
     int64_t value = json_is_real(v) ? (int64_t)real : json_integer_value(v);
     if (value < least || value > most)
-        return fail_set(f, 400, FAIL_INVALID,
-                        "Field '%s': Value must be between %lld <= value <= %lld, but got %lld",
-                        name, (long long)least, (long long)most, (long long)value);
+        return fail_set(f, 400, FAIL_INVALID, "'%s' must be %lld to %lld, not %lld", name,
+                        (long long)least, (long long)most, (long long)value);
     *ret = value;
     return 1;
 }
@@ -74,9 +73,8 @@ int field_float(const json_t *o, const char *name, double least, double most, fl
         return rc;
     double value = json_number_value(v);
     if (!(value >= least && value <= most))
-        return fail_set(f, 400, FAIL_INVALID,
-                        "Field '%s': Value must be between %g <= value <= %g, but got %g", name,
-                        least, most, value);
+        return fail_set(f, 400, FAIL_INVALID, "'%s' must be %g to %g, not %g", name, least, most,
+                        value);
     *ret = (float)value;
     return 1;
 }

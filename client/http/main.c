@@ -73,6 +73,11 @@ static void default_path(char *path, size_t path_bytes)
 static int open_listeners(struct gateway *g, char *err, size_t err_bytes)
 {
     int passed = service_listen_fds();
+    if (passed > SERVER_LISTENERS_MAX) {
+        snprintf(err, err_bytes, "the service manager passed %d sockets: pass at most %d", passed,
+                 SERVER_LISTENERS_MAX);
+        return -EPERM;
+    }
     for (int i = 0; i < passed; i++) {
         int rc = loopback_check(SERVICE_FIRST_FD + i, err, err_bytes);
         if (!rc && loopback_is_tcp(SERVICE_FIRST_FD + i) && http_config_needs_key(&g->config)) {
@@ -164,15 +169,18 @@ static void finish(struct gateway *g)
     http_config_fini(&g->config);
 }
 
-/* The exit code for a failure to start, chosen as hearthd does. */
+/* The exit code for a failure to start: sysexits(3). */
 static int exit_code(int error)
 {
     switch (error) {
     case -EADDRINUSE:
         return EX_TEMPFAIL;
+    case -EINVAL:
     case -ENAMETOOLONG:
     case -EPERM:
         return EX_USAGE;
+    case -ENOPKG:
+        return EX_UNAVAILABLE;
     case -ENOTSOCK:
     case -ENOENT:
     case -ENOTDIR:

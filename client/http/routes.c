@@ -26,9 +26,9 @@ enum {
     ROUTE_REST = 2,    /* the path continues after it */
     ROUTE_DAEMON = 4,  /* there must be a daemon */
     ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
-    ROUTE_IDLE = 32,   /* but for ROUTE_DAEMON, where it can be started, or there are upstreams */
     ROUTE_STARTS = 16, /* its model may be an upstream's, or one whose daemon is to be started */
-    ROUTE_LIST = 64,   /* none, where some can be listed without it */
+    ROUTE_IDLE = 32,   /* no daemon is needed where one can be started, or there are upstreams */
+    ROUTE_LIST = 64,   /* no daemon is needed where models can be listed without one */
     ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
 };
 
@@ -167,9 +167,24 @@ bool route_is_back(struct exchange *x)
     return false;
 }
 
+/* On a port that is open to all users: without what the daemon shows to a slot's own user alone. */
+static void hide_users(const struct exchange *x)
+{
+    static const char *const hidden[] = {"name", "uid", "pid"};
+    json_t *status = x->found, *slot;
+    size_t i;
+    if (!x->is_tcp || x->server->guard.n_keys)
+        return;
+    json_object_del(status, "socket");
+    json_array_foreach(json_object_get(status, "slots"), i, slot)
+        for (size_t k = 0; k < sizeof(hidden) / sizeof(hidden[0]); k++)
+            json_object_del(slot, hidden[k]);
+}
+
 static void tell_metrics(struct exchange *x)
 {
     struct buffer t = {0};
+    hide_users(x);
     metrics_own(x->server, &t);
     metrics_daemon(x->found, &t);
     exchange_answer(x, json_object());
@@ -211,18 +226,6 @@ static void metrics(struct exchange *x)
         tell_metrics(x);
 }
 
-/* On a port that is open to all users: without what the daemon shows to a slot's own user alone. */
-static void hide_users(json_t *status)
-{
-    static const char *const hidden[] = {"name", "uid", "pid"};
-    size_t i;
-    json_t *slot;
-    json_object_del(status, "socket");
-    json_array_foreach(json_object_get(status, "slots"), i, slot)
-        for (size_t k = 0; k < sizeof(hidden) / sizeof(hidden[0]); k++)
-            json_object_del(slot, hidden[k]);
-}
-
 static void tell_status(struct task *t)
 {
     struct exchange *x = route_exchange(t);
@@ -234,8 +237,7 @@ static void tell_status(struct task *t)
         exchange_fail(x, &f);
         return;
     }
-    if (x->is_tcp && !x->server->guard.n_keys)
-        hide_users(x->found);
+    hide_users(x);
     exchange_answer(x, json_incref(x->found));
 }
 

@@ -52,7 +52,7 @@ int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f)
 /* How many tokens the prompt of x->root has, or -1. */
 static int64_t count(struct exchange *x, struct hearth *h, struct fail *f)
 {
-    struct talk t;
+    struct talk t = {0};
     int64_t n = talk_read(&t, x->root, x->server->config->chat_template, f);
     if (!n)
         n = talk_count(&t, h, f);

@@ -35,7 +35,7 @@ json_t *json_of_text(const char *bytes, size_t n)
         uint32_t code;
         int k = utf8_step(bytes + i, n - i, &code);
         buffer_add(&valid, k > 0 ? bytes + i : "\xef\xbf\xbd", k > 0 ? (size_t)k : 3);
-        i += k > 0 ? (size_t)k : 1;
+        i += k > 0 ? (size_t)k : k < 0 ? (size_t)-k : n - i; /* a broken sequence is one */
     }
     s = valid.failed ? NULL : json_stringn(valid.data, valid.bytes);
     buffer_fini(&valid);

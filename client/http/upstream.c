@@ -39,11 +39,12 @@ static const char *check_url(const char *url)
 /* Clients of OpenAI are given URLs with /v1, which is part of each path here. */
 static void cut_end(char *url)
 {
-    size_t n = strlen(url);
-    while (n && url[n - 1] == '/')
-        url[--n] = 0;
-    if (n > 3 && strcmp(url + n - 3, "/v1") == 0)
-        url[n - 3] = 0;
+    char *host = strstr(url, "://") + 3;
+    size_t n = strlen(host);
+    while (n && host[n - 1] == '/')
+        host[--n] = 0;
+    if (n > 3 && strcmp(host + n - 3, "/v1") == 0)
+        host[n - 3] = 0;
 }
 
 static int read_entry(struct upstreams *u, const char *text, char *err, size_t err_bytes)
@@ -67,7 +68,7 @@ static int read_entry(struct upstreams *u, const char *text, char *err, size_t e
     return 0;
 }
 
-/* The whole of a small file that only its owner, this user, can read. */
+/* NULL, or why the file cannot hold a key that is this user's alone. */
 static const char *check_file(int fd)
 {
     struct stat st;

@@ -43,7 +43,7 @@ struct worker {
 /* Starts it; loop and path outlive it. Returns 0 or -errno. */
 int worker_open(struct worker *w, struct reactor *loop, const char *path);
 
-/* Ends after the task at hand; calls done for what was worked on, forgets the rest. */
+/* Ends after the task at hand; calls done for it, and for those that were not begun. */
 void worker_close(struct worker *w);
 
 void worker_give(struct worker *w, struct task *t);

@@ -169,7 +169,7 @@ static const struct {
     {GEN_NATIVE, "{\"top_k\":1.5}", "whole number"},
     {GEN_NATIVE, "{\"min_p\":-0.1}", "min_p"},
     {GEN_NATIVE, "{\"repeat_penalty\":0}", "repeat_penalty"},
-    {GEN_NATIVE, "{\"n_cmpl\":65}", "Field 'n_cmpl': Value must be between 1 <= value <= 64"},
+    {GEN_NATIVE, "{\"n_cmpl\":65}", "'n_cmpl' must be 1 to 64, not 65"},
     {GEN_NATIVE, "{\"stop\":{}}", "'stop'"},
     {GEN_NATIVE, "{\"stop\":\"a\\u0000b\"}", "'stop'"},
     {GEN_NATIVE, "{\"samplers\":[1]}", "'samplers'"},
