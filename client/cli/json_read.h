@@ -41,7 +41,7 @@ int json_read_float(struct json_reader *r, float *ret); /* finite as a float */
 int json_read_bool(struct json_reader *r, uint32_t *ret);
 
 /* Adds a string's bytes to *ret. \udc80 to \udcff alone stand for the bytes 0x80 to 0xff, as
- * json_bytes() writes them; a 0 byte and other halves of a pair are refused. */
+ * quote_bytes() writes them; a 0 byte and other halves of a pair are refused. */
 int json_read_text(struct json_reader *r, struct buffer *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* top: `hearth top`: asks the daemon, or all that run, every interval, draws, and gives the terminal back as it
- * was, however it ends. See top.h. */
+ * was, however it ends. */
 #include "client/cli/top_frame.h"
 #include "client/lib/daemons.h"
 #include "ipc/bell.h"

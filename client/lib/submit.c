@@ -56,7 +56,7 @@ static int check_request(struct hearth *h, const struct hearth_request *r)
     if (find_proposer(r->proposer) == PROPOSER_COUNT)
         return handle_fail(
             h, -EINVAL,
-            "proposer '%s' is unknown: give auto, none, lookup, client, draft, shadow or fast",
+            "proposer '%s' is unknown: give auto, none, lookup, client, draft, shadow, fast or mtp",
             r->proposer);
     if (r->n_stops > PARAMS_STOP_TEXTS_MAX)
         return handle_fail(h, -EINVAL, "%u stop texts: give at most %u", r->n_stops,

@@ -181,7 +181,7 @@ int schema_is_possible(struct schema *c, const json_t *schema);
 /* Adds those that it does. */
 void schema_constants(struct schema *c, struct buffer *t, const json_t *schema);
 
-/* ---- schema_object.c, schema_integer.c, schema_number.c, schema_pattern.c --------------------- */
+/* ---- schema_object.c, schema_integer.c, schema_pattern.c -------------------------------------- */
 
 /* Adds the text of an object's rule. name: of that rule. */
 void schema_object(struct schema *c, struct buffer *t, const json_t *schema, const char *name);

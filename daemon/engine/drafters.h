@@ -40,7 +40,6 @@ struct drafter {
 struct drafters {
     struct drafter all[DRAFTERS];
     enum backend_fast fast; /* what the device's fast pass is */
-    uint32_t n_next;        /* of a step: slots that begin a window, or get a token by themselves */
 };
 
 /* Are its KV and its records the slots' own? */

@@ -31,18 +31,4 @@ static inline __m256 num_exp_avx2(__m256 x)
     return _mm256_andnot_ps(tiny, y);
 }
 
-static inline __m256 num_silu_avx2(__m256 x)
-{
-    const __m256 minus = _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
-    return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), num_exp_avx2(minus)));
-}
-
-static inline __m256 num_gelu_avx2(__m256 x)
-{
-    const __m256 slope = _mm256_fmadd_ps(_mm256_set1_ps(NUM_GELU_B), _mm256_mul_ps(x, x),
-                                         _mm256_set1_ps(NUM_GELU_A));
-    const __m256 minus = _mm256_xor_ps(_mm256_mul_ps(x, slope), _mm256_set1_ps(-0.0f));
-    return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), num_exp_avx2(minus)));
-}
-
 #endif

@@ -236,7 +236,7 @@ LAYOUT_INLINE uint32_t convolve_parts(const struct cuda_states x)
     return (convolve_heads(x) + CUDA_WARPS - 1) / CUDA_WARPS;
 }
 
-/* The gated delta rule. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_job's
+/* The gated delta rule. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_item's
  * items (state, 256 values of a record), the last inputs and the records of the layer are those of after the pass. */
 struct delta_job {
     struct cuda_pass pass;

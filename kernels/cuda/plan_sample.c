@@ -1,4 +1,4 @@
-/* The samples of a pass as the device has them (samples.h): parameters with everything worked out that does not depend on
+/* The samples of a pass as the device has them (sampling.h): parameters with everything worked out that does not depend on
  * logits, and the masks, biases and tokens that they read, after all else of the upload. What does
  * not fit there, or is certain to fail, is left to kernels/sample/sample.c on the host. */
 #include <float.h>

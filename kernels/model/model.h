@@ -5,8 +5,9 @@
  * One table (model_arch.c) says for each architecture which tensors it has and how its rope pairs
  * dimensions. After model_open every tensor that the table requires is there, with the shape the
  * hyperparameters ask for, a type that hearth computes with, whole blocks in every row, and data
- * aligned for its type; no tensor of the file is left unused, but those of layers that only draft (MTP). So a backend checks nothing again; an
- * optional tensor that is absent has data NULL.
+ * aligned for its type; no tensor of the file is left unused, but those of layers that only draft (MTP)
+ * and K and V of layers that share another one's. So a backend checks nothing again; an optional
+ * tensor that is absent has data NULL.
  *
  * Threads: open and close in one thread, reading in any. Owns the array of layers; the data belongs
  * to the gguf, which must outlive the model. Never prints.
@@ -402,16 +403,16 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   delta HK HV DK DV         of the delta rule: heads of K, of V, values of a head of K, of V
  *   local_period N            these two only where layers are local; where the file says which,
  *   local_window N            `layer_local B B ..`, 0 or 1 for each, in place of the first
+ *   local_rope_base BITS      only where local layers have a rope of their own
  *   local_heads K V R         only where local layers have sizes of their own: values of a head of
  *                             Q and K, of V, and how many of them rope turns
- *   shared_kv N               the last layers that have no KV of their own, where there are such
- *   per_layer N               values of a layer's own input, where there is one
- *   logit_cap BITS            only where there is one
- *   local_rope_base BITS      only where local layers have a rope of their own
  *   embd_scale BITS           these four only where the file says them: granite
  *   score_scale BITS
  *   residual_scale BITS
  *   logit_scale BITS
+ *   shared_kv N               the last layers that have no KV of their own, where there are such
+ *   per_layer N               values of a layer's own input, where there is one
+ *   logit_cap BITS            only where there is one
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor that passes read, sorted by the bytes of its name

@@ -115,7 +115,7 @@ int sample_token(const struct sampler_params *p, float *logits, uint32_t n_vocab
                  struct sampler_scratch *s, struct sample *ret);
 
 /* The parts of sampling that do not depend on logits, for devices that sample by themselves.
- * sample_order_valid: false makes a sample -EINVAL. sample_stages_on: the stages that are on, in
+ * sample_order_valid: false makes a sample -EINVAL. sample_stages: the stages that are on, in
  * their order; returns how many. sample_seen_from: penalties count tokens[sample_seen_from,
  * position), none if it is not below position. */
 bool sample_order_valid(const struct sampler_params *p);

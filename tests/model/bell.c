@@ -58,7 +58,7 @@ static void daemon_wait(int (*ready)(const void *), const void *arg)
     }
 }
 
-/* As engine_wake_all() with one client: after all of the step was published. */
+/* As attached_wake() with one client: after all of the step was published. */
 static void daemon_wake(struct bell_waker *waker)
 {
     bell_fence();

@@ -463,7 +463,7 @@ void *model_copy(void *to, const void *from, size_t bytes, const char *function)
 }
 
 /* The kernel's promise: it counts the sleeper, fences, then compares the word; the waker
- * fences after changing the word (waitwake.c, "ordering guarantees"). */
+ * fences after changing the word (kernel/futex/waitwake.c, "ordering guarantees"). */
 long model_futex(const volatile void *word, int operation, uint32_t value)
 {
     uint32_t number;

@@ -30,7 +30,7 @@ static void put_token(struct ring_writer *w, uint32_t generation)
 {
     uint32_t token = 7;
 
-    if (event_room(w) >= 1) /* as gather_reads(): else the slot is paused */
+    if (event_room(w) >= 1) /* as the engine looks (event_room): else the slot is paused */
         model_expect(event_put_tokens(w, generation, 0, &token, 1) == 0,
                      "room for a token is gone");
 }

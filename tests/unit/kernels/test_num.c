@@ -355,14 +355,6 @@ static void exp8(const float *x, float *y)
 {
     _mm256_storeu_ps(y, num_exp_avx2(_mm256_loadu_ps(x)));
 }
-static void silu8(const float *x, float *y)
-{
-    _mm256_storeu_ps(y, num_silu_avx2(_mm256_loadu_ps(x)));
-}
-static void gelu8(const float *x, float *y)
-{
-    _mm256_storeu_ps(y, num_gelu_avx2(_mm256_loadu_ps(x)));
-}
 static uint16_t f16c_narrow(float x)
 {
     return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
@@ -385,13 +377,10 @@ static bool same(float a, float b)
 /* Eight arguments from b on. Returns false and names the argument where a lane differs. */
 static bool lanes_equal(const float x[8], float *ret_wrong)
 {
-    float e[8], s[8], g[8];
+    float e[8];
     exp8(x, e);
-    silu8(x, s);
-    gelu8(x, g);
     for (int i = 0; i < 8; i++) {
-        if (!same(e[i], num_exp(x[i])) || !same(s[i], num_silu(x[i])) ||
-            !same(g[i], num_gelu(x[i]))) {
+        if (!same(e[i], num_exp(x[i]))) {
             *ret_wrong = x[i];
             return false;
         }
@@ -410,13 +399,13 @@ START_TEST(avx2_lanes_equal_the_scalar_functions)
         }
         equal = lanes_equal(x, &wrong);
     }
-    ck_assert_msg(equal, "exp, silu or gelu of %a", (double)wrong);
+    ck_assert_msg(equal, "exp of %a", (double)wrong);
     static const uint32_t special[8] = {0,           0x80000000u, 0x7f800000u, 0xff800000u,
                                         0x7fc00000u, 0xffc00000u, 0x7f800001u, 1};
     for (int i = 0; i < 8; i++) {
         x[i] = num_float(special[i]);
     }
-    ck_assert_msg(lanes_equal(x, &wrong), "exp, silu or gelu of %a", (double)wrong);
+    ck_assert_msg(lanes_equal(x, &wrong), "exp of %a", (double)wrong);
 }
 END_TEST
 
