@@ -1,5 +1,4 @@
-/* store_file.h: the files of the KV store (hearthd --kv-store DIR), which hearthd writes and
- * `hearth store` counts.
+/* store_file.h: the files of the KV store (daemon/store/).
  *
  *   DIR/
  *     day                   struct store_file_day: what was written today, by all models
