@@ -577,7 +577,7 @@ static int read_pattern(struct model_loader *l)
     struct gguf_array array = {0};
     int rc = gguf_array(l->gguf, key.name, &array);
     const bool by_layer = rc != -ENOENT && gguf_find_key(l->gguf, key.name)->type == GGUF_ARRAY;
-    uint32_t n_local = 0;
+    bool any = false;
     if (by_layer && (rc || array.type != GGUF_BOOL || array.count != l->n_block))
         return FAIL(l, -EBADMSG, "malformed: %s must be a number, or %u booleans", key.name,
                     l->n_block);
@@ -585,12 +585,9 @@ static int read_pattern(struct model_loader *l)
     rc = by_layer ? 0 : read_count(l, NAME, MODEL_MAX_LAYERS, &m->local_period);
     for (uint32_t i = 0; i < m->n_layer && !rc; i++) {
         l->local[i] = by_layer ? gguf_array_i64(&array, i) != 0 : (i + 1) % m->local_period != 0;
-        n_local += l->local[i];
+        any |= l->local[i];
     }
-    if (!rc && n_local == m->n_layer)
-        return FAIL(l, -ENOTSUP,
-                    "a model whose layers all attend in a window (%s) is not supported", key.name);
-    return rc ? rc : n_local > 0 ? 0 : -ENOENT;
+    return rc ? rc : any ? 0 : -ENOENT;
 }
 
 /* Local layers whose heads have sizes of their own, and how much of them rope turns. */

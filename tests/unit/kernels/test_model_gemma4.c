@@ -166,7 +166,7 @@ START_TEST(bad_files_are_refused)
     static const uint32_t one = 1, two = 2, three = 3, four = 4, eight = 8, large = 4097,
                           huge = 514;
     static const uint32_t widths[4] = {96, 0, 96, 96}, few[3] = {96, 96, 96};
-    static const uint8_t flags[3] = {1, 0, 1}, all_local[4] = {1, 1, 1, 1};
+    static const uint8_t flags[3] = {1, 0, 1};
     static const float nan_cap = NAN, negative = -1;
     const struct {
         const char *variant;
@@ -182,10 +182,6 @@ START_TEST(bad_files_are_refused)
          {KEY("attention.sliding_window_pattern", GGUF_BOOL, 3, flags)},
          -EBADMSG,
          "a number, or 4 booleans"},
-        {"gemma4",
-         {KEY("attention.sliding_window_pattern", GGUF_BOOL, 4, all_local)},
-         -ENOTSUP,
-         "whose layers all attend in a window"},
         {"gemma4",
          {KEY("attention.sliding_window_pattern", GGUF_I32, 4, widths)},
          -EBADMSG,
