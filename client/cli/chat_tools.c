@@ -1,7 +1,7 @@
 /* chat_tools: see chat_tools.h. The file, and the arguments of a call. */
 #include "client/cli/chat_tools.h"
 
-#include "client/base/json_text.h"
+#include "client/base/json_shortest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,7 +163,7 @@ static const json_t *find_value(const char *word, const json_t *arguments, char 
 static char *value_text(const json_t *value)
 {
     if (!json_is_string(value))
-        return json_text(value, JSON_COMPACT);
+        return json_shortest(value, JSON_COMPACT);
     return strlen(json_string_value(value)) == json_string_length(value)
                ? strdup(json_string_value(value))
                : NULL;

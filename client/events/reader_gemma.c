@@ -1,6 +1,6 @@
 /* reader_gemma: arguments as Gemma 4 writes them: {city:<|"|>Paris<|"|>,days:3} without its first
  * brace. They are read when all of them have come. */
-#include "client/base/json_text.h"
+#include "client/base/json_shortest.h"
 #include "client/events/reader_impl.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ bool reader_step_gemma(struct reader *p)
     struct cursor r = {.at = reader_rest(p), .end = reader_rest(p) + end};
     json_t *arguments = read_object(&r, 0);
     skip_space(&r);
-    char *text = arguments && r.at == r.end ? json_text(arguments, 0) : NULL;
+    char *text = arguments && r.at == r.end ? json_shortest(arguments, 0) : NULL;
     json_decref(arguments);
     if (!text) {
         reader_break(p, "a call's arguments are not as the model's template writes them");

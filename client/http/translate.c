@@ -1,7 +1,7 @@
 /* translate: what translations have in common. See translate.h. */
 #include "client/http/translate.h"
 
-#include "client/base/json_text.h"
+#include "client/base/json_shortest.h"
 #include "client/http/token_json.h"
 
 #include <stdint.h>
@@ -162,7 +162,7 @@ json_t *translate_text(const struct buffer *all)
 
 json_t *translate_dump(const json_t *value)
 {
-    char *text = json_text(value, 0);
+    char *text = json_shortest(value, 0);
     json_t *s = text ? json_string(text) : NULL;
     free(text);
     return s;

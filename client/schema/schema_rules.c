@@ -1,6 +1,6 @@
 /* schema_rules: text that grows, names of rules, the table of rules, the rules that every grammar
  * may have. */
-#include "client/base/json_text.h"
+#include "client/base/json_shortest.h"
 #include "client/base/utf8.h"
 #include "client/schema/schema.h"
 
@@ -223,7 +223,7 @@ static void add_literal(struct schema *c, struct buffer *t, const char *text)
 
 void schema_constant(struct schema *c, struct buffer *t, const json_t *value)
 {
-    char *text = json_text(value, JSON_COMPACT);
+    char *text = json_shortest(value, JSON_COMPACT);
     if (text)
         add_literal(c, t, text);
     else

@@ -1,5 +1,5 @@
-/* json_text: see json_text.h. */
-#include "client/base/json_text.h"
+/* json_shortest: see json_shortest.h. */
+#include "client/base/json_shortest.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static bool has_real(const json_t *value)
     return json_is_real(value);
 }
 
-char *json_text(const json_t *value, size_t flags)
+char *json_shortest(const json_t *value, size_t flags)
 {
     enum { LEAST_DIGITS = 15, MOST_DIGITS = 17 };
     char *text = NULL;
