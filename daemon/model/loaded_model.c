@@ -6,6 +6,7 @@
 #include "daemon/model/progress.h"
 
 #include "ipc/layout.h"
+#include "kernels/base/fail.h"
 #include "kernels/kv.h"
 #include "kernels/state.h"
 
@@ -189,6 +190,9 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     find_pages(loaded, facts);
     if (loaded->draft)
         facts->loaded += instance_bytes(loaded->draft->model, &loaded->limits);
+    if (facts->page == 0)
+        return fail(err, err_bytes, -ENOTSUP,
+                    "a model of recurrent layers alone is not supported: serve another one");
     int rc = budget_choose(facts, &chosen, err, err_bytes);
     if (rc < 0)
         return rc;

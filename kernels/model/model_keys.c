@@ -341,8 +341,6 @@ static int read_recurrent(struct model_loader *l)
         l->recurrent[i] = by_layer ? gguf_array_i64(&array, i) != 0 : (i + 1) % period != 0;
         m->n_recurrent += l->recurrent[i];
     }
-    if (!rc && m->n_recurrent == m->n_layer)
-        return FAIL(l, -ENOTSUP, "a model of recurrent layers alone is not supported");
     return rc;
 }
 
