@@ -155,8 +155,7 @@ void report_describe(const struct loaded_model *loaded)
            "\"least_kv_bytes\":%llu,\"needs_bytes\":%llu,\"available_bytes\":%llu,\"fits\":%s,",
            (unsigned long long)model->tensor_bytes, model->n_context, chosen.context,
            (unsigned long long)kv, (unsigned long long)budget_least_bytes(&loaded->facts),
-           (unsigned long long)needs,
-           (unsigned long long)loaded->facts.available,
+           (unsigned long long)needs, (unsigned long long)loaded->facts.available,
            json_bool(needs <= loaded->facts.available));
     printf("\"chat\":%s,\"tools\":%s,\"fim\":%s}\n", json_bool(chat.bytes > 0),
            json_bool(has_tools),
