@@ -58,7 +58,7 @@ static int open_in(int folder, const char *name, int flags, mode_t kind)
     if (fd < 0)
         return -errno;
     int rc = check_in(folder, fd, kind);
-    /* It is no pipe that an open or a read would wait for: io_uring, too, is to wait from now on. */
+    /* It is not a pipe, which an open or a read would wait for, so it may block: io_uring waits for files that do. */
     if (rc == 0 && kind == S_IFREG && fcntl(fd, F_SETFL, flags & O_ACCMODE) < 0)
         rc = -errno;
     return rc == 0 ? fd : close_with(fd, rc);

@@ -1,7 +1,7 @@
 /* store_folder.h: opens, lists and empties the folder of the KV store (store_file.h) safely.
  *
  * Nothing is followed out of it: each folder and file is opened by one name, beneath the descriptor of the
- * folder that it lies in, without following links; it must belong to the owner of DIR, nobody else may
+ * folder that it lies in, without following links; it must belong to the owner of DIR, and others may not
  * have any right to it, and a file has one name. Any thread; blocks; owns nothing between calls. */
 #ifndef HEARTH_IPC_STORE_FOLDER_H
 #define HEARTH_IPC_STORE_FOLDER_H

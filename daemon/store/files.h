@@ -13,7 +13,7 @@
 #include "ipc/store_folder.h"
 
 struct files_segment {
-    int fd; /* -1: there is no such file, or not yet */
+    int fd; /* -1: the file does not exist, or not yet */
     uint32_t number;
     uid_t uid;
     struct store_file_header header;

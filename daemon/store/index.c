@@ -190,7 +190,7 @@ uint32_t index_find(const struct store_index *index, enum store_class class,
                : STORE_NONE;
 }
 
-/* An absent record of that key, new or there; STORE_NONE: there is no place. */
+/* An absent record of that key, new or there; STORE_NONE: all places are taken. */
 static uint32_t take_record(struct store_index *index, enum store_class class,
                             const struct store_key *key)
 {
@@ -227,7 +227,7 @@ static void release_record(struct store_index *index, uint32_t id)
 
 /* ---- anchors ----------------------------------------------------------------------------------- */
 
-/* What a record of the text hangs on: one follower more. STORE_NONE: there is no place. */
+/* What a record of the text hangs on: one follower more. STORE_NONE: all places are taken. */
 static uint32_t take_anchor(struct store_index *index, enum store_class class,
                             const struct store_text *text)
 {
@@ -353,7 +353,7 @@ static void set_worth(struct store_index *index, struct index_record *r, double 
     r->used = ++index->used;
 }
 
-/* A record that is being written from now on, not in a slot yet. STORE_NONE: there is no place. */
+/* A record that is being written from now on, not in a slot yet. STORE_NONE: all places are taken. */
 static uint32_t fill(struct store_index *index, uint32_t user, enum store_class class,
                      const struct store_text *text, uint64_t cost_ns, double inflation)
 {

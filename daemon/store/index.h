@@ -122,7 +122,7 @@ enum index_answer { INDEX_WANTS, INDEX_HAS, INDEX_SHORT };
 enum index_answer index_wants(struct store_index *index, enum store_class class,
                               const struct store_text *text, bool wanted);
 
-/* The record, in a slot, to be written; STORE_NONE: there is no room. What was evicted for it is in `gone`
+/* The record, in a slot, to be written; STORE_NONE: no room could be made. What was evicted for it is in `gone`
  * in either case. PRECOND: it is not there, and its user is not the overflow uid. */
 uint32_t index_add(struct store_index *index, enum store_class class, const struct store_text *text,
                    uint64_t cost_ns);
@@ -144,7 +144,7 @@ void index_unread(struct store_index *index, uint32_t record);
 uint32_t index_segment(struct store_index *index, uid_t uid, enum store_class class,
                        uint32_t number);
 
-/* A record of it. False: it is another one's copy, or there is no place. */
+/* A record of it. False: it is another one's copy, or all places are taken. */
 bool index_load(struct store_index *index, uint32_t segment, uint32_t slot,
                 const struct store_text *text, uint64_t cost_ns, double inflation,
                 const uint8_t hash[16]);

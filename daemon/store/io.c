@@ -110,7 +110,7 @@ static const struct store_file_header *header_of(const struct io *io, const stru
     return &io->files->segments[job->segment].header;
 }
 
-/* Sets the parts of a read or write. Returns 0 or -errno: there is no file to read or write. */
+/* Sets the parts of a read or write. Returns 0 or -errno: the file cannot be opened. */
 static int prepare(struct io *io, struct io_busy *b)
 {
     const struct io_job *job = &b->job;

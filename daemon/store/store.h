@@ -66,7 +66,7 @@ struct store_options {
      * changes of files there are before all goes on as if the machine had stopped. */
     bool by_hand;
     uint64_t (*today)(void); /* NULL: the clock's */
-    uint64_t *cut;           /* NULL: there is no such end */
+    uint64_t *cut;           /* NULL: no write is cut off */
 };
 
 /* Opens the folder, and finds what it holds by the headers of its files. Returns 0; or with one line

@@ -79,7 +79,7 @@ for name in stranger elsewhere expired; do
 done
 gateway system.sock
 ask system.sock good | grep -qE '"code": *502.*(certificate that does not hold|without certificates)' ||
-    fail "an authority that nobody vouches for is taken"
+    fail "a certificate of an unknown authority is taken"
 
 [ "$(cat "$folder"/*.keys)" = "Bearer $key" ] || fail "the key was sent to another server: $(cat "$folder"/*.keys)"
 ! grep -rqF "$key" "$folder/said" "$folder"/*.log || fail "the key is in an output"

@@ -1,5 +1,5 @@
 /* names: preloaded into a program, it makes each look-up of a name write a byte to the socket of descriptor
- * HEARTH_TEST_NAMES, and wait for one from there, or for its end: then there is no such name. */
+ * HEARTH_TEST_NAMES, and wait for one from there, or for its end: then the name is unknown. */
 #include <netdb.h>
 #include <stdlib.h>
 #include <unistd.h>
