@@ -31,7 +31,8 @@ void reply_put_timings(struct buffer *t, const struct finish *e)
 /* Lines of a text as an array. */
 static void put_lines(struct buffer *t, const char *text)
 {
-    const char *mark = "[";
+    const char *mark = "";
+    buffer_text(t, "[");
     for (; *text; mark = ",") {
         size_t n = strcspn(text, "\n");
         buffer_text(t, mark);
