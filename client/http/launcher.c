@@ -239,7 +239,7 @@ static void stopped(struct child *c, int code, const char *line)
     struct served *d = l->stopping;
     l->stopping = NULL;
     if (code == 0) {
-        d->is_ours = false;
+        d->is_ours = d->has_keep = false;
         d->since_ns = 0;
     } else {
         not_stopped(d, line);
