@@ -10,7 +10,7 @@ struct terminal {
     pid_t pid;
     int keys;           /* the terminal's master side */
     int out;            /* stdout of the program */
-    char seen[1 << 16]; /* [n_seen] of stdout, not consumed yet */
+    char seen[1 << 18]; /* [n_seen] of stdout, not consumed yet */
     size_t n_seen;
     char shown[1 << 16]; /* [n_shown] on the terminal: prompts, echo, errors */
     size_t n_shown;
