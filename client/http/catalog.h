@@ -13,7 +13,7 @@ struct catalog_entry {
     const char *name;
     const struct served *served; /* whose daemon is there; else NULL */
     bool is_upstream;
-    uint64_t bytes; /* of its file; 0: not known */
+    uint64_t bytes; /* of its file, or in memory; 0: not known */
 };
 
 /* Calls `tell` once it is known what lies on the disk, unless the client hung up meanwhile. */

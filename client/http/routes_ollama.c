@@ -37,7 +37,6 @@ static json_t *details(void)
                      "family", "", "families", "parameter_size", "", "quantization_level", "");
 }
 
-/* How large one that is served is the daemon does not say. */
 static json_t *model_object(const struct catalog_entry *e)
 {
     const struct pool_model *m = e->served ? &e->served->pool.model : NULL;
@@ -57,14 +56,14 @@ void ollama_tags(struct exchange *x)
     catalog_look(x, tell_tags);
 }
 
-/* Those that are loaded. */
+/* Those that are loaded; with what they declared to need where a budget is kept. */
 void ollama_ps(struct exchange *x)
 {
     json_t *list = json_array();
     char at[OLLAMA_TIME_BYTES];
     served_look(x->server);
     for (struct served *d = x->server->served; d; d = d->next) {
-        const struct catalog_entry e = {.name = served_name(d), .served = d};
+        const struct catalog_entry e = {.name = served_name(d), .served = d, .bytes = d->bytes};
         const uint64_t ends_s = launcher_ends_s(d);
         if (!pool_is_up(&d->pool))
             continue;

@@ -359,6 +359,7 @@ START_TEST(keep_alive_says_how_long_a_model_stays)
     ck_assert_uint_eq(json_array_size(json_object_get(o, "models")), 2);
     ck_assert_str_eq(json_text(o, "models/0/name"), "alpha");
     ck_assert_str_eq(json_text(o, "models/0/expires_at"), "9999-12-31T23:59:59Z");
+    ck_assert_int_gt(json_number(o, "models/0/size"), 11 << 20); /* in memory */
     ck_assert_str_ne(json_text(o, "models/1/expires_at"), "9999-12-31T23:59:59Z");
     json_decref(o);
     snprintf(more, sizeof(more), "%s,\"keep_alive\":0", prompt);
@@ -386,8 +387,14 @@ START_TEST(ollama_s_list_has_those_that_may_be_started)
     ck_assert_str_eq(json_text(o, "models/1/name"), "alpha");
     ck_assert_int_gt(json_number(o, "models/1/size"), 11 << 20);
     ck_assert_str_eq(json_text(o, "models/3/name"), "gamma");
+    const int64_t bytes = json_number(o, "models/1/size");
     json_decref(o);
     ck_assert(!is_served("alpha"));
+    ask_well("alpha");
+    o = http_json(&gate, "/api/tags", NULL, 200);
+    ck_assert_str_eq(json_text(o, "models/0/name"), "alpha");
+    ck_assert_int_eq(json_number(o, "models/0/size"), bytes);
+    json_decref(o);
 }
 END_TEST
 
