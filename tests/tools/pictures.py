@@ -149,6 +149,15 @@ def try_page(browser, out):
     assert not browser.errors, browser.errors
 
 
+def try_alias(browser, folder):
+    """A daemon of two names is one row, and each name can be chosen."""
+    [path] = folder.glob("**/*code-small*.sock")
+    with gateway("--socket", str(path), "--alias", "gpt-4o") as url:
+        browser.open(url)
+        browser.wait("document.querySelectorAll('#model option').length === 2")
+        assert browser.run("document.querySelectorAll('#models tr').length") == 1
+
+
 def try_key(browser, out, folder):
     keys = folder / "keys"
     keys.write_text("the-key\n")
@@ -214,6 +223,7 @@ def main():
                     picture_of_terminal(browser, out, 80)
                     picture_of_terminal(browser, out, 140)
                     try_page(browser, out)
+                    try_alias(browser, folder)
                     try_key(browser, out, folder)
                 finally:
                     browser.close()

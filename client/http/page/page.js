@@ -84,10 +84,12 @@ async function refresh() {
   try {
     const models = (await (await ask("v1/models")).json()).data;
     const states = await Promise.all(models.map(statusOf));
-    const known = models.map((model, i) => [model.id, states[i]]);
+    const isAlias = (i) => states[i] && states.findIndex((s) => s && s.pid === states[i].pid) < i;
+    const shown = models.map((model, i) => [model, states[i]]).filter((_, i) => !isAlias(i));
+    const known = shown.map(([model, state]) => [model.id, state]);
     const loaded = known.filter(([, state]) => state);
     if (models.map((m) => m.id).join("\n") !== [...$("model").options].map((o) => o.value).join("\n")) fillModels(models);
-    $("models").replaceChildren(...models.map((model, i) => modelRow(model, states[i], before.get(model.id))));
+    $("models").replaceChildren(...shown.map(([model, state]) => modelRow(model, state, before.get(model.id))));
     $("slots").replaceChildren(...loaded.flatMap(([name, state]) => slotRows(name, state, before.get(name))));
     $("summary").textContent = loaded.length + " loaded, " + bytes(loaded.reduce((sum, [, s]) => sum + s.rss_bytes, 0));
     before = new Map(loaded);
