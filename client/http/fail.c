@@ -21,11 +21,15 @@ int fail_set(struct fail *f, unsigned status, const char *type, const char *form
 
 int fail_model(struct fail *f, const char *name, const char *model)
 {
-    fail_set(
-        f, 404, FAIL_NOT_FOUND,
-        "the model '%.120s' does not exist here: this is '%.200s'; name that, or leave 'model' "
-        "out",
-        name, model);
+    if (model)
+        fail_set(f, 404, FAIL_NOT_FOUND,
+                 "the model '%.120s' does not exist here: this is '%.200s'; name that, or leave "
+                 "'model' out",
+                 name, model);
+    else
+        fail_set(f, 404, FAIL_NOT_FOUND,
+                 "the model '%.120s' does not exist here: GET /v1/models lists those that do",
+                 name);
     f->code = "model_not_found";
     return -1;
 }

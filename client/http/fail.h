@@ -30,7 +30,7 @@ struct fail {
 __attribute__((format(printf, 4, 5))) int fail_set(struct fail *f, unsigned status,
                                                    const char *type, const char *format, ...);
 
-/* A request named a model that is not served; `model` is. Returns -1. */
+/* A request named a model that is not served; `model` is, or, where it is NULL, those of a list. Returns -1. */
 int fail_model(struct fail *f, const char *name, const char *model);
 
 /* Turns an -errno of the library into an HTTP error; `what` is its line. Returns -1. */

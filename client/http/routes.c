@@ -94,7 +94,7 @@ static void one_model(struct exchange *x)
         exchange_answer(x, model_object(&e));
         return;
     }
-    fail_model(&f, x->path_rest, served_name(x->served));
+    fail_model(&f, x->path_rest, NULL);
     exchange_fail(x, &f);
 }
 
@@ -577,10 +577,18 @@ static void parse_done(struct task *t)
         ask_parsed(route_exchange(t));
 }
 
+/* The model that a request names, or NULL. */
+static const char *named_model(const struct exchange *x)
+{
+    return x->route->flags & ROUTE_POST
+               ? model_of(x)
+               : MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "model");
+}
+
 void route_answer(struct exchange *x)
 {
     if (!(x->route->flags & ROUTE_POST)) {
-        ask(x, MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "model"));
+        ask(x, named_model(x));
     } else if (x->body.bytes < WORK_BYTES) {
         parse_body(x);
         ask_parsed(x);
@@ -620,8 +628,13 @@ void route_connected(struct exchange *x, const struct fail *why)
         answer(x);
         return;
     }
+    const char *name = named_model(x);
     struct fail f;
-    if (!why)
+    if (name && *name && !x->is_named && x->server->config->upstreams)
+        fail_model(&f, name, NULL);
+    else if (!why)
         fail_set(&f, 503, FAIL_UNAVAILABLE, "the daemon went away: try again in a moment");
-    exchange_fail(x, why ? why : &f);
+    else
+        f = *why;
+    exchange_fail(x, &f);
 }

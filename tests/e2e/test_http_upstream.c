@@ -305,6 +305,23 @@ START_TEST(an_upstream_is_asked_for_the_model_that_was_found)
 }
 END_TEST
 
+START_TEST(a_name_that_neither_an_upstream_nor_a_daemon_has_is_said)
+{
+    struct http_answer a = ask("{\"model\":\"largest\",\"messages\":[]}");
+    ck_assert_int_eq(a.status, 404);
+    ck_assert_ptr_nonnull(strstr(a.body, "'largest' does not exist here: GET /v1/models lists"));
+    http_answer_fini(&a);
+    a = ask("{\"messages\":[]}");
+    ck_assert_int_eq(a.status, 503);
+    ck_assert_ptr_nonnull(strstr(a.body, "start one with hearthd --model FILE"));
+    http_answer_fini(&a);
+    a = http_ask(&gate, "/v1/models/largest", NULL);
+    ck_assert_int_eq(a.status, 404);
+    ck_assert_ptr_nonnull(strstr(a.body, "GET /v1/models lists"));
+    http_answer_fini(&a);
+}
+END_TEST
+
 /* A text, and after it as many bytes of the unit. */
 static const char *repeat(const char *text, const char *unit, size_t bytes)
 {
@@ -433,6 +450,7 @@ int main(void)
     tcase_add_test(c, an_answer_is_of_a_type_that_the_gateway_names);
     tcase_add_test(c, an_upstream_is_asked_for_the_model_that_was_found);
     tcase_add_test(c, headers_and_trailers_without_end_are_not_kept);
+    tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they allow no preloading */
     tcase_add_test(c, a_look_up_of_a_name_holds_none_up);
