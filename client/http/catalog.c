@@ -1,19 +1,19 @@
 /* catalog: see catalog.h. */
 #include "client/http/catalog.h"
 
-#include "client/http/routes.h"
+#include "client/http/dispatch.h"
 
 static void look_work(struct task *t, struct hearth *h, int rc, const char *err)
 {
-    struct exchange *x = route_exchange(t);
+    struct exchange *x = dispatch_exchange(t);
     (void)h, (void)rc, (void)err;
     x->found = disk_list(&x->server->launcher.disk);
 }
 
 static void looked(struct task *t)
 {
-    struct exchange *x = route_exchange(t);
-    if (route_is_back(x))
+    struct exchange *x = dispatch_exchange(t);
+    if (dispatch_is_back(x))
         x->tell(x);
 }
 

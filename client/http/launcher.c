@@ -3,7 +3,7 @@
 
 #include "client/http/exchange.h"
 #include "client/http/residency.h"
-#include "client/http/routes.h"
+#include "client/http/dispatch.h"
 #include "client/http/say.h"
 #include "client/http/state.h"
 #include "client/http/status.h"
@@ -177,7 +177,7 @@ static void finish(struct launcher *l, const struct fail *why)
         if (x->launch != one)
             continue;
         x->launch = NULL;
-        route_launched(x, why);
+        dispatch_launched(x, why);
     }
     free(one);
 }
@@ -364,7 +364,7 @@ static void tell_waiting(struct launcher *l)
     l->tell_ns = now + TICK_S * 1000000000ull;
     for (struct exchange *x = l->server->exchanges; x; x = x->next)
         if (x->launch)
-            route_tell_launching(x);
+            dispatch_tell_launching(x);
 }
 
 /* Something changed: looks what can be done now. Daemons are asked first, where what they said is

@@ -56,7 +56,7 @@ void launcher_close(struct server *s);
 /* May a model of this name have to be started? */
 bool launcher_wants(struct server *s, const char *model);
 
-/* x waits for the model x->wanted, which lies on the disk: route_launched() is called when it is
+/* x waits for the model x->wanted, which lies on the disk: dispatch_launched() is called when it is
  * served, or cannot be. Returns 0, or -1 with *f: too many others are waited for. */
 int launcher_join(struct exchange *x, struct fail *f);
 

@@ -2,6 +2,7 @@
 #include "client/http/request.h"
 
 #include "client/http/page.h"
+#include "client/http/dispatch.h"
 #include "client/http/routes.h"
 #include "ipc/bell.h"
 
@@ -287,7 +288,7 @@ static void start(struct exchange *x)
         x->content_type = "text/plain";
         x->is_ready = true;
     } else
-        route_answer(x);
+        dispatch(x);
 }
 
 enum MHD_Result request_on(void *cls, struct MHD_Connection *mhd, const char *url,

@@ -7,6 +7,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum {
+    ROUTE_OPEN = 1,    /* no key is needed */
+    ROUTE_REST = 2,    /* the path continues after it */
+    ROUTE_DAEMON = 4,  /* there must be a daemon */
+    ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
+    ROUTE_STARTS = 16, /* its model may be an upstream's, or one whose daemon is to be started */
+    ROUTE_IDLE = 32,   /* no daemon is needed where one can be started, or there are upstreams */
+    ROUTE_LIST = 64,   /* no daemon is needed where models can be listed without one */
+    ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
+};
+
+struct route {
+    const char *path;
+    unsigned flags;
+    void (*answer)(struct exchange *x);
+    /* For a POST: reads x->root with the vocabulary of h, and may put the answer. It may run in a
+     * worker, so it must not touch the server's state. Returns 0, or -1 with *f. */
+    int (*read)(struct exchange *x, struct hearth *h, struct fail *f);
+    const struct reply *reply; /* writes the model's answer; NULL: the route gives none */
+};
+
 /* NULL for an unknown path. What follows a route that takes more goes to rest. */
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes);
 
@@ -19,21 +40,5 @@ bool route_is_open(const struct route *r);
 /* "GET" or "POST"; a GET may also be a HEAD. */
 const char *route_method(const struct route *r);
 bool route_takes(const struct route *r, const char *method);
-
-/* Answers a whole request, or starts to. */
-void route_answer(struct exchange *x);
-
-/* For a worker's task of an exchange: whose it is; and when it is done, is that one still wanted? Else it
- * is freed, or its connection is about to end it. */
-struct exchange *route_exchange(struct task *t);
-bool route_is_back(struct exchange *x);
-
-/* For an exchange with a launch: its model is served (why NULL), or cannot be; it still waits: says
- * so in the stream that was asked for. */
-void route_launched(struct exchange *x, const struct fail *why);
-void route_tell_launching(struct exchange *x);
-
-/* For an exchange with waits_for_connect: there is a daemon (why NULL), or none. */
-void route_connected(struct exchange *x, const struct fail *why);
 
 #endif

@@ -4,6 +4,7 @@
 #include "client/http/fields.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
+#include "client/http/token_json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -172,4 +173,54 @@ bool routes_writes_tools(struct hearth *h, const char *chat_template)
     bool writes = hearth_chat_open(h, &chat, &reader) == 0;
     hearth_chat_close(reader);
     return writes;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+int routes_read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const json_t *content = json_object_get(x->root, "content");
+    bool add_special = false, parse_special = true, with_pieces = false;
+    uint32_t *ids = NULL, n = 0;
+    if (!json_is_string(content) && !json_is_array(content))
+        return fail_set(f, 400, FAIL_INVALID,
+                        "'content' must be a string, or an array of texts and ids");
+    if (field_bool(x->root, "add_special", &add_special, f) < 0 ||
+        field_bool(x->root, "parse_special", &parse_special, f) < 0 ||
+        field_bool(x->root, "with_pieces", &with_pieces, f) < 0 ||
+        gen_params_tokens(h, content, "content", add_special, parse_special, &ids, &n, f) < 0)
+        return -1;
+    json_t *list = with_pieces ? json_array() : json_of_ids(ids, n);
+    for (uint32_t i = 0; with_pieces && i < n; i++) {
+        char bytes[TOKEN_TEXT_BYTES];
+        size_t n_bytes = token_text(h, ids[i], bytes);
+        json_array_append_new(list, json_pack("{s:I, s:o}", "id", (json_int_t)ids[i], "piece",
+                                              json_of_exact(bytes, n_bytes)));
+    }
+    free(ids);
+    exchange_put_whole(x, json_pack("{s:o}", "tokens", list));
+    return 0;
+}
+
+int routes_read_detokenize(struct exchange *x, struct hearth *h, struct fail *f)
+{
+    const json_t *list = json_object_get(x->root, "tokens");
+    uint32_t *ids = NULL, n = 0;
+    bool only_ids = json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        only_ids = only_ids && json_is_integer(json_array_get(list, i));
+    if (!only_ids)
+        return fail_set(f, 400, FAIL_INVALID, "'tokens' must be an array of token ids");
+    if (gen_params_tokens(h, list, "tokens", false, false, &ids, &n, f) < 0)
+        return -1;
+    int64_t bytes = hearth_detokenize(h, ids, n, HEARTH_SPECIAL, NULL, 0);
+    char *text = malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (text && bytes > 0)
+        (void)hearth_detokenize(h, ids, n, HEARTH_SPECIAL, text, (size_t)bytes);
+    exchange_put_whole(x,
+                       json_pack("{s:o}", "content",
+                                 text ? json_of_text(text, bytes > 0 ? (size_t)bytes : 0) : NULL));
+    free(ids);
+    free(text);
+    return 0;
 }

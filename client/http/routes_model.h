@@ -1,4 +1,4 @@
-/* routes_model: the endpoints that run the model, or its template. */
+/* routes_model: the endpoints that run the model, its template or its vocabulary. */
 #ifndef HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
 #define HEARTH_CLIENT_HTTP_ROUTES_MODEL_H
 
@@ -20,6 +20,10 @@ int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_messages_count(struct exchange *x, struct hearth *h, struct fail *f);
 int routes_read_responses_count(struct exchange *x, struct hearth *h, struct fail *f);
 
+int routes_read_tokenize(struct exchange *x, struct hearth *h,
+                         struct fail *f); /* puts the answer */
+int routes_read_detokenize(struct exchange *x, struct hearth *h,
+                           struct fail *f); /* puts the answer */
 int routes_read_template(struct exchange *x, struct hearth *h,
                          struct fail *f); /* puts the answer */
 

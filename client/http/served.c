@@ -1,7 +1,7 @@
 /* served: see served.h. */
 #include "client/http/served.h"
 
-#include "client/http/routes.h"
+#include "client/http/dispatch.h"
 #include "client/http/state.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static void on_pool_connect(void *owner, const struct fail *why)
     for (struct exchange *x = d->server->exchanges, *next; x; x = next) {
         next = x->next;
         if (x->waits_for_connect && x->served == d)
-            route_connected(x, why);
+            dispatch_connected(x, why);
     }
 }
 
