@@ -6,8 +6,8 @@
  * and the canonical KV before it (kernels/NUMERICS.md): not on the other rows, their order, the
  * chunking, the page ids or the number of threads.
  *
- * Threads: one thread at a time calls start, finish and release_page of an instance; two instances
- * are independent. Owns: the repacked weights, the KV memory and all scratch, allocated by open
+ * Threads: one thread at a time calls start, finish, release_page, read_page and write_page of an
+ * instance; two instances are independent. Owns: the repacked weights, the KV memory and all scratch, allocated by open
  * from the limits. The daemon owns the page *ids* (0 .. limits.pages - 1) and says in every pass
  * which page holds which positions. Never: allocates in a pass, prints, exits, keeps global state.
  */
@@ -29,6 +29,14 @@ enum { BACKEND_PAGE_POSITIONS = 32 };
  * of their own (backend_limits.window_pages), those that see a window of them. Ids of the classes
  * have nothing to do with each other. */
 enum page_class { PAGES_FULL, PAGES_WINDOW, PAGE_CLASSES };
+
+/* What can be copied out of an instance, and into one: a page of either class, or a state. */
+enum copy_class {
+    COPY_PAGE = PAGES_FULL,
+    COPY_WINDOW_PAGE = PAGES_WINDOW,
+    COPY_STATE,
+    COPY_CLASSES
+};
 
 /* Recurrent layers keep a state in place of a list of positions: what follows from tokens [0, base)
  * of a text, in one of the state memories 0 .. limits.states - 1. Beside it a memory holds up to
@@ -241,6 +249,15 @@ struct backend_ops {
     /* Optional (may be NULL): the same for a state memory and its records. */
     void (*release_state)(struct backend *backend, uint32_t state);
 
+    /* Copies a page whose 32 positions were all computed, or a state without its records, out of the
+     * instance: backend_copy_bytes. write_page makes any page or state one that passes computed from
+     * the same tokens: rows that read it get the same bits, in this instance or in another one, of any
+     * backend, of the same model with the same numerics id, with window pages if that one had them.
+     * Never between start and finish. Return 0, or -EIO: the instance is broken. */
+    int (*read_page)(struct backend *backend, enum copy_class class, uint32_t id, void *ret);
+    int (*write_page)(struct backend *backend, enum copy_class class, uint32_t id,
+                      const void *bytes);
+
     void (*describe)(const struct backend *backend, struct backend_info *ret_info);
 
     /* The last error of start or finish, one line; "" when there was none. */
@@ -249,6 +266,14 @@ struct backend_ops {
     /* Frees everything. NULL is allowed. */
     void (*close)(struct backend *backend);
 };
+
+/* Bytes of what read_page copies; 0: the instance has none of that class. */
+static inline size_t backend_copy_bytes(const struct backend_info *info, enum copy_class class)
+{
+    return class == COPY_STATE         ? info->state_bytes
+           : class == COPY_WINDOW_PAGE ? info->window_page_bytes
+                                       : info->page_bytes;
+}
 
 /* The page ids of a sequence of one class. */
 static inline const uint32_t *backend_pages(const struct pass_sequence *sequence,

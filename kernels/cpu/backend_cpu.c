@@ -344,6 +344,31 @@ static void cpu_release_state(struct backend *b, uint32_t state)
     release(b->states.records, state, b->states.geometry.record_bytes);
 }
 
+/* Where a page or a state is; *ret_bytes: its size. */
+static uint8_t *memory_of(const struct backend *b, enum copy_class class, uint32_t id,
+                          size_t *ret_bytes)
+{
+    const bool state = class == COPY_STATE;
+    *ret_bytes = state ? b->states.geometry.state_bytes : b->kv.page_bytes[class];
+    return (state ? b->states.memory : b->kv_memory[class]) + id * *ret_bytes;
+}
+
+static int cpu_read_page(struct backend *b, enum copy_class class, uint32_t id, void *ret)
+{
+    size_t bytes;
+    const uint8_t *memory = memory_of(b, class, id, &bytes);
+    memcpy(ret, memory, bytes);
+    return 0;
+}
+
+static int cpu_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
+{
+    size_t bytes;
+    uint8_t *memory = memory_of(b, class, id, &bytes);
+    memcpy(memory, from, bytes);
+    return 0;
+}
+
 static void cpu_describe(const struct backend *b, struct backend_info *ret_info)
 {
     *ret_info = (struct backend_info){
@@ -381,6 +406,8 @@ const struct backend_ops backend_cpu = {
     .finish = cpu_finish,
     .release_page = cpu_release_page,
     .release_state = cpu_release_state,
+    .read_page = cpu_read_page,
+    .write_page = cpu_write_page,
     .describe = cpu_describe,
     .error = cpu_error,
     .close = cpu_close,

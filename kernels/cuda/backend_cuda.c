@@ -379,6 +379,39 @@ int cuda_finish(struct backend *b)
     return b->broken ? -EIO : cuda_pass_finish(b);
 }
 
+/* Where a page or a state is, on the device; *ret_bytes: its size. */
+static uint8_t *memory_of(const struct backend *b, enum copy_class class, uint32_t id,
+                          size_t *ret_bytes)
+{
+    const bool state = class == COPY_STATE;
+    *ret_bytes = state ? b->state_geometry.state_bytes : b->geometry.page_bytes[class];
+    return (state ? b->states : b->kv[class]) + id * *ret_bytes;
+}
+
+/* After what the stream has yet to do for the last pass. */
+static int copy_page(struct backend *b, void *to, const void *from, size_t bytes,
+                     enum cudaMemcpyKind kind)
+{
+    const bool ok = cuda_ok(b, (int)cudaMemcpyAsync(to, from, bytes, kind, b->queue.stream),
+                            "copying a page") &&
+                    cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "copying a page");
+    return ok ? 0 : -EIO;
+}
+
+static int cuda_read_page(struct backend *b, enum copy_class class, uint32_t id, void *ret)
+{
+    size_t bytes;
+    const uint8_t *memory = memory_of(b, class, id, &bytes);
+    return copy_page(b, ret, memory, bytes, cudaMemcpyDeviceToHost);
+}
+
+static int cuda_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
+{
+    size_t bytes;
+    uint8_t *memory = memory_of(b, class, id, &bytes);
+    return copy_page(b, memory, from, bytes, cudaMemcpyHostToDevice);
+}
+
 static void cuda_describe(const struct backend *b, struct backend_info *ret_info)
 {
     *ret_info = (struct backend_info){
@@ -414,6 +447,8 @@ static const struct backend_ops backend_cuda = {
     .open = cuda_open,
     .start = cuda_start,
     .finish = cuda_finish,
+    .read_page = cuda_read_page,
+    .write_page = cuda_write_page,
     .describe = cuda_describe,
     .error = cuda_error,
     .close = cuda_close,

@@ -679,6 +679,7 @@ static const struct test {
     TEST(heads, decoding_side_by_side_gives_the_same_bits),
     TEST(heads, other_sequences_never_change_a_bit),
     TEST(heads, two_instances_do_not_disturb_each_other),
+    TEST(pages, pages_are_those_of_the_cpu),
     TEST(experts, experts_of_every_type_give_the_same_bits),
     TEST(experts, experts_of_odd_shapes_give_the_same_bits),
     TEST(experts, tied_experts_are_the_first),

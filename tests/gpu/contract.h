@@ -2,7 +2,7 @@
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests;
  * contract_samples.c: samples; contract_ends.c: poison, refusals, failing devices;
  * contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: native
- * numerics; contract_experts.c: mixtures of experts; contract_states.c: recurrent layers; contract_shapes.c: odd models for all of them.
+ * numerics; contract_pages.c: pages that are copied; contract_experts.c: mixtures of experts; contract_states.c: recurrent layers; contract_shapes.c: odd models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -76,6 +76,9 @@ void native_rows_do_not_read_later_positions(void);
 void native_rows_do_not_read_before_their_window(void);
 void native_numerics_have_their_own_id(void);
 void native_rows_are_poisoned_beyond_f16(void);
+
+/* contract_pages.c */
+void pages_are_those_of_the_cpu(void);
 
 /* contract_fast.c */
 void fast_passes_are_near_and_leave_canonical_bits(void);

@@ -474,8 +474,9 @@ static void fake_describe(const struct backend *backend, struct backend_info *re
                                  .threads = 1,
                                  .fast = fake->fast,
                                  .mtp = fake->mtp,
-                                 .page_bytes = 128,
-                                 .window_page_bytes = 128,
+                                 .page_bytes = (fake->mtp ? 2u : 1u) * PAGE * sizeof(uint32_t),
+                                 .window_page_bytes =
+                                     fake->limits.window_pages ? PAGE * sizeof(uint32_t) : 0,
                                  .state_bytes = fake->limits.states ? 512 : 0,
                                  .record_bytes = fake->limits.states ? 64 : 0};
 }
@@ -504,12 +505,59 @@ static void fake_release_state(struct backend *backend, uint32_t state)
     fake->states[state] = (struct fake_state){0};
 }
 
+/* A page that is shared: a canonical pass wrote all of it. */
+static int fake_read_page(struct backend *backend, enum copy_class class, uint32_t id, void *ret)
+{
+    struct fake *fake = fake_of(backend);
+
+    FAKE_CHECK(!fake->pass);
+    if (class == COPY_STATE) {
+        FAKE_CHECK(id < fake->limits.states && fake->states[id].valid);
+        memset(ret, 0, 512);
+        memcpy(ret, &(uint64_t[]){fake->states[id].base, fake->states[id].folded}, 16);
+        return 0;
+    }
+    FAKE_CHECK(id < pages_of(fake, (enum page_class) class));
+    const uint32_t *words = fake->kv[class] + (size_t)id * PAGE;
+
+    for (uint32_t i = 0; i < PAGE; i++)
+        FAKE_CHECK(words[i] != 0 && (words[i] & FAKE_MARK) == 0);
+    memcpy(ret, words, PAGE * sizeof(*words));
+    if (class == COPY_PAGE && fake->mtp)
+        memcpy((uint32_t *)ret + PAGE, fake->next + (size_t)id * PAGE, PAGE * sizeof(*words));
+    return 0;
+}
+
+static int fake_write_page(struct backend *backend, enum copy_class class, uint32_t id,
+                           const void *bytes)
+{
+    struct fake *fake = fake_of(backend);
+
+    FAKE_CHECK(!fake->pass);
+    if (class == COPY_STATE) {
+        uint64_t state[2];
+        FAKE_CHECK(id < fake->limits.states);
+        memcpy(state, bytes, sizeof(state));
+        fake->states[id] =
+            (struct fake_state){.valid = true, .base = (uint32_t)state[0], .folded = state[1]};
+        return 0;
+    }
+    FAKE_CHECK(id < pages_of(fake, (enum page_class) class));
+    memcpy(fake->kv[class] + (size_t)id * PAGE, bytes, PAGE * sizeof(uint32_t));
+    if (class == COPY_PAGE && fake->mtp)
+        memcpy(fake->next + (size_t)id * PAGE, (const uint32_t *)bytes + PAGE,
+               PAGE * sizeof(uint32_t));
+    return 0;
+}
+
 const struct backend_ops fake_ops = {
     .name = "fake",
     .start = fake_start,
     .finish = fake_finish,
     .release_page = fake_release_page,
     .release_state = fake_release_state,
+    .read_page = fake_read_page,
+    .write_page = fake_write_page,
     .describe = fake_describe,
     .error = fake_error,
 };
