@@ -64,7 +64,17 @@
       "free window pages that are cached for later requests")                                      \
     X(STATES_TOTAL, states_total, GAUGE, "recurrent states in their pool")                         \
     X(STATES_FREE, states_free, GAUGE, "recurrent states of no slot, restart points included")     \
-    X(RESTART_POINTS, restart_points, GAUGE, "recurrent states that cached texts can begin from")
+    X(RESTART_POINTS, restart_points, GAUGE, "recurrent states that cached texts can begin from")  \
+    X(STORED_TOKENS, stored_tokens, COUNTER, "cached prompt tokens that were read from the store") \
+    X(STORE_BYTES, store_bytes, GAUGE, "bytes of the store's files")                               \
+    X(STORE_RECORDS, store_records, GAUGE, "pages, window pages and states in the store")          \
+    X(STORE_READ_BYTES, store_read_bytes, COUNTER, "bytes read from the store")                    \
+    X(STORE_WRITTEN_BYTES, store_written_bytes, COUNTER, "bytes written to the store")             \
+    X(STORE_EVICTED, store_evicted, COUNTER, "records that gave way to others in the store")       \
+    X(STORE_FAILED, store_failed, COUNTER,                                                         \
+      "reads and writes of the store that failed, or damaged")                                     \
+    X(STORE_DROPPED, store_dropped, COUNTER,                                                       \
+      "pages not stored: the store was busy, full, or had written its bytes of the day")
 
 #define COUNTERS_CONTROL(X)                                                                        \
     X(CLIENTS, clients, GAUGE, "clients connected")                                                \

@@ -132,8 +132,10 @@ int event_put_done(struct ring_writer *w, uint32_t generation, uint32_t length,
                    const struct event_done *done)
 {
     struct event_place place = {generation, length, EVENT_DONE};
-    size_t text = strnlen(done->text, sizeof(done->text));
-    return event_put_run(w, place, done, offsetof(struct event_done, text) + text, 0);
+    size_t bytes = sizeof(*done);
+    if (done->stored == 0)
+        bytes = offsetof(struct event_done, text) + strnlen(done->text, sizeof(done->text));
+    return event_put_run(w, place, done, bytes, 0);
 }
 
 int event_put_nop(struct ring_writer *w, uint32_t generation, uint64_t cookie)
@@ -204,6 +206,8 @@ int event_done(const struct event_run *run, struct event_done *done)
         return -EPROTO;
     memset(done, 0, sizeof(*done));
     memcpy(done, run->payload, run->bytes);
+    if (run->bytes < sizeof(*done))
+        done->stored = 0;
     done->text[sizeof(done->text) - 1] = 0;
     done->numerics[sizeof(done->numerics) - 1] = 0;
     return done->reason >= DONE_EOS && done->reason <= DONE_ERROR ? 0 : -EPROTO;

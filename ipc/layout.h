@@ -180,7 +180,7 @@ enum event_kind {
     EVENT_NONE = 0,
     EVENT_TOKENS = 1,   /* payload: uint32_t token[bytes / 4], from position on; one cell */
     EVENT_LOGPROBS = 2, /* run; payload: event_logprob records, the first is of `position` */
-    EVENT_DONE = 3,     /* run; payload: struct event_done, cut after its text */
+    EVENT_DONE = 3,     /* run; payload: struct event_done, cut after its text where it can be */
     EVENT_NOP = 4,      /* payload: uint64_t cookie */
 };
 
@@ -221,7 +221,7 @@ enum done_reason {
  * its tokens came from fast passes, and the same request may get others. */
 #define NUMERICS_BYTES 24u
 #define NUMERICS_FAST "+fast"
-#define DONE_TEXT_BYTES (EVENT_RUN_BYTES - 136u)
+#define DONE_TEXT_BYTES (EVENT_RUN_BYTES - 140u)
 
 struct event_done {
     uint32_t reason; /* enum done_reason */
@@ -242,6 +242,7 @@ struct event_done {
     uint8_t output_hash[16];  /* accepted tokens */
     char numerics[NUMERICS_BYTES];
     char text[DONE_TEXT_BYTES]; /* one line, zero-terminated; only its length is sent */
+    uint32_t stored;            /* of `cached`: read from the store; sent where it is not 0 */
 };
 
 /* ---- up: written by the client --------------------------------------------------------------- */
@@ -274,7 +275,8 @@ enum down_state {
     DOWN_QUEUED = 1,
     DOWN_PREFILL = 2,
     DOWN_DECODE = 3,
-    DOWN_PAUSED = 4
+    DOWN_PAUSED = 4,
+    DOWN_READING = 5, /* from the store */
 };
 
 /* A hint for humans, not a protocol: each word is read by itself and may be a step old. */
@@ -377,7 +379,8 @@ LAYOUT_FIELD(event_done, model, 64, 16);
 LAYOUT_FIELD(event_done, request_hash, 80, 16);
 LAYOUT_FIELD(event_done, output_hash, 96, 16);
 LAYOUT_FIELD(event_done, numerics, 112, 24);
-LAYOUT_FIELD(event_done, text, 136, 248);
+LAYOUT_FIELD(event_done, text, 136, 244);
+LAYOUT_FIELD(event_done, stored, 380, 4);
 
 LAYOUT_SIZE(up_head, 128);
 LAYOUT_FIELD(up_head, waiting, 0, 4);

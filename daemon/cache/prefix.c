@@ -145,11 +145,25 @@ static void list_remove(struct prefix *prefix, struct prefix_list *list, uint32_
     list->n--;
 }
 
+/* Shows what a page is about to lose to others. */
+static void leave(const struct prefix *prefix, uint32_t id, enum prefix_part part)
+{
+    if (prefix->leaves)
+        prefix->leaves(prefix->context, part, id);
+}
+
 /* ---- window pages ---------------------------------------------------------------------------- */
 
 static struct prefix_list *windows_of(struct prefix *prefix, const struct prefix_page *page)
 {
     return page->passed ? &prefix->passed : &prefix->resting;
+}
+
+static void leave_window(const struct prefix *prefix, uint32_t id)
+{
+    const struct prefix_page *page = &prefix->pages[id];
+    if (!page->passed || page->begun_near)
+        leave(prefix, id, PREFIX_WINDOW);
 }
 
 /* The page loses its window page, which no slot reads. */
@@ -166,11 +180,11 @@ static uint32_t lose_window(struct prefix *prefix, uint32_t id)
 uint32_t prefix_take_window(struct prefix *prefix)
 {
     uint32_t window = pages_take(prefix->windows);
-    if (window == PAGE_NONE && prefix->passed.n > 0)
-        window = lose_window(prefix, prefix->passed.oldest);
-    else if (window == PAGE_NONE && prefix->resting.n > 0)
-        window = lose_window(prefix, prefix->resting.oldest);
-    return window;
+    if (window != PAGE_NONE || prefix->passed.n + prefix->resting.n == 0)
+        return window;
+    uint32_t id = prefix->passed.n > 0 ? prefix->passed.oldest : prefix->resting.oldest;
+    leave_window(prefix, id);
+    return lose_window(prefix, id);
 }
 
 uint32_t prefix_spare_windows(const struct prefix *prefix)
@@ -194,6 +208,19 @@ void prefix_unread(struct prefix *prefix, uint32_t id, bool passed)
         return;
     page->passed = passed;
     list_add(prefix, windows_of(prefix, page), id);
+}
+
+void prefix_give_window(struct prefix *prefix, uint32_t id, uint32_t window)
+{
+    struct prefix_page *page = &prefix->pages[id];
+    assert(page->cached && page->held > 0);
+    if (page->window != PAGE_NONE) {
+        pages_return(prefix->windows, window);
+        return;
+    }
+    page->window = window;
+    page->passed = false;
+    list_add(prefix, &prefix->resting, id);
 }
 
 /* ---- restart points -------------------------------------------------------------------------- */
@@ -237,7 +264,10 @@ void prefix_drop_point(struct prefix *prefix, uint32_t id)
 
 uint32_t prefix_take_point(struct prefix *prefix)
 {
-    return prefix->points.n > 0 ? lose_point(prefix, prefix->points.oldest) : PAGE_NONE;
+    if (prefix->points.n == 0)
+        return PAGE_NONE;
+    leave(prefix, prefix->points.oldest, PREFIX_POINT);
+    return lose_point(prefix, prefix->points.oldest);
 }
 
 void prefix_begin(struct prefix *prefix, uint32_t id)
@@ -283,11 +313,23 @@ static void evict(struct prefix *prefix, uint32_t id)
     forget(prefix, id);
 }
 
+/* An idle page is about to leave with all that it has. */
+static void leave_all(const struct prefix *prefix, uint32_t id)
+{
+    const struct prefix_page *page = &prefix->pages[id];
+    if (page->point != PAGE_NONE)
+        leave(prefix, id, PREFIX_POINT);
+    if (page->window != PAGE_NONE)
+        leave_window(prefix, id);
+    leave(prefix, id, PREFIX_PAGE);
+}
+
 uint32_t prefix_take(struct prefix *prefix)
 {
     uint32_t id = pages_take(prefix->pool);
     if (id == PAGE_NONE && prefix->idle.n > 0) {
         id = prefix->idle.oldest;
+        leave_all(prefix, id);
         evict(prefix, id);
     }
     return id;
@@ -341,6 +383,8 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
     *bucket = id;
     tree_add(prefix, id);
     prefix->n_cached++;
+    if (prefix->enters)
+        prefix->enters(prefix->context, id);
     return id;
 }
 

@@ -40,6 +40,10 @@
  *
  *   begun    counted: that many slots, which hold the page, begin from it and ran no pass since
  *   else     in a list by the time it was used; the oldest is given up first
+ *
+ * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
+ * elsewhere. What a text goes past for good is not: a page whose holder writes over it, what
+ * followed that page, a window page of the middle of a text, where none began.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -54,6 +58,9 @@
 enum {
     PREFIX_TOKENS = 32, /* of one page */
 };
+
+/* What a page of the cache consists of. */
+enum prefix_part { PREFIX_PAGE, PREFIX_WINDOW, PREFIX_POINT };
 
 struct prefix_link {
     uint32_t older, newer; /* neighbours in a list */
@@ -77,7 +84,11 @@ struct prefix_page {
     uint32_t beginners;      /* slots that begin from it */
     /* in lists while no slot holds it, reads its window page, begins from its point */
     struct prefix_link link, window_link, point_link;
-    bool passed; /* its window page is in `passed`, else in `resting` */
+    bool passed;     /* its window page is in `passed`, else in `resting` */
+    bool wanted;     /* more than one request had it */
+    bool begun_near; /* a text began in whose window it is */
+    uint64_t key[2]; /* of whoever keeps pages elsewhere: the name of the text up to its end, ... */
+    uint32_t end;    /* ... and its length */
     uid_t uid;
     bool cached; /* false: the rest means nothing */
 };
@@ -94,6 +105,11 @@ struct prefix {
     struct pages *windows;              /* pool of window pages; set after init if window > 0 */
     uint32_t window;                    /* positions of a window; 0: no layer has one */
     struct pages *states;               /* set after init if the model is recurrent, else NULL */
+    /* Shown a page that is new here, and one before it loses that part; NULL: they are not. They
+     * change nothing here, but for a page's name. */
+    void (*enters)(void *context, uint32_t page);
+    void (*leaves)(void *context, enum prefix_part part, uint32_t page);
+    void *context; /* of both */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };
@@ -135,6 +151,10 @@ void prefix_release(struct prefix *prefix, uint32_t page);
  * (`passed`) or let go of the page. */
 void prefix_read(struct prefix *prefix, uint32_t page);
 void prefix_unread(struct prefix *prefix, uint32_t page, bool passed);
+
+/* The page, which the caller holds, has lost its window page, or never had one: `window` is one of
+ * the same contents, which no slot reads yet. Where it has one again, `window` goes back to the pool. */
+void prefix_give_window(struct prefix *prefix, uint32_t page, uint32_t window);
 
 /* `state` follows from the text up to the end of the page, which the caller holds: its restart
  * point from now on. Where it has one, `state` goes back to the pool. */

@@ -30,8 +30,9 @@ int slot_init(struct slot *slot, uint32_t context)
     }
     slot->pages = calloc(slot->n_pages_max, sizeof(*slot->pages));
     slot->windows = calloc(slot->n_pages_max, sizeof(*slot->windows));
+    slot->ahead = calloc(slot->n_pages_max, sizeof(*slot->ahead));
     slot->draft_kv.pages = calloc(slot->n_pages_max, sizeof(*slot->draft_kv.pages));
-    if (!slot->pages || !slot->windows || !slot->draft_kv.pages) {
+    if (!slot->pages || !slot->windows || !slot->ahead || !slot->draft_kv.pages) {
         slot_fini(slot, context);
         return -ENOMEM;
     }
@@ -45,6 +46,7 @@ void slot_fini(struct slot *slot, uint32_t context)
     proposer_close(&slot->proposer);
     free(slot->pages);
     free(slot->windows);
+    free(slot->ahead);
     free(slot->draft_kv.pages);
     *slot = (struct slot){0};
 }
@@ -79,6 +81,7 @@ void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
 {
     slots->n_active += (uint32_t)(state != SLOT_IDLE) - (uint32_t)(slot->state != SLOT_IDLE);
     slots->n_paused += (uint32_t)(state == SLOT_PAUSED) - (uint32_t)(slot->state == SLOT_PAUSED);
+    slots->n_reading += (uint32_t)(state == SLOT_READING) - (uint32_t)(slot->state == SLOT_READING);
     if (state == SLOT_ENDING)
         slots->ending[slots->n_ending++] = slot;
     slot->state = state;
@@ -109,8 +112,7 @@ static void slot_pass(struct slot *slot, struct prefix *prefix, uint32_t begin)
         slot->window_from = begin;
 }
 
-/* Does the slot have window page `i`, or the cache still? */
-static bool finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i)
+bool slot_finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i)
 {
     return has_window(slot, prefix, i) ||
            (i < slot->n_shared && prefix->pages[slot->pages[i]].window != PAGE_NONE);
@@ -121,7 +123,7 @@ static uint32_t slot_warm_at(const struct slot *slot, const struct prefix *prefi
 {
     uint32_t at = slot->spec.canonical;
     for (uint32_t i = kv_pages(at); i-- > kv_window_begin(prefix->window, at);)
-        if (!finds_window(slot, prefix, i))
+        if (!slot_finds_window(slot, prefix, i))
             at = i * KV_PAGE_POSITIONS;
     return at;
 }
@@ -133,6 +135,7 @@ static void slot_read(struct slot *slot, struct prefix *prefix, uint32_t at)
     uint32_t begin = kv_window_begin(prefix->window, at);
     for (uint32_t i = begin; i < from; i++) {
         prefix_read(prefix, slot->pages[i]);
+        prefix->pages[slot->pages[i]].begun_near = true;
         slot->windows[i] = prefix->pages[slot->pages[i]].window;
     }
     if (begin < slot->window_from)
@@ -236,8 +239,15 @@ static void slot_cut(struct slot *slot, struct prefix *prefix, uint32_t at)
     slot->goal = slot->spec.drafted; /* a fast pass could read nothing there any more */
 }
 
+void slot_drop_ahead(struct slot *slot, struct prefix *prefix)
+{
+    while (slot->n_ahead > 0)
+        prefix_release(prefix, slot->ahead[--slot->n_ahead]);
+}
+
 void slot_evict(struct slot *slot, struct prefix *prefix)
 {
+    slot_drop_ahead(slot, prefix);
     slot_cut(slot, prefix, 0);
 }
 
@@ -336,6 +346,7 @@ bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t from, uint3
 
 void slot_trim(struct slot *slot, struct prefix *prefix)
 {
+    slot_drop_ahead(slot, prefix);
     slot_shrink(slot, prefix, kv_pages(slot->spec.canonical));
     slot_rewarm(slot, prefix);
     if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
@@ -378,7 +389,7 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
 {
     uint32_t n = i, left = i; /* window pages from `left` on are found */
     uint32_t begin = kv_window_begin(prefix->window, i * KV_PAGE_POSITIONS);
-    while (left > begin && finds_window(slot, prefix, left - 1))
+    while (left > begin && slot_finds_window(slot, prefix, left - 1))
         left--;
     for (uint32_t id = slot_parent(slot, i); (id = slot_find(slot, prefix, id, i)) != PAGE_NONE;) {
         if (prefix->pages[id].window == PAGE_NONE)
@@ -403,6 +414,7 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
     for (; i < n; i++) {
         uint32_t page = slot_find(slot, prefix, slot_parent(slot, i), i);
         prefix_hold(prefix, page);
+        prefix->pages[page].wanted = true;
         slot->pages[slot->n_pages++] = page;
         slot->n_shared++;
     }
@@ -412,6 +424,28 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
         slot_begin_from(slot, prefix, n);
     slot_read(slot, prefix, slot->spec.canonical);
     return slot->spec.canonical - before;
+}
+
+void slot_hold_ahead(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t page = PAGE_NONE;
+    assert(slot->n_ahead == 0);
+    for (; slot->n_ahead < slot->n_shared; slot->n_ahead++) {
+        page = slot->ahead[slot->n_ahead] = slot->pages[slot->n_ahead];
+        prefix_hold(prefix, page);
+    }
+    while ((page = slot_find(slot, prefix, page, slot->n_ahead)) != PAGE_NONE) {
+        prefix_hold(prefix, page);
+        slot->ahead[slot->n_ahead++] = page;
+    }
+}
+
+void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page)
+{
+    uint32_t i = slot->n_ahead, parent = i > 0 ? slot->ahead[i - 1] : PAGE_NONE;
+    assert(slot_goes_beyond(slot, i));
+    slot->ahead[slot->n_ahead++] = prefix_publish(prefix, slot->uid, parent, page, PAGE_NONE,
+                                                  slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
 }
 
 void slot_share(struct slot *slot, struct prefix *prefix)
@@ -541,7 +575,7 @@ enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIE
 
 static enum yield_class yields(const struct slot *slot, const struct slot *needy)
 {
-    if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages == 0)
+    if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0)
         return YIELD_NEVER;
     if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING)
         return YIELD_IDLE;
@@ -571,4 +605,18 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
         }
     }
     return victim;
+}
+
+uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted)
+{
+    struct prefix *prefix = &slots->kv.prefix;
+    uint32_t page;
+    struct slot *victim;
+    *ret_evicted = 0;
+    while ((page = prefix_take(prefix)) == PAGE_NONE &&
+           (victim = slot_victim(slots->all, slots->n, needy))) {
+        *ret_evicted += victim->n_pages;
+        slot_evict(victim, prefix);
+    }
+    return page;
 }

@@ -70,6 +70,7 @@ enum slot_state {
     SLOT_PLANNED, /* it has rows in the pass that is being built or run: its pages are in use */
     SLOT_PAUSED,  /* its reader leaves no room for an answer */
     SLOT_MASKING, /* its grammar's next mask is not made yet */
+    SLOT_READING, /* pages of its text are being read from the store */
     SLOT_WAITING, /* it could not get pages in this step, and no victim could be evicted */
     SLOT_STARVED, /* ... in the step before: others do not rely on it to compute a page */
     SLOT_ENDING,  /* its answer is over: its end is published after the step's tokens */
@@ -94,6 +95,10 @@ struct slot {
     uint32_t n_pages_max;
     uint32_t *windows; /* [n_pages_max] window pages, [window_from, n_pages) are valid */
     uint32_t window_from;
+    /* [n_pages_max] pages of its text in the cache that it holds in addition, [0, n_ahead), while
+     * what it will adopt is read from the store; 0: none */
+    uint32_t *ahead;
+    uint32_t n_ahead;
     uint32_t own;    /* its state, or PAGE_NONE; it has pages then */
     uint32_t begins; /* a page that it shares, or PAGE_NONE */
     uint32_t points
@@ -118,7 +123,7 @@ struct slots {
     struct slot **ending; /* [n_ending] those in SLOT_ENDING */
     uint32_t n, n_ending;
     uint32_t n_active; /* with a request */
-    uint32_t n_paused;
+    uint32_t n_paused, n_reading;
     uint32_t n_following; /* another slot computes the page that these need next */
     uint64_t serial;      /* of the last request */
     uint32_t context;     /* of each */
@@ -133,7 +138,7 @@ void slots_fini(struct slots *slots);
 /* How many requests wait for nothing but passes. */
 static inline uint32_t slots_running(const struct slots *slots)
 {
-    return slots->n_active - slots->n_paused;
+    return slots->n_active - slots->n_paused - slots->n_reading;
 }
 
 /* The only place where a slot's state changes. */
@@ -168,6 +173,19 @@ void slot_trim(struct slot *slot, struct prefix *prefix);
  * the last and the text is warm; where it is not warm at `canonical` either, goes back to where it
  * is. Returns the number of positions gained. */
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
+
+/* Is window page `i` of the slot's text at hand: its own, or in the cache? */
+bool slot_finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i);
+
+/* Holds the cached pages of its text once more: those that it shares, and those that follow them in the
+ * cache, as far as it could adopt them if all else were there. Until slot_drop_ahead, slot_trim or
+ * slot_evict. */
+void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
+
+/* `page`, a page of the pool, and what the cache has from now on holds the 32 tokens after those
+ * that are held: canonical KV that comes from the store. */
+void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
+void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
 /* A free state; else that of the idle slot that was used least recently, else that of the restart
  * point that was. PAGE_NONE: there is none. */
@@ -218,5 +236,9 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * pass. So nothing evicts the oldest interactive request that can go on, and it gets all that it
  * needs: the pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
+
+/* A page to write into, for a slot that reads from the store, from a slot that has to give way to it
+ * if need be. PAGE_NONE: none has to. *ret_evicted: pages that such slots had. */
+uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted);
 
 #endif

@@ -103,11 +103,9 @@ static void status_device(struct text *text, const struct status_facts *facts)
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-static const char *const state_names[] = {[DOWN_IDLE] = "idle",
-                                          [DOWN_QUEUED] = "queued",
-                                          [DOWN_PREFILL] = "prefill",
-                                          [DOWN_DECODE] = "decode",
-                                          [DOWN_PAUSED] = "paused"};
+static const char *const state_names[] = {
+    [DOWN_IDLE] = "idle",     [DOWN_QUEUED] = "queued", [DOWN_PREFILL] = "prefill",
+    [DOWN_DECODE] = "decode", [DOWN_PAUSED] = "paused", [DOWN_READING] = "reading"};
 
 static uint32_t word_of(const _Atomic uint32_t *word)
 {

@@ -128,6 +128,7 @@ static void answer_fill(const struct slot *slot, const struct loaded_model *load
         .error = request->error,
         .prompt = request->prompt_length,
         .cached = request->cached,
+        .stored = request->stored,
         .output = slot->spec.accepted - request->prompt_length,
         .passes = request->passes,
         .drafted = request->drafted,

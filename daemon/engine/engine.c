@@ -15,6 +15,8 @@ enum { BUSY_STEPS = 4096 }; /* steps in a row after which the loop is looked at,
 
 static const uint64_t RESCAN_NS = 1000000000;
 static const uint64_t RESCAN_GRACE_NS = 2000000;
+/* For what is warm to go to the store: far below the 90 s after which systemd kills, some GB. */
+static const uint64_t STOP_NS = 10000000000;
 
 uint32_t engine_step(struct engine *engine)
 {
@@ -23,6 +25,7 @@ uint32_t engine_step(struct engine *engine)
         bell_daemon_pulse(engine->options.ctl, engine->clock.now_ns, engine->cost.step_ns);
         gauges_slots(&engine->slots, &engine->options.loaded->info, engine->options.ctl);
         gauges_costs(&engine->cost, &engine->drafters, engine->options.ctl);
+        stored_count(&engine->fetches.stored);
     }
     return work;
 }
@@ -30,7 +33,7 @@ uint32_t engine_step(struct engine *engine)
 bool engine_look(const struct engine *engine)
 {
     if (mailbox_ready(engine->clients.inbox) || engine->clients.n_failed > 0 ||
-        grammars_look(&engine->constrain.grammars))
+        grammars_look(&engine->constrain.grammars) || fetches_look(&engine->fetches))
         return true;
     for (uint32_t i = 0; i < engine->clients.n; i++)
         if (ingest_ready(engine->clients.all[i]))
@@ -121,6 +124,16 @@ static void engine_rescan(struct attached *clients)
         counters_add(clients->ctl, COUNTER_RESCANS_FOUND, 1);
 }
 
+/* How long it may sleep: a slot does not wait for a disk for ever. -1: until something comes. */
+static int64_t engine_sleep_ns(const struct engine *engine, bool rescan)
+{
+    uint64_t now_ns = engine->clock.now_ns, until_ns = fetches_deadline(&engine->fetches);
+    uint64_t most_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+    if (rescan && most_ns > RESCAN_NS)
+        return (int64_t)RESCAN_NS;
+    return until_ns == UINT64_MAX ? -1 : (int64_t)most_ns;
+}
+
 /* S1: announce, look once more, block. */
 static int engine_sleep(struct engine *engine)
 {
@@ -137,7 +150,7 @@ static int engine_sleep(struct engine *engine)
     if (clients->n == 0)
         engine_tidy(engine); /* nothing will wake it for that later */
     uint64_t slept_ns = steady_look(&engine->clock);
-    n = loop_wait(clients->loop, rescan ? (int64_t)RESCAN_NS : -1, events, 64);
+    n = loop_wait(clients->loop, engine_sleep_ns(engine, rescan), events, 64);
     bool rescans = n == 0 && rescan && steady_look(&engine->clock) - slept_ns >= RESCAN_NS;
     if (rescans)
         engine_rescan(clients);
@@ -189,11 +202,21 @@ int engine_run(struct engine *engine)
         rc = loop_add_poll(clients->loop, clients->inbox->event_fd, POLLIN, 0);
     if (rc == 0)
         rc = compiler_open(&engine->constrain.grammars.compiler, clients->inbox);
+    if (rc == 0 && engine->options.store)
+        rc = loop_add_poll(clients->loop, store_event_fd(engine->options.store), POLLIN, 0);
     if (rc == 0)
         rc = engine_turn(engine);
     compiler_close(&engine->constrain.grammars.compiler);
     attached_stop(clients, &engine->slots, engine->options.loaded, engine->clock.now_ns);
     attached_wake(clients, false, engine->clock.now_ns);
+    fetches_stop(&engine->fetches);
     attached_post(clients, MAIL_STOPPED, NULL, rc);
+    if (rc == 0)
+        stored_stop(&engine->fetches.stored, engine->options.now_ns, STOP_NS);
     return rc;
+}
+
+int engine_save_slots(struct engine *engine)
+{
+    return engine->options.store ? stored_save_slots(&engine->fetches.stored) : 0;
 }

@@ -23,6 +23,10 @@ void engine_close(struct engine *engine);
  * MAIL_STOPPED was posted either way. */
 int engine_run(struct engine *engine);
 
+/* Named slots, with their tokens, to the store, if there is one: after the thread has ended. Returns 0
+ * or -errno. */
+int engine_save_slots(struct engine *engine);
+
 /* One turn. Returns the work done: 0 when there was nothing to do. */
 uint32_t engine_step(struct engine *engine);
 

@@ -74,12 +74,17 @@ static int open_parts(struct engine *engine)
     const struct engine_options *options = &engine->options;
     const struct loaded_model *loaded = options->loaded;
     uint32_t n = options->n_slots;
+    engine->fetches.stored = (struct stored){
+        .store = options->store, .loaded = loaded, .cost = &engine->cost, .ctl = options->ctl};
     if (open_attached(&engine->clients, options) < 0 ||
         batch_init(&engine->batch, n, &loaded->limits) < 0 ||
         grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
         drafters_init(&engine->drafters, loaded, n) < 0)
         return -ENOMEM;
-    return open_slots(&engine->slots, options);
+    int rc = open_slots(&engine->slots, options);
+    if (rc == 0)
+        rc = fetches_init(&engine->fetches, &engine->slots);
+    return rc == 0 && options->store ? stored_load_slots(&engine->fetches.stored) : rc;
 }
 
 int engine_open(struct engine **ret_engine, const struct engine_options *options, char *err,
@@ -118,6 +123,7 @@ void engine_close(struct engine *engine)
     slots_fini(&engine->slots);
     grammars_fini(&engine->constrain.grammars);
     drafters_fini(&engine->drafters);
+    fetches_fini(&engine->fetches);
     batch_fini(&engine->batch);
     loop_close(engine->clients.loop);
     free(engine->clients.all);

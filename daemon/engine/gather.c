@@ -31,18 +31,18 @@ bool gather_admit(struct slots *slots, struct attached *clients, struct slot *sl
     return false;
 }
 
-/* Adopts pages that another slot has computed meanwhile. What this request itself computed and lost
- * does not count as cached. */
-static void gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
+/* Another slot has computed them. What this request itself computed and lost does not count. */
+uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
 {
     struct request *request = slot->request;
     if (slot_adopt(slot, prefix) == 0 || slot->spec.canonical <= request->reached)
-        return;
+        return 0;
     uint32_t gained = slot->spec.canonical - request->reached;
     request->reached = slot->spec.canonical;
     request->cached += gained;
     counters_add(ctl, COUNTER_CACHED_TOKENS, gained);
     answer_progress(slot, DOWN_PREFILL);
+    return gained;
 }
 
 /* Slots that could compute now. None is due while a model drafts for all of them. */

@@ -13,6 +13,10 @@
  * and only it; a client that broke its ring is marked. Returns whether it may go on. */
 bool gather_admit(struct slots *slots, struct attached *clients, struct slot *slot);
 
+/* Adopts pages that the cache has meanwhile. Returns how many positions the request is further along
+ * than it ever was: these count as cached. */
+uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl);
+
 /* Pages for rows [from, to), from others where the pool is empty, which have no rows then; the slot
  * is planned (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
 bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, struct slot *slot,

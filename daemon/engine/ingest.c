@@ -206,11 +206,11 @@ static void ingest_begin(struct attached *clients, struct slots *slots, struct d
     request->limit = in->limit;
     request->prewarm = cell->max_tokens == 0;
     request->fast = unverified_fits(loaded, cell);
-    request->unverified = request->no_drafts = false;
+    request->unverified = request->no_drafts = request->looked = false;
     request->prefix_break = common;
     request->prefix_lost = before > common ? before - common : 0;
     request->passes = request->drafted = request->accepted_drafts = request->rollbacks = 0;
-    request->rejected = request->unused = request->own = 0;
+    request->rejected = request->unused = request->own = request->stored = 0;
     request->submitted_ns = in->now_ns;
     request->first_row_ns = request->first_sample_ns = 0;
     ingest_sampler(request);

@@ -7,8 +7,11 @@
 #include "daemon/model/loaded_model.h"
 #include "ipc/layout.h"
 
+struct store;
+
 struct engine_options {
     const struct loaded_model *loaded; /* its backend is the engine's to call from now on */
+    struct store *store;               /* NULL: KV does not outlive the process */
     struct ctl *ctl;
     struct mailbox *inbox;  /* from control */
     struct mailbox *outbox; /* to control */

@@ -24,6 +24,8 @@ bool pass_runnable(struct slot *slot)
         return constrain_goes_on(slot);
     if (slot->state == SLOT_WAITING)
         return false; /* until another slot's answer moves: that is a step of its own */
+    if (slot->state == SLOT_READING)
+        return false; /* until the store's event */
     int room = event_room(client_events(slot));
     return room < 0 || (uint32_t)room >= answer_room_needed(slot);
 }
@@ -48,7 +50,7 @@ static uint32_t pass_plan(struct batch *batch, struct slots *slots, struct const
     batch->fast_interactive = batch->prefills = false;
     for (uint32_t i = 0; i < slots->n; i++) {
         struct slot *slot = &slots->all[i];
-        if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING)
+        if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING || slot->state == SLOT_READING)
             continue;
         batch->prefills |= !slot->request->first_sample_ns;
         if (slot->state == SLOT_MASKING)
@@ -189,6 +191,7 @@ uint32_t pass_step(struct engine *engine)
     work += attached_mail(clients, slots, drafters, loaded, engine->clock.now_ns);
     work += ingest_step(clients, slots, drafters, &engine->constrain, loaded, &engine->clock);
     work += grammars_step(&engine->constrain.grammars);
+    work += fetches_step(&engine->fetches, clients, &engine->clock);
     if (slots->n_active > 0) {
         uint32_t masking = pass_plan(batch, slots, &engine->constrain);
         unverified_plan(batch, slots, clients, &drafters->all[DRAFTER_SELF]);
@@ -200,6 +203,7 @@ uint32_t pass_step(struct engine *engine)
         pass_publish(engine);
         work += rows ? rows : drafting + masking;
     }
+    stored_submit(&engine->fetches.stored);
     if (clients->fence_due) { /* also when all there was to do was to end something */
         attached_wake(clients, slots_running(slots) > 0, engine->clock.now_ns);
         work++;

@@ -3,6 +3,7 @@
  *
  *   reap        closes the clients that were marked in the step before
  *   ingest      takes mail and submit cells; ends requests that were voided
+ *   fetch       takes what was read from the store; new requests whose text it has wait for it
  *   plan        which slots go on, and whether a canonical pass or a fast one has their next token
  *   unverified  which of the latter have a row of the fast pass
  *   draft       drafts from text and by models: the fast passes run

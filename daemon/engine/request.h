@@ -31,6 +31,7 @@ struct request {
     bool fast;       /* need not be deterministic, and there are fast passes that may answer it */
     bool unverified; /* one did: no canonical pass has verified the answer */
     bool no_drafts;  /* the model that drafts cannot go on with it */
+    bool looked;     /* for its text in the store, as far as it is worthwhile */
 
     uint8_t *block;       /* [block_bytes] the private copy of the parameter block */
     uint32_t block_bytes; /* reserved for the largest; request_spare gives most of it back */
@@ -54,6 +55,7 @@ struct request {
 
     /* The account: EVENT_DONE reports it (ipc/layout.h). */
     uint32_t cached, prefix_break, prefix_lost, passes;
+    uint32_t stored;  /* of cached: only because the store had it */
     uint32_t reached; /* the furthest that KV came: what lies below counted once */
     uint32_t drafted, accepted_drafts, rollbacks;
     uint32_t rejected; /* drafts that a mismatch took along */

@@ -9,6 +9,7 @@
 #include "daemon/engine/client.h"
 #include "daemon/engine/constrain.h"
 #include "daemon/engine/drafters.h"
+#include "daemon/engine/fetch.h"
 #include "daemon/engine/options.h"
 #include "daemon/policy/cost.h"
 #include "daemon/steady.h"
@@ -19,6 +20,7 @@ struct engine {
     struct attached clients;    /* what they sent, and are told */
     struct constrain constrain; /* grammars of requests, and masks */
     struct drafters drafters;   /* models that draft */
+    struct fetches fetches;     /* requests whose text is read from the store */
     struct cost cost;           /* of passes */
     struct batch batch;         /* of a pass */
     struct steady clock;

@@ -283,6 +283,11 @@ bool store_ready(const struct store *store)
     return io_ready(&store->io);
 }
 
+uint32_t store_min_tokens(const struct store *store)
+{
+    return store->index.sizes.min_tokens;
+}
+
 int store_event_fd(const struct store *store)
 {
     return store->io.done_fd;

@@ -129,6 +129,9 @@ bool store_ready(const struct store *store);
 /* Poll it (edge-triggered), never read it: it becomes readable when there is something to take. */
 int store_event_fd(const struct store *store);
 
+/* store_options.min_tokens. */
+uint32_t store_min_tokens(const struct store *store);
+
 /* ---- into the store --------------------------------------------------------------------------- */
 
 /* Would the store take this record? Returns a buffer [class_bytes] to be filled, then given to

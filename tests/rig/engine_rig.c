@@ -65,6 +65,7 @@ static void open_engine(struct rig *rig)
     char err[200];
     struct engine_options options = {
         .loaded = &rig->loaded,
+        .store = rig->store,
         .ctl = rig->ctl,
         .inbox = &rig->inbox,
         .outbox = &rig->outbox,
@@ -82,6 +83,28 @@ static void open_engine(struct rig *rig)
     int rc = engine_open(&rig->engine, &options, err, sizeof(err));
 
     RIG_CHECK(rc == 0, "%s", err);
+    rig->engine->fetches.always = true;
+}
+
+static void open_store(struct rig *rig)
+{
+    const struct backend_info *info = &rig->loaded.info;
+    const struct store_options options = {
+        .path = rig->desc.store,
+        .model = "fake",
+        .seed = "fake",
+        .seed_bytes = 4,
+        .class_bytes = {info->page_bytes, info->window_page_bytes, info->state_bytes},
+        .bytes = 256 << 20,
+        .day_bytes = 1ull << 40,
+        .min_tokens = rig->desc.store_min,
+        .by_hand = true};
+    char err[600];
+
+    if (rig->desc.store) {
+        int rc = store_open(&rig->store, &options, err, sizeof(err));
+        RIG_CHECK(rc == 0, "%s", err);
+    }
 }
 
 /* The proposer that all tests of a rig are to be run with, and what it needs. */
@@ -208,12 +231,14 @@ void rig_open(struct rig *rig, const struct rig_desc *desc)
     RIG_CHECK(mailbox_init(&rig->inbox, d.mail) == 0, "mailbox");
     RIG_CHECK(mailbox_init(&rig->outbox, d.mail) == 0, "mailbox");
     RIG_CHECK(segment_guard_init() == 0, "guard");
+    open_store(rig);
     open_engine(rig);
 }
 
 void rig_close(struct rig *rig)
 {
     engine_close(rig->engine);
+    store_close(rig->store);
     mailbox_fini(&rig->inbox);
     mailbox_fini(&rig->outbox);
     free(rig->ctl);
@@ -318,6 +343,8 @@ uint32_t rig_step(struct rig *rig)
 {
     uint32_t work = engine_step(rig->engine);
 
+    if (rig->store && !rig->store_stands)
+        work += store_work(rig->store, UINT32_MAX);
     return work + compiler_step(&rig->engine->constrain.grammars.compiler);
 }
 
@@ -331,6 +358,24 @@ uint32_t rig_run(struct rig *rig, uint32_t most)
     }
     rig_check(rig);
     return steps;
+}
+
+static struct rig *stopping;
+
+/* The disk works while time passes. */
+static uint64_t stop_now(void)
+{
+    store_work(stopping->store, UINT32_MAX);
+    return rig_now();
+}
+
+void rig_stop(struct rig *rig)
+{
+    stopping = rig;
+    fetches_stop(&rig->engine->fetches);
+    stored_stop(&rig->engine->fetches.stored, stop_now, 1000000000);
+    int rc = engine_save_slots(rig->engine);
+    RIG_CHECK(rc == 0, "slots: error %d", rc);
 }
 
 void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)

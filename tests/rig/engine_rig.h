@@ -46,6 +46,8 @@ struct rig_desc {
     uint32_t samples;              /* [16] */
     uint32_t mail;                 /* [64] cells of a mailbox */
     uint32_t params_bytes;         /* [RIG_PARAMS_BYTES] of a parameter block */
+    const char *store;             /* a folder: KV is kept there, by hand; a step has it work */
+    uint32_t store_min;            /* tokens of a text that is stored */
     enum submit_proposer proposer; /* of all requests [$HEARTH_RIG_PROPOSER, else auto] */
     enum backend_fast fast;        /* the device's fast pass [what `proposer` needs] */
     uint32_t wrong;                /* one in so many drafts of models is wrong; 0: none */
@@ -66,6 +68,8 @@ struct rig {
     struct model model;
     struct model_layer layers[FAKE_LAYERS]; /* the model's */
     struct loaded_model loaded;
+    struct store *store;
+    bool store_stands; /* the disk does nothing until this is false again */
     struct ctl *ctl;
     struct mailbox inbox, outbox;
     struct engine *engine;
@@ -140,7 +144,10 @@ void rig_attach(struct rig *rig, struct rig_client *c, uint32_t n_slots, uid_t u
                 const char *name);
 void rig_detach(struct rig *rig, struct rig_client *c);
 
-/* One turn of the engine, then one of its compiler. Returns the work done. */
+/* As a stop does it: what is warm goes to the store, and so do named slots. Then rig_close. */
+void rig_stop(struct rig *rig);
+
+/* One turn of the engine, then one of its compiler and its store. Returns the work done. */
 uint32_t rig_step(struct rig *rig);
 
 /* Steps until a step finds nothing to do. Returns the steps; more than `most` abort. */

@@ -29,6 +29,13 @@ static void check_slot_pages(const struct engine *engine, const struct slot *slo
 
     RIG_CHECK(slot->n_shared == (overflow_uid_shares(slot->uid) ? full : 0),
               "%u pages are shared, %u are canonical", slot->n_shared, full);
+    for (uint32_t i = 0; i < slot->n_ahead; i++) {
+        RIG_CHECK(!memcmp(engine->slots.kv.prefix.pages[slot->ahead[i]].tokens,
+                          slot->tokens + (size_t)i * PREFIX_TOKENS,
+                          PREFIX_TOKENS * sizeof(*slot->tokens)),
+                  "page %u is held ahead, with other tokens", slot->ahead[i]);
+        held[slot->ahead[i]]++;
+    }
     for (uint32_t i = 0; i < slot->n_pages; i++) {
         uint32_t id = slot->pages[i];
         if (i < slot->n_shared) {

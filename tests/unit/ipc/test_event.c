@@ -97,6 +97,28 @@ START_TEST(done_round_trips_with_every_length_of_text)
 }
 END_TEST
 
+/* Without `stored` it is the record that clients knew before there was a store. */
+START_TEST(what_was_read_from_a_store_is_the_end_of_done)
+{
+    struct event_done done = {.reason = DONE_LENGTH, .cached = 64, .stored = 32, .text = "text"},
+                      got;
+
+    ck_assert_int_eq(event_put_done(&w, 4, 99, &done), 0);
+    next(EVENT_DONE, 4, 99);
+    ck_assert_uint_eq(run.bytes, sizeof(done));
+    ck_assert_int_eq(event_done(&run, &got), 0);
+    ck_assert_mem_eq(&got, &done, sizeof(done));
+    run.bytes--; /* the text of a daemon that knows no store: up to one byte less than this */
+    ck_assert_int_eq(event_done(&run, &got), 0);
+    ck_assert_uint_eq(got.stored, 0);
+    ring_release(&r, run.cells);
+    done.stored = 0;
+    ck_assert_int_eq(event_put_done(&w, 4, 99, &done), 0);
+    next(EVENT_DONE, 4, 99);
+    ck_assert_uint_eq(run.bytes, offsetof(struct event_done, text) + strlen("text"));
+}
+END_TEST
+
 START_TEST(nop_round_trips_with_its_cookie)
 {
     uint64_t cookie;
@@ -309,6 +331,7 @@ int main(void)
     tcase_add_checked_fixture(valid, setup, NULL);
     tcase_add_test(valid, tokens_round_trip_twelve_to_a_cell);
     tcase_add_test(valid, log_probabilities_round_trip_with_alternatives);
+    tcase_add_test(valid, what_was_read_from_a_store_is_the_end_of_done);
     tcase_add_test(valid, done_round_trips_with_every_length_of_text);
     tcase_add_test(valid, nop_round_trips_with_its_cookie);
     tcase_add_test(valid, a_terminal_run_always_has_room);

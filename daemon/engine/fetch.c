@@ -1,0 +1,482 @@
+/* Looks, decides, asks, takes, publishes, ends: in the order of this file. */
+#include "daemon/engine/fetch.h"
+
+#include "daemon/engine/answer.h"
+#include "daemon/engine/gather.h"
+#include "daemon/engine/request.h"
+#include "daemon/overflow_uid.h"
+#include "ipc/counters.h"
+#include "kernels/kv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t FIRST_MIB_NS = 2000000; /* while nothing was read: a slow SSD */
+static const uint64_t PATIENCE_NS = 5000000;  /* at least: the disk, or the thread, woke up late */
+
+enum { STEP_SHARE = 8 }; /* beside other requests: 1 / this of the time between tokens */
+
+int fetches_init(struct fetches *fetches, struct slots *slots)
+{
+    stored_open(&fetches->stored, slots);
+    fetches->mib_ns = FIRST_MIB_NS;
+    if (!fetches->stored.store)
+        return 0;
+    fetches->all = calloc(slots->n, sizeof(*fetches->all));
+    return fetches->all ? 0 : -ENOMEM;
+}
+
+void fetches_fini(struct fetches *fetches)
+{
+    free(fetches->all);
+    fetches->all = NULL;
+}
+
+static struct slot *slot_of(const struct fetches *fetches, const struct fetch *fetch)
+{
+    return &fetches->stored.slots->all[fetch - fetches->all];
+}
+
+static const uint32_t *tokens_of(const struct slot *slot, uint32_t page)
+{
+    return slot->tokens + (size_t)page * KV_PAGE_POSITIONS;
+}
+
+/* ---- how far the store goes ------------------------------------------------------------------ */
+
+/* What a look at the store found. */
+struct found {
+    struct store_text text; /* up to page `from` */
+    uint32_t from, n;       /* pages; n == from: nothing */
+    uint64_t bytes;
+};
+
+/* The text up to the slot's shared page `n`. */
+static void text_up_to(const struct stored *stored, const struct slot *slot, uint32_t n,
+                       struct store_text *ret)
+{
+    if (n == 0)
+        store_begin(stored->store, slot->uid, ret);
+    else
+        stored_text(stored, slot->pages[n - 1], ret);
+}
+
+static bool stores(const struct stored *stored, enum store_class class,
+                   const struct store_text *text)
+{
+    return store_find(stored->store, class, text) != STORE_NONE;
+}
+
+/* The first of the window pages before page `from` that are at hand, here or there, without a gap. */
+static uint32_t first_window(const struct stored *stored, const struct slot *slot, uint32_t from)
+{
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    uint32_t left = from, begin = kv_window_begin(prefix->window, from * KV_PAGE_POSITIONS);
+    struct store_text text;
+    for (; left > begin; left--) {
+        if (slot_finds_window(slot, prefix, left - 1))
+            continue;
+        text_up_to(stored, slot, left, &text);
+        if (!stores(stored, STORE_WINDOW, &text))
+            break;
+    }
+    return left;
+}
+
+/* How far the slot's text would be warm with what the store has. */
+static struct found look(const struct stored *stored, const struct slot *slot)
+{
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const struct backend_info *info = &stored->loaded->info;
+    struct found found = {.from = slot->n_shared, .n = slot->n_shared};
+    uint32_t i = found.from, left = first_window(stored, slot, i);
+    uint32_t id = i > 0 ? slot->pages[i - 1] : PAGE_NONE;
+    uint64_t bytes = 0;
+    bool here = true; /* what the cache has are the first pages of a text */
+    struct store_text text;
+    text_up_to(stored, slot, i, &found.text);
+    text = found.text;
+    while ((uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted) {
+        store_follow(&text, tokens_of(slot, i));
+        id = here ? prefix_find(prefix, slot->uid, id, tokens_of(slot, i)) : PAGE_NONE;
+        here = id != PAGE_NONE;
+        if (!here && !stores(stored, STORE_PAGE, &text))
+            break;
+        bytes += here ? 0 : info->page_bytes;
+        if ((!here || prefix->pages[id].window == PAGE_NONE) &&
+            (prefix->window == 0 || !stores(stored, STORE_WINDOW, &text)))
+            left = i + 1;
+        if (left > kv_window_begin(prefix->window, ++i * KV_PAGE_POSITIONS) ||
+            (prefix->states && !(here && prefix->pages[id].point != PAGE_NONE) &&
+             !stores(stored, STORE_STATE, &text)))
+            continue;
+        found.n = i;
+        found.bytes = bytes + info->state_bytes;
+    }
+    if (prefix->window > 0)
+        found.bytes += (found.n - kv_window_begin(prefix->window, found.n * KV_PAGE_POSITIONS)) *
+                       info->window_page_bytes;
+    return found;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+/* Another fetch that reads the page that the slot needs next, or NULL. */
+static struct fetch *find_leader(const struct fetches *fetches, const struct slot *slot)
+{
+    const uint32_t i = slot->n_shared;
+    for (uint32_t k = 0; k < fetches->stored.slots->n; k++) {
+        struct fetch *fetch = &fetches->all[k];
+        const struct slot *other = slot_of(fetches, fetch);
+        if (fetch->active && !fetch->leader && fetch->n > i && other->uid == slot->uid &&
+            !memcmp(other->tokens, slot->tokens,
+                    (size_t)(i + 1) * KV_PAGE_POSITIONS * sizeof(*slot->tokens)))
+            return fetch;
+    }
+    return NULL;
+}
+
+static bool worthwhile(struct fetches *fetches, const struct fetch *fetch)
+{
+    if (fetches->always || fetch->bytes * fetches->mib_ns >> 20 < fetch->compute_ns)
+        return true;
+    fetches->mib_ns -= fetches->mib_ns / 64; /* it is tried again some time */
+    return false;
+}
+
+/* The slot sits out from now on. */
+static void wait_from_now(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
+                          uint64_t now_ns)
+{
+    fetch->active = true;
+    fetch->serial = slot->serial;
+    fetch->number = ++fetches->number;
+    fetch->began_ns = fetch->moved_ns = now_ns;
+    slots_set(fetches->stored.slots, slot, SLOT_READING);
+}
+
+/* Where the first page to be asked for is: those before it are missing no window page. */
+static void set_start(const struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
+                      const struct found *found)
+{
+    const struct stored *stored = &fetches->stored;
+    uint32_t begin = kv_window_begin(stored->slots->kv.prefix.window, found->n * KV_PAGE_POSITIONS);
+    fetch->at = begin < found->from ? begin : found->from;
+    fetch->text = found->text;
+    if (fetch->at < found->from)
+        text_up_to(stored, slot, fetch->at, &fetch->text);
+}
+
+/* Looks for the slot's new request. Returns whether it waits for the store from now on. */
+static bool begin(struct fetches *fetches, struct slot *slot, uint64_t now_ns)
+{
+    struct stored *stored = &fetches->stored;
+    struct fetch *fetch = &fetches->all[slot - stored->slots->all];
+    const uint32_t rows = spec_rows(&slot->spec);
+    if (!overflow_uid_shares(slot->uid) || rows <= PLAN_SHORT)
+        return false;
+    assert(slot->n_shared == slot->spec.canonical / KV_PAGE_POSITIONS);
+    struct fetch *leader = find_leader(fetches, slot);
+    *fetch = (struct fetch){.leader = leader, .from = slot->n_shared};
+    if (leader) {
+        fetch->follows = leader->number;
+        fetch->n = leader->n;
+        wait_from_now(fetches, fetch, slot, now_ns);
+        return true;
+    }
+    const struct found found = look(stored, slot);
+    fetch->n = found.n;
+    fetch->bytes = found.bytes;
+    fetch->compute_ns =
+        stored_compute_ns(stored, found.n * KV_PAGE_POSITIONS - slot->spec.canonical);
+    if (found.n == found.from || !worthwhile(fetches, fetch))
+        return false;
+    set_start(fetches, fetch, slot, &found);
+    slot_hold_ahead(slot, &stored->slots->kv.prefix);
+    fetch->held = slot->n_ahead;
+    wait_from_now(fetches, fetch, slot, now_ns);
+    return true;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* Is this part of page `at` to be read? */
+static bool is_missing(const struct stored *stored, const struct fetch *fetch,
+                       const struct slot *slot)
+{
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const bool here = fetch->at < slot->n_ahead;
+    const struct prefix_page *page = here ? &prefix->pages[slot->ahead[fetch->at]] : NULL;
+    switch (fetch->next) {
+    case STORE_PAGE:
+        return !here;
+    case STORE_WINDOW:
+        return fetch->at >= kv_window_begin(prefix->window, fetch->n * KV_PAGE_POSITIONS) &&
+               (!here ||
+                (page->window == PAGE_NONE && !slot_finds_window(slot, prefix, fetch->at)));
+    default:
+        return prefix->states && fetch->at + 1 == fetch->n && (!here || page->point == PAGE_NONE);
+    }
+}
+
+/* Goes on to the next part, or the next page. */
+static void go_on(struct fetch *fetch)
+{
+    if (fetch->next != STORE_STATE) {
+        fetch->next = fetch->next == STORE_PAGE ? STORE_WINDOW : STORE_STATE;
+        return;
+    }
+    fetch->next = STORE_PAGE;
+    fetch->at++;
+}
+
+/* Asks for the parts that are missing while there is room for them. Returns how many. */
+static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
+{
+    const struct stored *stored = &fetches->stored;
+    uint32_t asked = 0;
+    for (; fetch->at < fetch->n && fetch->n_reads < FETCH_READS && !fetch->ends; go_on(fetch)) {
+        const uint32_t place = (fetch->head + fetch->n_reads) % FETCH_READS;
+        const uint64_t index = (uint64_t)(fetch - fetches->all);
+        if (fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
+            store_follow(&fetch->text, tokens_of(slot, fetch->at));
+        if (!is_missing(stored, fetch, slot))
+            continue;
+        uint32_t record = store_find(stored->store, fetch->next, &fetch->text);
+        if (record == STORE_NONE) { /* evicted meanwhile */
+            fetch->ends = true;
+            break;
+        }
+        if (store_read(stored->store, record, index << 48 | (uint64_t)fetch->number << 8 | place))
+            break; /* no buffer is free */
+        fetch->reads[place] = (struct fetch_read){.class = fetch->next, .page = fetch->at};
+        fetch->n_reads++;
+        asked++;
+    }
+    return asked;
+}
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* Hands what was read to the fetch that asked for it, if that one still goes on. */
+static uint32_t take(struct fetches *fetches, uint64_t now_ns)
+{
+    struct store_done done;
+    uint32_t taken = 0;
+    for (; store_take(fetches->stored.store, &done); taken++) {
+        struct fetch *fetch = &fetches->all[done.cookie >> 48];
+        struct fetch_read *read = &fetch->reads[done.cookie & 0xff];
+        if (fetch->active && fetch->number == (uint32_t)(done.cookie >> 8)) {
+            read->here = true;
+            read->payload = done.payload;
+            fetch->moved_ns = now_ns;
+        } else if (done.payload) {
+            store_release(fetches->stored.store, done.payload);
+        }
+    }
+    return taken;
+}
+
+/* Writes a record into memory that nothing else uses. Returns its id, or PAGE_NONE: there is none, or
+ * the device failed. */
+static uint32_t fill(struct stored *stored, const struct slot *slot, const struct fetch_read *read)
+{
+    struct slots *slots = stored->slots;
+    struct prefix *prefix = &slots->kv.prefix;
+    const struct loaded_model *loaded = stored->loaded;
+    struct pages *pool = read->class == STORE_PAGE     ? &slots->kv.pool
+                         : read->class == STORE_WINDOW ? &slots->kv.windows
+                                                       : &slots->kv.states;
+    uint32_t id, evicted = 0;
+    id = read->class == STORE_PAGE     ? slots_take_page(slots, slot, &evicted)
+         : read->class == STORE_WINDOW ? prefix_take_window(prefix)
+                                       : slots_take_state(slots, prefix);
+    counters_add(stored->ctl, COUNTER_EVICTIONS, evicted);
+    if (id == PAGE_NONE || loaded->ops->write_page(loaded->backend, (enum copy_class)read->class,
+                                                   id, read->payload) == 0)
+        return id;
+    pages_return(pool, id);
+    return PAGE_NONE;
+}
+
+/* Puts a record into the cache. False: the fetch cannot go on. */
+static bool put(struct stored *stored, struct slot *slot, const struct fetch_read *read)
+{
+    struct prefix *prefix = &stored->slots->kv.prefix;
+    const uint32_t id = read->payload ? fill(stored, slot, read) : PAGE_NONE;
+    if (id == PAGE_NONE)
+        return false;
+    if (read->class == STORE_PAGE)
+        slot_publish_ahead(slot, prefix, id);
+    else if (read->class == STORE_WINDOW)
+        prefix_give_window(prefix, slot->ahead[read->page], id);
+    else
+        prefix_keep(prefix, slot->ahead[read->page], id);
+    return true;
+}
+
+/* Puts the first record of the fetch into the cache, if it is here. */
+static bool put_first(struct fetches *fetches, struct fetch *fetch, struct slot *slot)
+{
+    struct stored *stored = &fetches->stored;
+    struct fetch_read *read = &fetch->reads[fetch->head];
+    if (fetch->n_reads == 0 || !read->here || fetch->ends)
+        return false;
+    fetch->damaged = !read->payload;
+    fetch->ends = !put(stored, slot, read);
+    fetch->held = slot->n_ahead;
+    if (read->payload) {
+        store_release(stored->store, read->payload);
+        fetch->got += backend_copy_bytes(&stored->loaded->info, (enum copy_class)read->class);
+    }
+    fetch->head = (fetch->head + 1) % FETCH_READS;
+    fetch->n_reads--;
+    return true;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+/* Does the slot still wait for this fetch, with all that it held? */
+static bool is_live(const struct fetch *fetch, const struct slot *slot)
+{
+    return slot->state == SLOT_READING && slot->serial == fetch->serial;
+}
+
+static uint64_t patience(const struct fetch *fetch)
+{
+    return fetch->compute_ns / 4 > PATIENCE_NS ? fetch->compute_ns / 4 : PATIENCE_NS;
+}
+
+/* Would the rest be there sooner if it were computed? Where a text is warm at its end alone, all of it
+ * would have to be. */
+static bool is_late(const struct fetches *fetches, const struct fetch *fetch, uint64_t now_ns)
+{
+    const struct prefix *prefix = &fetches->stored.slots->kv.prefix;
+    const bool whole = prefix->window > 0 || prefix->states;
+    const uint64_t passed_ns = now_ns - fetch->began_ns;
+    if (fetches->always)
+        return false;
+    if (now_ns - fetch->moved_ns > patience(fetch))
+        return true;
+    if (passed_ns < PATIENCE_NS || fetch->got == 0 || fetch->got >= fetch->bytes)
+        return false;
+    const double left = (double)(fetch->bytes - fetch->got);
+    const double compute = (double)fetch->compute_ns * (whole ? 1 : left / (double)fetch->bytes);
+    return left * (double)passed_ns / (double)fetch->got > compute;
+}
+
+/* What reading costs. One that gave nothing took at least as long as computing. */
+static void measure(struct fetches *fetches, const struct fetch *fetch, bool late)
+{
+    uint64_t took_ns = fetch->moved_ns - fetch->began_ns;
+    if (fetch->got > 0)
+        fetches->mib_ns = curve_smooth(fetches->mib_ns, (took_ns << 20) / fetch->got);
+    if (late && fetch->bytes > 0 && fetches->mib_ns < (fetch->compute_ns << 20) / fetch->bytes)
+        fetches->mib_ns = (fetch->compute_ns << 20) / fetch->bytes;
+}
+
+static void release(struct fetches *fetches, struct fetch *fetch)
+{
+    for (; fetch->n_reads > 0; fetch->n_reads--) {
+        const struct fetch_read *read = &fetch->reads[fetch->head];
+        if (read->here && read->payload)
+            store_release(fetches->stored.store, read->payload);
+        fetch->head = (fetch->head + 1) % FETCH_READS;
+    }
+    fetch->active = false;
+}
+
+/* The slot goes on with what came. */
+static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot, bool late)
+{
+    struct stored *stored = &fetches->stored;
+    struct prefix *prefix = &stored->slots->kv.prefix;
+    release(fetches, fetch);
+    if (!is_live(fetch, slot))
+        return;
+    if (!fetch->leader)
+        measure(fetches, fetch, late);
+    slots_set(stored->slots, slot, SLOT_READY);
+    uint32_t gained = gather_adopt(slot, prefix, stored->ctl);
+    slot_drop_ahead(slot, prefix);
+    slot->request->stored += gained;
+    counters_add(stored->ctl, COUNTER_STORED_TOKENS, gained);
+    /* The store has forgotten what was damaged; and may go further than what another one read. */
+    slot->request->looked = !fetch->damaged && !fetch->leader;
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+/* One fetch's turn. Returns the work done. */
+static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady *clock,
+                     uint64_t until_ns)
+{
+    struct slot *slot = slot_of(fetches, fetch);
+    uint32_t work = 0;
+    bool over = !is_live(fetch, slot), late = false;
+    if (!over && fetch->leader) {
+        over = !fetch->leader->active || fetch->leader->number != fetch->follows;
+    } else if (!over) {
+        fetch->ends |= fetch->held != slot->n_ahead; /* evicted */
+        while ((work == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot))
+            work++;
+        work += ask(fetches, fetch, slot);
+        late = is_late(fetches, fetch, clock->now_ns);
+        over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at == fetch->n);
+    }
+    if (over)
+        end(fetches, fetch, slot, late);
+    return work + over;
+}
+
+uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct steady *clock)
+{
+    const struct stored *stored = &fetches->stored;
+    struct slots *slots = stored->slots;
+    if (!fetches->all)
+        return 0;
+    uint32_t work = take(fetches, steady_look(clock));
+    const uint64_t share_ns =
+        slots_running(slots) > 0 ? stored->cost->step_ns / STEP_SHARE : stored->cost->limit_ns;
+    const uint64_t until_ns = clock->now_ns + share_ns;
+    for (uint32_t i = 0; i < slots->n; i++)
+        if (fetches->all[i].active)
+            work += step(fetches, &fetches->all[i], clock, until_ns);
+    for (uint32_t i = 0; i < slots->n && slots->n_active > 0; i++) {
+        struct slot *slot = &slots->all[i];
+        if (slot->state != SLOT_READY || slot->request->looked)
+            continue;
+        slot->request->looked = true;
+        if (begin(fetches, slot, clock->now_ns)) {
+            answer_progress(slot, DOWN_READING);
+            clients->fence_due = true;
+            work += 1 + ask(fetches, &fetches->all[i], slot);
+        }
+    }
+    return work;
+}
+
+bool fetches_look(const struct fetches *fetches)
+{
+    return fetches->all && store_ready(fetches->stored.store);
+}
+
+uint64_t fetches_deadline(const struct fetches *fetches)
+{
+    uint64_t first_ns = UINT64_MAX;
+    for (uint32_t i = 0; fetches->all && i < fetches->stored.slots->n; i++) {
+        const struct fetch *fetch = &fetches->all[i];
+        if (fetch->active && !fetch->leader && fetch->moved_ns + patience(fetch) < first_ns)
+            first_ns = fetch->moved_ns + patience(fetch);
+    }
+    return first_ns;
+}
+
+void fetches_stop(struct fetches *fetches)
+{
+    for (uint32_t i = 0; fetches->all && i < fetches->stored.slots->n; i++)
+        if (fetches->all[i].active)
+            release(fetches, &fetches->all[i]);
+}

@@ -1,0 +1,80 @@
+/*
+ * fetch: from the store into the cache, when a request begins.
+ *
+ * Engine thread. A request that has much to compute is looked up in the store, once. Where reading is
+ * thought to take less time than computing, its slot sits out the passes (SLOT_READING) while the
+ * store's thread reads; the others go on. What comes is written into fresh pages and published in
+ * the cache, and in the end the slot adopts it as any other page. So what is read and what was never
+ * stored differ in time only.
+ *
+ *   text      [ in the cache | m .. n: of the store      | computed ]
+ *   pages       held           read, published in order
+ *   windows              [ those that position 32 n sees  ]
+ *   state                                               [ of 32 n ]
+ *
+ * n is the furthest place at which the text would be warm (slot.h). A slot whose next page another
+ * one is reading waits for that one. A fetch ends early, and the rest is computed, where a record is
+ * damaged, no page can be had, the slot is evicted, its request ends, or the disk is slow: no record
+ * for a quarter of the time that computing takes, or so slow that computing the rest is faster.
+ */
+#ifndef HEARTH_DAEMON_ENGINE_FETCH_H
+#define HEARTH_DAEMON_ENGINE_FETCH_H
+
+#include "daemon/engine/client.h"
+#include "daemon/engine/stored.h"
+#include "daemon/steady.h"
+
+enum { FETCH_READS = 16 }; /* of a fetch that are queued at once */
+
+/* A record on its way. */
+struct fetch_read {
+    enum store_class class;
+    uint32_t page; /* of the text */
+    bool here;
+    const void *payload; /* here: NULL: it could not be read */
+};
+
+struct fetch {
+    bool active;
+    uint64_t serial;        /* of the slot's request */
+    uint32_t number;        /* of all fetches; its reads know it */
+    struct fetch *leader;   /* the one that reads what this one waits for, or NULL */
+    uint32_t follows;       /* its number */
+    uint32_t from;          /* page of the text at which it began */
+    uint32_t at, n;         /* the next page to ask for; it goes up to page n */
+    uint32_t held;          /* pages that the slot holds ahead: others, and it was evicted */
+    struct store_text text; /* up to page `at` */
+    enum store_class next;  /* to ask for, of page `at` */
+    struct fetch_read reads[FETCH_READS]; /* a ring, in order of the text */
+    uint32_t head, n_reads;
+    bool ends, damaged;
+    uint64_t began_ns, moved_ns; /* moved: when a record came last */
+    uint64_t compute_ns;         /* what computing would take */
+    uint64_t bytes, got;         /* to be read, about; of these, read */
+};
+
+struct fetches {
+    struct stored stored;
+    struct fetch *all; /* [slots] or NULL: there is no store */
+    uint32_t number;
+    uint64_t mib_ns; /* smoothed: to read a MiB */
+    bool always;     /* tests: whatever it costs, and however long it takes */
+};
+
+/* For all slots, which have their caches. Returns 0 or -ENOMEM; fini in any case. */
+int fetches_init(struct fetches *fetches, struct slots *slots);
+void fetches_fini(struct fetches *fetches);
+
+/* A stage of a step: takes what was read, begins and ends fetches. Returns the work done. */
+uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct steady *clock);
+
+/* Is there a record that a step would take? */
+bool fetches_look(const struct fetches *fetches);
+
+/* When a step must look at the clock: UINT64_MAX: no slot waits for the store. */
+uint64_t fetches_deadline(const struct fetches *fetches);
+
+/* No step follows: gives back all buffers. */
+void fetches_stop(struct fetches *fetches);
+
+#endif

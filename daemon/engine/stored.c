@@ -1,0 +1,288 @@
+/* From the cache to the store: by the cache's own accounts, and before anything is written over. */
+#include "daemon/engine/stored.h"
+
+#include "ipc/counters.h"
+#include "kernels/kv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+_Static_assert((int)STORE_TOKENS == (int)PREFIX_TOKENS, "a record is a page of the cache");
+_Static_assert((int)STORE_NAME_BYTES == (int)SLOT_NAME_BYTES, "a slot's name is kept whole");
+_Static_assert((int)STORE_PAGE == (int)COPY_PAGE && (int)STORE_WINDOW == (int)COPY_WINDOW_PAGE &&
+                   (int)STORE_STATE == (int)COPY_STATE,
+               "a class of the store is a class of the device");
+
+/* While no pass of some rows was measured: weights are read from memory, and a core or two compute.
+ * Too slow for most machines, so that the store is asked until it is known. */
+enum { GUESS_BYTES_NS = 100 };
+
+uint64_t stored_compute_ns(const struct stored *stored, uint32_t rows)
+{
+    const struct curve *curve = &stored->cost->pass;
+    if (curve_known(curve, PLAN_CHUNK_MIN))
+        return curve_ns(curve, rows);
+    return stored->loaded->info.weight_bytes / GUESS_BYTES_NS * rows;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* The text up to the page's end: its last tokens follow those up to its parent's. */
+void stored_text(const struct stored *stored, uint32_t id, struct store_text *ret)
+{
+    const struct prefix_page *pages = stored->slots->kv.prefix.pages, *page = &pages[id];
+    store_begin(stored->store, page->uid, ret);
+    ret->end = page->end;
+    ret->parent = ret->key;
+    if (page->parent != PAGE_NONE)
+        memcpy(ret->parent.words, pages[page->parent].key, sizeof(page->key));
+    memcpy(ret->key.words, page->key, sizeof(page->key));
+    memcpy(ret->tokens, page->tokens, sizeof(page->tokens));
+}
+
+static void name_page(void *context, uint32_t id)
+{
+    const struct stored *stored = context;
+    struct prefix_page *pages = stored->slots->kv.prefix.pages, *page = &pages[id];
+    struct store_text text;
+    if (page->parent == PAGE_NONE)
+        store_begin(stored->store, page->uid, &text);
+    else
+        stored_text(stored, page->parent, &text);
+    store_follow(&text, page->tokens);
+    page->end = text.end;
+    memcpy(page->key, text.key.words, sizeof(page->key));
+}
+
+/* ---- into the store -------------------------------------------------------------------------- */
+
+/* What a restart point saves: the rows since the one before it. */
+static uint32_t point_rows(const struct prefix *prefix, uint32_t id)
+{
+    uint32_t rows = 0;
+    do {
+        rows += KV_PAGE_POSITIONS;
+        id = prefix->pages[id].parent;
+    } while (id != PAGE_NONE && prefix->pages[id].point == PAGE_NONE && rows < POINTS_EVERY);
+    return rows;
+}
+
+/* Offers a part of a page. A device that fails says so in the next pass. */
+static void offer(struct stored *stored, enum prefix_part part, uint32_t id)
+{
+    static const enum store_class classes[] = {
+        [PREFIX_PAGE] = STORE_PAGE, [PREFIX_WINDOW] = STORE_WINDOW, [PREFIX_POINT] = STORE_STATE};
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const struct prefix_page *page = &prefix->pages[id];
+    const struct loaded_model *loaded = stored->loaded;
+    const enum store_class class = classes[part];
+    const uint32_t rows = part == PREFIX_POINT ? point_rows(prefix, id) : KV_PAGE_POSITIONS;
+    const uint32_t from = part == PREFIX_PAGE     ? id
+                          : part == PREFIX_WINDOW ? page->window
+                                                  : page->point;
+    struct store_text text;
+    if (stored->failed)
+        return;
+    stored_text(stored, id, &text);
+    void *payload =
+        store_offer(stored->store, class, &text,
+                    stored_compute_ns(stored, POINTS_EVERY) * rows / POINTS_EVERY, page->wanted);
+    if (!payload)
+        return;
+    if (loaded->ops->read_page(loaded->backend, (enum copy_class) class, from, payload) == 0) {
+        store_write(stored->store, payload);
+        return;
+    }
+    stored->failed = true;
+    store_withdraw(stored->store, payload);
+}
+
+static void page_leaves(void *context, enum prefix_part part, uint32_t id)
+{
+    offer(context, part, id);
+}
+
+void stored_open(struct stored *stored, struct slots *slots)
+{
+    struct prefix *prefix = &slots->kv.prefix;
+    stored->slots = slots;
+    if (!stored->store)
+        return;
+    prefix->enters = name_page;
+    prefix->leaves = page_leaves;
+    prefix->context = stored;
+}
+
+void stored_submit(const struct stored *stored)
+{
+    if (stored->store)
+        store_submit(stored->store);
+}
+
+void stored_count(const struct stored *stored)
+{
+    struct store_counts counts;
+    struct ctl *ctl = stored->ctl;
+    if (!stored->store)
+        return;
+    store_counts(stored->store, &counts);
+    counters_set(ctl, COUNTER_STORE_BYTES, counts.bytes);
+    counters_set(ctl, COUNTER_STORE_RECORDS, counts.records);
+    counters_set(ctl, COUNTER_STORE_READ_BYTES, counts.read_bytes);
+    counters_set(ctl, COUNTER_STORE_WRITTEN_BYTES, counts.written_bytes);
+    counters_set(ctl, COUNTER_STORE_EVICTED, counts.evicted);
+    counters_set(ctl, COUNTER_STORE_FAILED, counts.damaged + counts.failed);
+    counters_set(ctl, COUNTER_STORE_DROPPED, counts.no_room + counts.day_spent + counts.busy);
+}
+
+/* ---- at a stop ------------------------------------------------------------------------------- */
+
+struct stop {
+    struct stored *stored;
+    uint64_t (*now_ns)(void);
+    uint64_t end_ns;
+};
+
+/* Waits for the store to end some of what it has to do. Returns whether there is time left. */
+static bool wait_for_store(const struct stop *stop)
+{
+    struct store *store = stop->stored->store;
+    struct store_done done;
+    store_submit(store);
+    while (!store_ready(store)) { /* its event is edge-triggered, and the loop is closed */
+        if (stop->now_ns() >= stop->end_ns)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    while (store_take(store, &done))
+        if (done.payload)
+            store_release(store, done.payload);
+    return true;
+}
+
+/* Offers a part of a page, and waits while the store is busy. Returns whether there is time left. */
+static bool stop_offer(const struct stop *stop, enum prefix_part part, uint32_t id)
+{
+    struct store_counts before, after;
+    do {
+        store_counts(stop->stored->store, &before);
+        offer(stop->stored, part, id);
+        store_counts(stop->stored->store, &after);
+    } while (after.busy != before.busy && wait_for_store(stop));
+    return after.busy == before.busy && !stop->stored->failed;
+}
+
+static bool stop_page(const struct stop *stop, uint32_t id)
+{
+    const struct prefix_page *page = &stop->stored->slots->kv.prefix.pages[id];
+    return stop_offer(stop, PREFIX_PAGE, id) &&
+           (page->window == PAGE_NONE ||
+            (page->readers == 0 && page->passed && !page->begun_near) ||
+            stop_offer(stop, PREFIX_WINDOW, id)) &&
+           (page->point == PAGE_NONE || stop_offer(stop, PREFIX_POINT, id));
+}
+
+/* The first pages of a long text are no short text: all that a page of that length follows is wanted. */
+static void want_long_texts(struct prefix *prefix, uint32_t min_tokens)
+{
+    for (uint32_t i = 0; i < prefix->pool->total; i++) {
+        struct prefix_page *page = &prefix->pages[i];
+        if (!page->cached || page->end < min_tokens)
+            continue;
+        while (page->parent != PAGE_NONE && !prefix->pages[page->parent].wanted) {
+            page = &prefix->pages[page->parent];
+            page->wanted = true;
+        }
+    }
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
+    return x->serial < y->serial ? 1 : x->serial > y->serial ? -1 : 0;
+}
+
+static bool stop_slots(const struct stop *stop)
+{
+    const struct slots *slots = stop->stored->slots;
+    struct slot **by = calloc(slots->n, sizeof(struct slot *));
+    bool time_left = by != NULL;
+    for (uint32_t i = 0; i < slots->n && by; i++)
+        by[i] = &slots->all[i];
+    if (by)
+        qsort(by, slots->n, sizeof(struct slot *), by_use);
+    for (uint32_t i = 0; i < slots->n && time_left; i++)
+        for (uint32_t k = 0; k < by[i]->n_shared && time_left; k++)
+            time_left = stop_page(stop, by[i]->pages[k]);
+    free(by);
+    return time_left;
+}
+
+void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit_ns)
+{
+    const struct stop stop = {stored, now_ns, now_ns() + limit_ns};
+    if (!stored->store)
+        return;
+    struct prefix *prefix = &stored->slots->kv.prefix;
+    want_long_texts(prefix, store_min_tokens(stored->store));
+    bool time_left = stop_slots(&stop);
+    /* A page is newer in this list than what follows it. */
+    for (uint32_t id = prefix->idle.newest; id != PAGE_NONE && time_left;
+         id = prefix->pages[id].link.older)
+        time_left = stop_page(&stop, id);
+    while (store_pending(stored->store) > 0 && wait_for_store(&stop))
+        ;
+}
+
+/* ---- named slots ----------------------------------------------------------------------------- */
+
+int stored_save_slots(const struct stored *stored)
+{
+    const struct slots *slots = stored->slots;
+    struct store_slot *named = calloc(slots->n, sizeof(*named));
+    uint32_t n = 0;
+    if (!named)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
+        if (!slot->name[0])
+            continue;
+        named[n].uid = slot->uid;
+        memcpy(named[n].name, slot->name, sizeof(slot->name));
+        named[n].tokens = slot->tokens;
+        named[n++].n_tokens = slot->spec.accepted;
+    }
+    int rc = store_save_slots(stored->store, named, n);
+    free(named);
+    return rc;
+}
+
+/* Of another context size, or another start with fewer slots: what fits. */
+static void park(void *context, const struct store_slot *kept)
+{
+    const struct stored *stored = context;
+    struct slots *slots = stored->slots;
+    struct slot *slot = NULL;
+    for (uint32_t i = 0; i < slots->n && !slot; i++)
+        if (!slots->all[i].name[0])
+            slot = &slots->all[i];
+    if (!slot || kept->n_tokens > slots->context)
+        return;
+    for (uint32_t i = 0; i < kept->n_tokens; i++)
+        if (kept->tokens[i] >= stored->loaded->model->n_vocab)
+            return;
+    slot->uid = kept->uid;
+    slot->serial = ++slots->serial;
+    memcpy(slot->name, kept->name, sizeof(slot->name));
+    memcpy(slot->tokens, kept->tokens, kept->n_tokens * sizeof(*kept->tokens));
+    if (kept->n_tokens > 0)
+        spec_begin(&slot->spec, kept->n_tokens, 0);
+}
+
+int stored_load_slots(struct stored *stored)
+{
+    return store_load_slots(stored->store, park, stored);
+}

@@ -1,0 +1,440 @@
+/*
+ * An engine whose KV outlives it: what memory gave up, or a stop left, is read again, and every answer is
+ * the one that an empty store gives. The device of the rig gives other tokens, or aborts, where a page,
+ * a window page or a state is not that of the text before a row.
+ */
+#include "kernels/kv.h"
+#include "tests/random.h"
+#include "tests/rig/engine_rig.h"
+#include "tests/run_suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CLIENTS = 3, USER = 1000, LENGTH = 330, ANSWER = 8 };
+
+static struct rig rig;
+static struct rig_client clients[CLIENTS];
+static uint32_t tokens[CLIENTS][RIG_TOKENS];
+static char root[64], folder[96];
+static struct rig_desc desc;
+
+static void attach_all(void)
+{
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_attach(&rig, &clients[i], 1, USER, i == 0 ? "editor" : "");
+}
+
+static void open_rig(void)
+{
+    rig_open(&rig, &desc);
+    attach_all();
+}
+
+/* Kinds of models: all positions, windows, recurrent. */
+enum { DENSE, WINDOWS, STATES, KINDS };
+
+static void begin(int kind)
+{
+    snprintf(root, sizeof(root), "/tmp/hearth-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    snprintf(folder, sizeof(folder), "%s/store", root);
+    desc = (struct rig_desc){.slots = CLIENTS,
+                             .store = folder,
+                             .store_min = 64,
+                             .window = kind == WINDOWS ? 50 : 0,
+                             .states = kind == STATES ? 20 : 0,
+                             .proposer = PROPOSER_NONE};
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_tokens(tokens[i], RIG_TOKENS, 100 + i);
+    open_rig();
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+static void finish(void)
+{
+    rig_end(&rig, clients, CLIENTS);
+    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A stop, and the next start: nothing is in memory. */
+static void restart(void)
+{
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_detach(&rig, &clients[i]);
+    rig_stop(&rig);
+    rig_end(&rig, clients, CLIENTS);
+    open_rig();
+}
+
+/* A process that is killed has kept what was evicted, and written. */
+static void kill_it(void)
+{
+    rig_end(&rig, clients, CLIENTS);
+    open_rig();
+}
+
+static struct rig_request request_of(uint32_t text, uint32_t n)
+{
+    return (struct rig_request){.tokens = tokens[text], .n = n, .max_tokens = ANSWER};
+}
+
+/* Asks; the answer must be right. */
+static const struct event_done *ask(uint32_t client, const struct rig_request *request)
+{
+    const struct rig_answer *answer = rig_ask(&rig, &clients[client], 0, request);
+    ck_assert(rig_same(&rig, request, answer));
+    return &answer->done;
+}
+
+static struct slot *slot_of(uint32_t client)
+{
+    return clients[client].client->slots[0];
+}
+
+/* ---- what is read ---------------------------------------------------------------------------- */
+
+START_TEST(a_text_is_warm_after_a_restart)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    const uint32_t last = _i == STATES ? 320 : (LENGTH - 1) / 32 * 32;
+    begin(_i);
+    ck_assert_uint_eq(ask(0, &request)->stored, 0);
+    restart();
+    const struct event_done *done = ask(1, &request);
+    ck_assert_uint_eq(done->stored, last);
+    ck_assert_uint_eq(done->cached, last);
+    ck_assert_uint_eq(rig.fake.n_rows, LENGTH - last + ANSWER - 1);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_STORED_TOKENS), last);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_CACHED_TOKENS), last);
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_STORE_READ_BYTES), 0);
+    done = ask(2, &request); /* from memory now */
+    ck_assert_uint_eq(done->cached, last);
+    ck_assert_uint_eq(done->stored, 0);
+    finish();
+}
+END_TEST
+
+/* What gave way to another text is read again, by a request that goes on where memory ends. */
+START_TEST(what_was_evicted_is_read_again)
+{
+    const struct rig_request first = request_of(0, LENGTH), second = request_of(1, LENGTH + 100);
+    begin(_i);
+    rig_end(&rig, clients, CLIENTS);
+    desc.pages = 18;
+    open_rig();
+    ask(0, &first);
+    ask(1, &second);
+    const struct event_done *done = ask(0, &first);
+    ck_assert_uint_gt(done->stored, 0);
+    ck_assert_uint_le(done->stored, done->cached);
+    finish();
+}
+END_TEST
+
+/* Where a text leaves the stored one, the rest is computed. */
+START_TEST(a_text_that_leaves_a_stored_one_is_computed_from_there)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    begin(_i);
+    ask(0, &request);
+    restart();
+    tokens[0][200] = FAKE_BYTES + 'z';
+    const struct event_done *done = ask(1, &request);
+    ck_assert_uint_eq(done->stored, _i == STATES ? 0 : _i == WINDOWS ? done->stored : 192);
+    ck_assert_uint_le(done->stored, 192);
+    finish();
+}
+END_TEST
+
+START_TEST(a_short_text_is_not_looked_up)
+{
+    struct rig_request request = request_of(0, 300);
+    begin(DENSE);
+    ask(0, &request);
+    restart();
+    request.n = 64; /* a keystroke: one pass */
+    ck_assert_uint_eq(ask(1, &request)->stored, 0);
+    request.n = 65;
+    tokens[0][3]++;
+    ck_assert_uint_eq(ask(1, &request)->stored, 0);
+    tokens[0][3]--;
+    ck_assert_uint_eq(ask(2, &request)->stored, 64);
+    finish();
+}
+END_TEST
+
+START_TEST(another_user_has_nothing_of_it)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    begin(_i);
+    ask(0, &request);
+    restart();
+    rig_detach(&rig, &clients[1]);
+    rig_attach(&rig, &clients[1], 1, USER + 1, "");
+    ck_assert_uint_eq(ask(1, &request)->cached, 0);
+    ck_assert_uint_gt(ask(2, &request)->stored, 0);
+    finish();
+}
+END_TEST
+
+START_TEST(named_slots_are_parked_again)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    begin(DENSE);
+    ask(0, &request);
+    restart();
+    const struct slot *slot = slot_of(0);
+    ck_assert_str_eq(slot->name, "editor");
+    ck_assert_uint_eq(slot->spec.accepted, LENGTH + ANSWER);
+    ck_assert_mem_eq(slot->tokens, tokens[0], LENGTH * sizeof(*slot->tokens));
+    const struct event_done *done = ask(0, &request);
+    ck_assert_uint_eq(done->prefix_break, LENGTH);
+    ck_assert_uint_gt(done->stored, 0);
+    finish();
+}
+END_TEST
+
+/* ---- while a disk reads ---------------------------------------------------------------------- */
+
+/* A disk that stands still: the one that waits for it waits alone. */
+START_TEST(the_others_go_on_meanwhile)
+{
+    const struct rig_request request = request_of(0, LENGTH),
+                             other = {.tokens = tokens[1], .n = 10, .max_tokens = 30};
+    begin(_i);
+    ask(0, &request);
+    restart();
+    rig.store_stands = true;
+    rig_submit(&clients[1], 0, &request);
+    rig_step(&rig);
+    ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+    ck_assert_uint_eq(segment_down_slot(&clients[1].segment, 0)->state, DOWN_READING);
+    uint32_t passes = rig.fake.n_passes;
+    rig_submit(&clients[2], 0, &other);
+    for (uint32_t i = 0; i < 30; i++) {
+        rig_step(&rig);
+        rig_check(&rig);
+        ck_assert_uint_eq(rig.fake.n_passes, passes + i + 1);
+    }
+    rig_read_all(&clients[2]);
+    ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
+    ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+    ck_assert_uint_eq(rig_step(&rig), 0); /* nothing to do until the disk has read */
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[1]);
+    ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    ck_assert_uint_gt(clients[1].slots[0].last.done.stored, 0);
+    finish();
+}
+END_TEST
+
+/* A disk that reads too slowly is not waited for. */
+START_TEST(a_slow_disk_is_given_up)
+{
+    const struct rig_request request = request_of(0, LENGTH), other = request_of(1, 50);
+    begin(_i);
+    ask(0, &request);
+    restart();
+    ask(2, &other); /* what rows cost is known */
+    rig.engine->fetches.always = false;
+    rig.engine->fetches.mib_ns = 1;
+    rig.store_stands = true;
+    rig_submit(&clients[1], 0, &request);
+    uint32_t steps = 0;
+    do
+        rig_step(&rig); /* its clock goes on by looks */
+    while (slot_of(1)->state == SLOT_READING && ++steps < 100000);
+    ck_assert_uint_gt(steps, 0);
+    ck_assert_int_ne(slot_of(1)->state, SLOT_READING);
+    while (slot_of(1)->state != SLOT_IDLE)
+        rig_step(&rig);
+    rig_read_all(&clients[1]);
+    ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, 0);
+    ck_assert_uint_gt(rig.engine->fetches.mib_ns, 1); /* it knows better now */
+    rig.store_stands = false;
+    rig_run(&rig, 100); /* what comes now is nobody's */
+    ck_assert_uint_eq(store_pending(rig.store), 0);
+    finish();
+}
+END_TEST
+
+/* Several slots ask for one text: it is read once. */
+START_TEST(a_text_is_read_once_for_all)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    struct store_counts before, after;
+    begin(_i);
+    ask(0, &request);
+    restart();
+    store_counts(rig.store, &before);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_submit(&clients[i], 0, &request);
+    rig_step(&rig);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        ck_assert_int_eq(slot_of(i)->state, SLOT_READING);
+    rig_run(&rig, 1000);
+    store_counts(rig.store, &after);
+    ck_assert_uint_eq(after.read - before.read,
+                      LENGTH / 32 + (_i == WINDOWS ? 2u : 0) + (_i == STATES ? 1u : 0));
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        rig_read_all(&clients[i]);
+        ck_assert(rig_same(&rig, &request, &clients[i].slots[0].last));
+        ck_assert_uint_eq(clients[i].slots[0].last.done.stored, LENGTH / 32 * 32);
+    }
+    finish();
+}
+END_TEST
+
+/* In the middle of reading: a cancel, a newer request, a hang-up, an eviction. Then nothing is held, and
+ * what comes late is nobody's. */
+START_TEST(a_fetch_may_end_at_any_time)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    const int kind = _i % KINDS, way = _i / KINDS % 4, when = _i / KINDS / 4;
+    begin(kind);
+    ask(0, &request);
+    restart();
+    rig_submit(&clients[1], 0, &request);
+    rig.store_stands = true;
+    rig_step(&rig);
+    for (int i = 0; i < when; i++) {
+        store_work(rig.store, 2); /* some records at a time */
+        rig_step(&rig);
+    }
+    ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+    rig_check(&rig);
+    if (way == 0) {
+        rig_cancel(&clients[1], 0);
+    } else if (way == 1) {
+        request.n = 250;
+        rig_submit(&clients[1], 0, &request);
+    } else if (way == 2) {
+        rig_detach(&rig, &clients[1]);
+        rig_attach(&rig, &clients[1], 1, USER, "");
+    } else {
+        slot_evict(slot_of(1), &rig.engine->slots.kv.prefix);
+    }
+    rig_step(&rig);
+    rig_check(&rig);
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    ck_assert_uint_eq(store_pending(rig.store), 0);
+    if (way == 1 || way == 3) {
+        rig_read_all(&clients[1]);
+        ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    }
+    request.n = LENGTH;
+    ask(1, &request);
+    finish();
+}
+END_TEST
+
+/* ---- at random ------------------------------------------------------------------------------- */
+
+static uint32_t seed;
+
+static uint32_t below(uint32_t n)
+{
+    return random_below(&seed, n);
+}
+
+/* Spoils a file of the store: bits, its end, all of it. */
+static int spoil(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)at;
+    if (type != FTW_F || below(4) > 0 || st->st_size == 0)
+        return 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    for (uint32_t i = below(200); i > 0; i--) {
+        /* where something is: the first records */
+        off_t where = (off_t)below((uint32_t)(st->st_size < 400000 ? st->st_size : 400000));
+        uint8_t byte = (uint8_t)below(256);
+        ck_assert_int_eq(pwrite(fd, &byte, 1, where), 1);
+    }
+    if (below(8) == 0)
+        ck_assert_int_eq(ftruncate(fd, (off_t)below(100000)), 0);
+    close(fd);
+    return 0;
+}
+
+static void edit(uint32_t text)
+{
+    uint32_t at = below(RIG_TOKENS);
+    if (below(3) == 0)
+        memcpy(tokens[text], tokens[below(CLIENTS)], at * sizeof(*tokens[text]));
+    else
+        rig_tokens(tokens[text] + at, RIG_TOKENS - at, 1000 + below(50));
+}
+
+/* Edits, evictions, restarts, kills and damage: every answer is the one of an empty store. */
+START_TEST(answers_do_not_depend_on_the_store)
+{
+    begin(_i % KINDS);
+    rig_end(&rig, clients, CLIENTS);
+    desc.pages = 22;
+    desc.store_min = _i % 2 ? 32 : 64;
+    seed = 77 + (uint32_t)_i;
+    open_rig();
+    for (uint32_t round = 0; round < 60; round++) {
+        struct rig_request requests[CLIENTS];
+        uint32_t n = 1 + below(CLIENTS);
+        for (uint32_t i = 0; i < n; i++) {
+            if (below(2))
+                edit(i);
+            requests[i] = request_of(i, 40 + below(380));
+            requests[i].batch = below(4) == 0;
+            rig_submit(&clients[i], 0, &requests[i]);
+        }
+        rig_run(&rig, 5000);
+        for (uint32_t i = 0; i < n; i++) {
+            rig_read_all(&clients[i]);
+            ck_assert(rig_same(&rig, &requests[i], &clients[i].slots[0].last));
+        }
+        if (below(10) < 4) {
+            below(2) ? restart() : kill_it();
+        } else if (below(6) == 0) {
+            for (uint32_t i = 0; i < CLIENTS; i++)
+                rig_detach(&rig, &clients[i]);
+            rig_stop(&rig);
+            rig_end(&rig, clients, CLIENTS);
+            nftw(folder, spoil, 8, FTW_PHYS);
+            open_rig();
+        }
+    }
+    finish();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("engine_store");
+    TCase *t = tcase_create("store");
+    tcase_set_timeout(t, 300);
+    tcase_add_loop_test(t, a_text_is_warm_after_a_restart, 0, KINDS);
+    tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
+    tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
+    tcase_add_test(t, a_short_text_is_not_looked_up);
+    tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
+    tcase_add_test(t, named_slots_are_parked_again);
+    tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
+    tcase_add_loop_test(t, a_slow_disk_is_given_up, 0, KINDS);
+    tcase_add_loop_test(t, a_text_is_read_once_for_all, 0, KINDS);
+    tcase_add_loop_test(t, a_fetch_may_end_at_any_time, 0, KINDS * 4 * 4);
+    tcase_add_loop_test(t, answers_do_not_depend_on_the_store, 0, 4 * KINDS);
+    suite_add_tcase(suite, t);
+    return run_suite(suite);
+}
