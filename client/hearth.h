@@ -480,6 +480,8 @@ struct hearth_result {      /* how a request ended */
     uint32_t prefix_break; /* where the prompt first differed from what the slot held before: its
                               previous prompt and answer; prompt_tokens where it did not, 0 for a
                               slot that held nothing. Other slots' pages may warm more than that */
+    uint32_t
+        stored_tokens; /* of cached_tokens: read from the daemon's store (hearthd --kv-store) */
 };
 
 struct hearth_event {

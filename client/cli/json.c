@@ -82,9 +82,10 @@ const char *json_reason(uint32_t reason)
 
 void json_done_event(struct buffer *b, const struct hearth_result *r)
 {
-    buffer_format(
-        b, "{\"event\":\"done\",\"reason\":\"%s\",\"prompt_tokens\":%u,\"cached_tokens\":%u,",
-        json_reason(r->reason), r->prompt_tokens, r->cached_tokens);
+    buffer_format(b,
+                  "{\"event\":\"done\",\"reason\":\"%s\",\"prompt_tokens\":%u,\"cached_tokens\":%u,"
+                  "\"stored_tokens\":%u,",
+                  json_reason(r->reason), r->prompt_tokens, r->cached_tokens, r->stored_tokens);
     buffer_format(b, "\"prefix_break\":%u,\"output_tokens\":%u,\"ids\":", r->prefix_break,
                   r->output_tokens);
     json_ids(b, r->ids, r->n_ids);

@@ -184,6 +184,9 @@ static void speed(struct frame *f, const struct top_sample *now, const struct to
     put(f, PLAIN, "%s of %s prompt tokens were warm, now %s",
         share(now->cached_tokens, now->prompt_tokens).text, count(now->prompt_tokens).text,
         SHARE_NOW(cached_tokens, prompt_tokens).text);
+    if (now->store_bytes > 0 || now->stored_tokens > 0)
+        put(f, PLAIN, "; %s from the store, which has %s", count(now->stored_tokens).text,
+            bytes_of(now->store_bytes).text);
     end_line(f);
 }
 

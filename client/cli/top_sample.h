@@ -30,6 +30,8 @@
     N(rows)                                                                                        \
     N(prompt_tokens)                                                                               \
     N(cached_tokens)                                                                               \
+    N(stored_tokens)                                                                               \
+    N(store_bytes)                                                                                 \
     N(output_tokens)                                                                               \
     N(drafted)                                                                                     \
     N(accepted_drafts)                                                                             \

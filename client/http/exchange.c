@@ -245,6 +245,7 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     end->reason = c->is_cut ? HEARTH_LENGTH : r->reason;
     end->prompt = r->prompt_tokens;
     end->cached = r->cached_tokens;
+    end->stored = r->stored_tokens;
     end->prefix_break = r->prefix_break;
     end->output = r->output_tokens;
     end->drafted = r->drafted;
@@ -256,6 +257,7 @@ static void take_result(struct choice *c, const struct hearth_result *r)
         find_stopping_word(c, r);
     c->x->server->count.prompt_tokens += end->prompt - end->cached;
     c->x->server->count.cached_tokens += end->cached;
+    c->x->server->count.stored_tokens += end->stored;
     c->x->server->count.output_tokens += end->output;
     c->x->server->count.prefill_ns += end->prefill_ns;
     c->x->server->count.decode_ns += end->decode_ns;

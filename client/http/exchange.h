@@ -25,7 +25,7 @@ enum { STREAM_HIGH_BYTES = 65536, STREAM_LOW_BYTES = 16384 };
 /* How an answer ended. */
 struct finish {
     uint32_t reason; /* enum hearth_reason; HEARTH_LENGTH where a limit of the request ended it */
-    uint32_t prompt, cached, prefix_break, output, drafted, accepted;
+    uint32_t prompt, cached, stored, prefix_break, output, drafted, accepted;
     uint64_t prefill_ns, decode_ns;
     char receipt[256], stopping_word[260];
 };

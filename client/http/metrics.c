@@ -56,6 +56,8 @@ void metrics_own(const struct server *s, struct buffer *out)
          served_connected(s));
     line(out, "hearth_http_cached_tokens_total", "counter", "Prompt tokens found computed.",
          (double)c->cached_tokens);
+    line(out, "hearth_http_stored_tokens_total", "counter",
+         "Prompt tokens found computed in a daemon's store.", (double)c->stored_tokens);
     buffer_format(out,
                   "# HELP hearth_http_request_seconds From a request's last byte to its answer's.\n"
                   "# TYPE hearth_http_request_seconds summary\n"

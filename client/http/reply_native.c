@@ -12,11 +12,12 @@ void reply_put_timings(struct buffer *t, const struct finish *e)
 {
     uint32_t n = e->prompt - e->cached;
     double prompt_ms = (double)e->prefill_ns / 1e6, predicted_ms = (double)e->decode_ns / 1e6;
-    json_put_format(t,
-                    "{'cache_n':%d,'prompt_n':%d,'prompt_ms':%f,'prompt_per_token_ms':%f,"
-                    "'prompt_per_second':%f",
-                    (int64_t)e->cached, (int64_t)n, prompt_ms, n ? prompt_ms / n : 0.0,
-                    prompt_ms > 0 ? 1e3 * n / prompt_ms : 0.0);
+    json_put_format(
+        t,
+        "{'cache_n':%d,'stored_n':%d,'prompt_n':%d,'prompt_ms':%f,'prompt_per_token_ms':%f,"
+        "'prompt_per_second':%f",
+        (int64_t)e->cached, (int64_t)e->stored, (int64_t)n, prompt_ms, n ? prompt_ms / n : 0.0,
+        prompt_ms > 0 ? 1e3 * n / prompt_ms : 0.0);
     json_put_format(t,
                     ",'predicted_n':%d,'predicted_ms':%f,'predicted_per_token_ms':%f,"
                     "'predicted_per_second':%f",

@@ -17,20 +17,23 @@ static const char *finish_reason(const struct finish *e)
 
 static void put_usage(struct buffer *t, const struct exchange *x)
 {
-    int64_t prompt = 0, output = 0, cached = 0, same = 0;
+    int64_t prompt = 0, output = 0, cached = 0, stored = 0, same = 0;
     for (uint32_t i = 0; i < x->n_choices; i++) {
         const struct finish *e = &x->choices[i].finish;
         if (i % x->params.n == 0) { /* choices share their prompt */
             prompt += e->prompt;
             cached += e->cached;
+            stored += e->stored;
             same += e->prefix_break;
         }
         output += e->output;
     }
-    json_put_format(t,
-                    ",'usage':{'prompt_tokens':%d,'completion_tokens':%d,'total_tokens':%d,"
-                    "'prompt_tokens_details':{'cached_tokens':%d,'prefix_break':%d}},'timings':",
-                    prompt, output, prompt + output, cached, same);
+    json_put_format(
+        t,
+        ",'usage':{'prompt_tokens':%d,'completion_tokens':%d,'total_tokens':%d,"
+        "'prompt_tokens_details':{'cached_tokens':%d,'stored_tokens':%d,'prefix_break':%d}},"
+        "'timings':",
+        prompt, output, prompt + output, cached, stored, same);
     reply_put_timings(t, &x->choices[0].finish);
 }
 

@@ -22,7 +22,7 @@ struct listener {
 struct counters {
     uint64_t requests, connections, responses[SERVER_CODES]; /* [status / 100] */
     uint64_t dropped;                                        /* clients that hung up on an answer */
-    uint64_t prompt_tokens, cached_tokens, output_tokens, prefill_ns, decode_ns;
+    uint64_t prompt_tokens, cached_tokens, stored_tokens, output_tokens, prefill_ns, decode_ns;
     uint64_t seconds_ns; /* from a request's last byte to the end of its answer, summed */
     uint64_t n_seconds;
 };

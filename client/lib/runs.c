@@ -207,6 +207,7 @@ static void make_result(struct hearth *h, struct client_slot *s)
         .receipt = s->receipt,
         .model = h->welcome.model,
         .prefix_break = d->prefix_break,
+        .stored_tokens = d->stored,
     };
 }
 

@@ -444,6 +444,7 @@ class Core:
             ids=run.ids,
             prompt_tokens=c.prompt_tokens,
             cached_tokens=c.cached_tokens,
+            stored_tokens=c.stored_tokens,
             output_tokens=c.output_tokens,
             passes=c.passes,
             drafted=c.drafted,

@@ -217,6 +217,7 @@ class Result(ctypes.Structure):
         ("receipt", c_char_p),
         ("model", c_char_p),
         ("prefix_break", c_uint32),
+        ("stored_tokens", c_uint32),
     ]
 
 

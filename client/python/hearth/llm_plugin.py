@@ -104,7 +104,7 @@ class _Shared:
         """What llm logs beside the text."""
         if result is None:
             return
-        details = {"cached_tokens": result.cached_tokens}
+        details = {"cached_tokens": result.cached_tokens, "stored_tokens": result.stored_tokens}
         response.set_usage(input=result.prompt_tokens, output=result.output_tokens, details=details)
         response.response_json = {"reason": result.reason, "receipt": result.receipt, "model": result.model}
 

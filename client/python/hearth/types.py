@@ -96,6 +96,7 @@ class Result(NamedTuple):
     error: Optional[Error] = None  # reason "error"
     # What the daemon tells of an answer that ended by itself; 0 and "" where it was cancelled.
     cached_tokens: int = 0  # of the prompt: already computed before
+    stored_tokens: int = 0  # of these: read from the daemon's store
     passes: int = 0
     drafted: int = 0
     accepted_drafts: int = 0

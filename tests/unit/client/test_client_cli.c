@@ -163,6 +163,7 @@ START_TEST(a_done_event_has_every_member)
                               .error_text = "",
                               .prompt_tokens = 5,
                               .cached_tokens = 4,
+                              .stored_tokens = 1,
                               .prefix_break = 3,
                               .output_tokens = 2,
                               .passes = 3,
@@ -180,6 +181,7 @@ START_TEST(a_done_event_has_every_member)
     ck_assert_str_eq(
         printed(),
         "{\"event\":\"done\",\"reason\":\"length\",\"prompt_tokens\":5,\"cached_tokens\":4,"
+        "\"stored_tokens\":1,"
         "\"prefix_break\":3,\"output_tokens\":2,\"ids\":[1,2],\"passes\":3,\"drafted\":6,"
         "\"accepted_drafts\":1,"
         "\"rollbacks\":2,\"prefill_ms\":1.500,\"decode_ms\":0.250,\"numerics\":\"portable-1\","
