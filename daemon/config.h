@@ -35,6 +35,13 @@
     CHOICE(numerics, "numerics", "auto", "auto|portable|native", "native: a GPU's own arithmetic") \
     CHOICE(kv_type, "kv-type", "f16", "f16|q8_0", "q8_0: 0.56x the memory, results differ")        \
     TEXT(weights_cache, "weights-cache", "DIR", "keep repacked weights here for the next start")   \
+    TEXT(kv_store, "kv-store", "DIR", "keep KV and slots here for the next start")                 \
+    NUMBER(kv_store_bytes, "kv-store-bytes", 0, 0, 1ull << 40, "N",                                \
+           "most bytes in that folder (0: 16 GiB)")                                                \
+    NUMBER(kv_store_min, "kv-store-min", 1024, 0, LIMIT_CONTEXT_MAX, "TOKENS",                     \
+           "shorter texts only if seen twice")                                                     \
+    NUMBER(kv_store_writes, "kv-store-writes", 0, 0, 1ull << 46, "BYTES",                          \
+           "most bytes written to it in a day (0: 32 GiB)")                                        \
     CHOICE(shadow, "shadow", "no", "no|yes", "draft with a 4-bit copy of the weights")             \
     NUMBER(context, "context", 0, 0, LIMIT_CONTEXT_MAX, "N",                                       \
            "context length of a slot (0: what memory holds)")                                      \

@@ -11,6 +11,7 @@
 #include "daemon/model/report.h"
 #include "daemon/overflow_uid.h"
 #include "daemon/policy/fault.h"
+#include "daemon/store/store.h"
 #include "ipc/bell.h"
 #include "ipc/hello.h"
 #include "ipc/listen.h"
@@ -38,6 +39,7 @@ enum {
 struct daemon {
     struct config config;
     struct loaded_model loaded;
+    struct store *store; /* NULL: there is none */
     struct engine *engine;
     struct ctl *ctl;
     int ctl_fd, listen_fd, signal_fd;
@@ -188,11 +190,72 @@ static int open_shared(struct daemon *daemon, char *err, size_t err_bytes)
     return rc;
 }
 
+/* What pages and states depend on beside tokens. `layout`: where anything is in them (kernels/kv.h, kernels/state.h); it
+ * changes with these, because they outlive the process. */
+enum { STORE_LAYOUT = 1 };
+struct store_seed {
+    uint8_t fingerprint[MODEL_FINGERPRINT_BYTES];
+    char numerics[64], kv_type[16], rope_scaling[64];
+    uint64_t layout, page_bytes, window_page_bytes, state_bytes;
+};
+
+static void fill_seed(const struct daemon *daemon, struct store_seed *ret)
+{
+    const struct config *config = &daemon->config;
+    const struct backend_info *info = &daemon->loaded.info;
+    char kv_type[16];
+    *ret = (struct store_seed){.layout = STORE_LAYOUT,
+                               .page_bytes = info->page_bytes,
+                               .window_page_bytes = info->window_page_bytes,
+                               .state_bytes = info->state_bytes};
+    memcpy(ret->fingerprint, daemon->loaded.fingerprint, sizeof(ret->fingerprint));
+    snprintf(ret->numerics, sizeof(ret->numerics), "%s", info->numerics);
+    config_choice("kv-type", config->kv_type, kv_type, sizeof(kv_type));
+    snprintf(ret->kv_type, sizeof(ret->kv_type), "%s", kv_type);
+    if (config->rope_scaling)
+        snprintf(ret->rope_scaling, sizeof(ret->rope_scaling), "%s", config->rope_scaling);
+}
+
+/* A store that cannot be used is no reason not to serve. */
+static void open_store(struct daemon *daemon)
+{
+    const struct config *config = &daemon->config;
+    const struct backend_info *info = &daemon->loaded.info;
+    struct store_seed seed;
+    char model[STORE_MODEL_BYTES], err[4400];
+    if (!config->kv_store || config->check)
+        return;
+    fill_seed(daemon, &seed);
+    snprintf(model, sizeof(model), "%s (%s, %s)", daemon->loaded.name, seed.numerics, seed.kv_type);
+    const struct store_options options = {
+        .path = config->kv_store,
+        .model = model,
+        .seed = &seed,
+        .seed_bytes = sizeof(seed),
+        .class_bytes = {[STORE_PAGE] = info->page_bytes,
+                        [STORE_WINDOW] = info->window_page_bytes,
+                        [STORE_STATE] = info->state_bytes},
+        .bytes = config->kv_store_bytes ? config->kv_store_bytes : STORE_BYTES,
+        .day_bytes = config->kv_store_writes ? config->kv_store_writes : STORE_DAY_BYTES,
+        .min_tokens = (uint32_t)config->kv_store_min,
+        .plain = config->event_loop == LOOP_EPOLL,
+    };
+    if (store_open(&daemon->store, &options, err, sizeof(err)) < 0) {
+        log_warning("KV store: %s: starting without", err);
+        return;
+    }
+    struct store_counts counts;
+    store_counts(daemon->store, &counts);
+    log_info("KV store: %s has %llu records of this model, %llu MiB", config->kv_store,
+             (unsigned long long)counts.records, (unsigned long long)counts.bytes >> 20);
+}
+
 static int open_engine(struct daemon *daemon, char *err, size_t err_bytes)
 {
     const struct config *config = &daemon->config;
     struct engine_options options = {
         .loaded = &daemon->loaded,
+        .store = daemon->store,
         .ctl = daemon->ctl,
         .inbox = &daemon->to_engine,
         .outbox = &daemon->to_control,
@@ -238,6 +301,9 @@ static int serve(struct daemon *daemon, char *err, size_t err_bytes)
     loaded_model_watch_weights(&daemon->loaded, signals_stop);
     rc = control_run(&options);
     pthread_join(daemon->thread, &engine_result);
+    int kept = engine_save_slots(daemon->engine);
+    if (kept < 0)
+        log_warning("KV store: named slots are not kept: %s", strerror(-kept));
     if (rc < 0)
         snprintf(err, err_bytes, "stopped: %s", strerror(-rc));
     return rc < 0 ? rc : loaded_model_stop_weights(&daemon->loaded, err, err_bytes);
@@ -258,8 +324,10 @@ static int load(struct daemon *daemon, char *err, size_t err_bytes)
     if (rc == 0 && daemon->config.fault)
         rc = fault_parse(daemon->config.fault, (uint64_t)time(NULL), err, err_bytes);
 #endif
-    if (rc == 0)
+    if (rc == 0) {
+        open_store(daemon);
         rc = open_engine(daemon, err, err_bytes);
+    }
     return rc;
 }
 
@@ -333,6 +401,7 @@ static void finish(struct daemon *daemon)
     else if (daemon->listen_fd >= 0)
         close(daemon->listen_fd);
     engine_close(daemon->engine);
+    store_close(daemon->store);
     mailbox_fini(&daemon->to_engine);
     mailbox_fini(&daemon->to_control);
     if (daemon->ctl)

@@ -1,4 +1,5 @@
-/* store_file.h: the files of the KV store (daemon/store/).
+/* store_file.h: the files of the KV store (hearthd --kv-store DIR), which hearthd writes and
+ * `hearth store` counts.
  *
  *   DIR/
  *     day                   struct store_file_day: what was written today, by all models

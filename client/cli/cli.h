@@ -2,7 +2,7 @@
  *
  * A process runs one command in one thread: main (main.c) parses the options and calls one of
  * cli_run, cli_chat, cli_replay, cli_tokenize, cli_detokenize, cli_status, cli_top, cli_doctor,
- * cli_models, cli_serve, cli_stop, whose result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to
+ * cli_models, cli_serve, cli_stop, cli_store, whose result is the exit code (sysexits). Errors are one line on stderr, `hearth: what: what to
  * do`; stdout carries results only. Start-up is part of the product (a shell helper runs this once
  * a keystroke): no locale, no stdio on stdout, nothing allocated that a command does not need. */
 #ifndef HEARTH_CLIENT_CLI_CLI_H
@@ -99,6 +99,7 @@ int cli_top(const struct cli_options *o);
 int cli_models(const struct cli_options *o);
 int cli_serve(const struct cli_options *o);
 int cli_stop(const struct cli_options *o);
+int cli_store(const struct cli_options *o);
 int cli_doctor(const struct cli_options *o);
 
 #endif

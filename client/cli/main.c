@@ -50,6 +50,10 @@ static const struct command commands[] = {
      "NAME is a model of `hearth models`, the beginning of its name, or a file. Where\n"
      "systemd runs it becomes the service hearth@NAME, else a process of yours.\n"},
     {"stop", CLI_CMD_STOP, cli_stop, "NAME", "end the daemon of a model", ""},
+    {"store", CLI_CMD_STORE, cli_store, "[options]",
+     "what hearthd --kv-store keeps on this disk, by model and user",
+     "Prompts can be worked out from it; --clear removes it, for models that no\n"
+     "hearthd serves now.\n"},
     {"doctor", CLI_CMD_DOCTOR, cli_doctor, "[options]",
      "check this machine for hearth, and say what would help",
      "Exits with 71 where hearthd cannot run, with 0 where it can.\n"},
@@ -64,8 +68,8 @@ static int help(void)
         buffer_format(&b, "  %-11s %s\n", commands[i].name, commands[i].summary);
     buffer_text(&b,
                 "\n`hearth COMMAND --help` lists the options of a command, `hearth --version` the\n"
-                "version. The daemon, hearthd, must run for all but models, serve, doctor, and\n"
-                "tokenize and detokenize with --model.\n");
+                "version. The daemon, hearthd, must run for all but models, serve, store,\n"
+                "doctor, and tokenize and detokenize with --model.\n");
     return cli_print(&b);
 }
 

@@ -22,7 +22,8 @@ enum cli_command {
     CLI_CMD_TOP = 1024,
     CLI_CMD_MODELS = 2048,
     CLI_CMD_SERVE = 4096,
-    CLI_CMD_STOP = 8192
+    CLI_CMD_STOP = 8192,
+    CLI_CMD_STORE = 16384
 };
 #define CLI_CMD_ASK (CLI_CMD_RUN | CLI_CMD_FIM) /* commands that stream one answer */
 #define CLI_CMD_SAY (CLI_CMD_ASK | CLI_CMD_CHAT)
@@ -116,8 +117,13 @@ enum cli_command {
       "texts of special tokens mean these tokens")                                                 \
     O("record", "FILE", CLI_CMD_ASK, OPTION_TEXT, record, NULL, 0, 0,                              \
       "write a record for hearth replay to FILE")                                                  \
+    O("dir", "DIR", CLI_CMD_STORE, OPTION_TEXT, dir, NULL, 0, 0,                                   \
+      "as hearthd --kv-store (~/.cache/hearth/kv)")                                                \
+    O("user", "UID", CLI_CMD_STORE, OPTION_TEXT, user, NULL, 0, 0, "only of this user")            \
+    O("clear", NULL, CLI_CMD_STORE, OPTION_FLAG, clear, NULL, 0, 0, "remove it")                   \
     O("json", NULL,                                                                                \
-      CLI_CMD_SAY | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR | CLI_CMD_MODELS,             \
+      CLI_CMD_SAY | CLI_CMD_STATUS | CLI_CMD_REPLAY | CLI_CMD_DOCTOR | CLI_CMD_MODELS |            \
+          CLI_CMD_STORE,                                                                           \
       OPTION_FLAG, json, NULL, 0, 0, "print JSON, one object per line")                            \
     O("interval", "S", CLI_CMD_TOP, OPTION_F32, interval, "1", 0.1, 3600,                          \
       "seconds between two samples")                                                               \
@@ -147,12 +153,13 @@ struct cli_options {
     const char *file, *slot, *guess, *grammar, *grammar_file, *json_schema, *record, *model,
         *socket;
     const char *context, *kv_bytes, *draft;       /* of models and serve */
+    const char *dir, *user;                       /* of store */
     const char *system, *chat_template, *tools;   /* of chat */
     const char *prefix_file, *suffix_file, *repo; /* of fim */
     struct option_texts extra;
     uint32_t line, col, order, prompt_tokens; /* 0: not given */
     int32_t resume_ms;
-    int special, json, once;
+    int special, json, once, clear;
     float interval; /* seconds */
     int help;
 };

@@ -49,7 +49,7 @@ await() { # SOCKET
 for loop in auto epoll; do
     export HEARTH_SOCKET=$folder/$loop.sock
     watch hearthd.service "hearthd.$loop" "$build/bin/hearthd" --model "$model" --event-loop $loop --threads 2 \
-        --weights-cache "$folder/weights"
+        --weights-cache "$folder/weights" --kv-store "$folder/store" --kv-store-min 0
     await "$HEARTH_SOCKET"
     watch hearth-http.service "gateway.$loop" "$build/bin/hearth-http" --listen "$folder/http.$loop"
     await "$folder/http.$loop"
