@@ -28,11 +28,13 @@
 #include "tests/rig/tiny_model.h"
 
 #include <check.h>
+#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,11 +43,12 @@ struct configuration {
     const char *isa; /* NULL: the fastest there is */
     const char *threads;
     const char *state;   /* what else is special, for the table */
-    const char *more[4]; /* further arguments */
+    const char *more[8]; /* further arguments */
     const char *fault;   /* needs a build that injects faults */
     bool restarts;       /* the daemon is killed in every round */
 };
 
+static char store[96];     /* a folder, the same for all daemons */
 static char few_pages[16]; /* bytes of two whole contexts, the model's and the draft model's */
 
 static const struct configuration configurations[] = {
@@ -60,6 +63,19 @@ static const struct configuration configurations[] = {
     {NULL, "2", "few pages and rows", {"--kv-bytes", few_pages, "--rows", "40"}, NULL, false},
     {NULL, "1", "epoll, no linger", {"--event-loop", "epoll", "--linger-us", "0"}, NULL, false},
     {NULL, "2", "daemon killed", {0}, NULL, true},
+    {NULL,
+     "2",
+     "few pages, small store",
+     {"--kv-bytes", few_pages, "--kv-store", store, "--kv-store-min", "32", "--kv-store-bytes",
+      "1500000"},
+     NULL,
+     false},
+    {NULL,
+     "2",
+     "store, daemon killed",
+     {"--kv-bytes", few_pages, "--kv-store", store, "--kv-store-min", "32"},
+     NULL,
+     true},
 };
 
 static const struct configuration faulty[] = {
@@ -72,6 +88,12 @@ static const struct configuration faulty[] = {
      "draft-mismatch=0.2,refuse-pages=0.05,delay-pass=0.02",
      false},
     {NULL, "2", "mismatch, killed", {0}, "draft-mismatch=0.5", true},
+    {NULL,
+     "2",
+     "store fails",
+     {"--kv-bytes", few_pages, "--kv-store", store, "--kv-store-min", "32"},
+     "refuse-pages=0.05,store-fail=0.1,store-tear=0.1",
+     false},
 };
 
 static const struct configuration control = {
@@ -81,6 +103,7 @@ enum { CLIENTS_MAX = 32 };
 
 static struct harness daemon_;
 static struct traffic traffic = {.socket = daemon_.socket, .every = 1};
+static uint64_t stored;    /* tokens read from the store, by daemons that were stopped */
 static uint64_t evictions; /* evicted pages of all daemons that were stopped, not killed */
 static char best_isa[16];
 static const char *model, *draft;
@@ -176,7 +199,7 @@ static bool has_proposer(uint32_t proposer)
 
 static void run_configuration(const struct configuration *c, uint32_t rounds)
 {
-    const char *isa = c->isa ? c->isa : on_device(c) ? "cuda" : best_isa, *arguments[22];
+    const char *isa = c->isa ? c->isa : on_device(c) ? "cuda" : best_isa, *arguments[26];
     uint32_t n = 0, seed = (uint32_t)bell_now_ns();
 
     arguments[n++] = on_device(c) ? "--device" : "--isa";
@@ -191,7 +214,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     arguments[n++] = draft;
     arguments[n++] = "--shadow";
     arguments[n++] = has_proposer(TRAFFIC_SHADOW) ? "yes" : "no";
-    for (uint32_t i = 0; i < 4 && c->more[i]; i++)
+    for (uint32_t i = 0; i < 8 && c->more[i]; i++)
         arguments[n++] = c->more[i];
     if (c->fault) {
         arguments[n++] = "--fault";
@@ -205,6 +228,7 @@ static void run_configuration(const struct configuration *c, uint32_t rounds)
     for (uint32_t round = 0; round < rounds; round++)
         run_round(round, seed + round * 7919, c->restarts ? arguments : NULL);
     check_rest();
+    stored += (uint64_t)harness_counter(&daemon_, "stored_tokens");
     ck_assert_int_eq(harness_stop(&daemon_), 0);
 }
 
@@ -321,6 +345,23 @@ static void choose_proposers(void)
             traffic.proposers[traffic.n_proposers++] = i;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+static void remove_store(void)
+{
+    nftw(store, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void make_store(void)
+{
+    snprintf(store, sizeof(store), "/tmp/hearth-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(store));
+}
+
 static void prepare(void)
 {
     static const char *const isas[] = {"ref", "avx2", "avxvnni", "avx512"};
@@ -361,7 +402,7 @@ static void say(const char *what)
 
     printf("ok: %s%s%s%s: %llu answers to %u requests, each %u at least, at most %u different; "
            "company %llu, resumed %llu; drafts %llu, accepted %llu, rollbacks %llu; pages taken "
-           "back %llu; arrivals: %s\n",
+           "back %llu, read from the store %llu tokens; arrivals: %s\n",
            what, wanted_arch() ? wanted_arch() : "", wanted_arch() ? " " : "",
            quant_name(wanted_type()), (unsigned long long)ledger_answers(all), ledger_asked(all),
            ledger_least(all), ledger_distinct(all), (unsigned long long)traffic.shared->company,
@@ -369,7 +410,7 @@ static void say(const char *what)
            (unsigned long long)sum(traffic.shared->drafted),
            (unsigned long long)sum(traffic.shared->accepted),
            (unsigned long long)traffic.shared->rollbacks, (unsigned long long)evictions,
-           arrivals_source());
+           (unsigned long long)stored, arrivals_source());
     for (uint32_t i = 0; i < TRAFFIC_PROPOSERS; i++)
         printf("    %-8s drafts %9llu, accepted %9llu\n", traffic_proposers[i],
                (unsigned long long)traffic.shared->drafted[i],
@@ -410,8 +451,11 @@ static void check_one_answer(void)
 START_TEST(every_request_has_one_answer)
 {
     prepare();
+    make_store();
     run_configurations(configurations, COUNT(configurations));
     say("");
+    remove_store();
+    ck_assert(wanted_rounds() < 8 || stored > 0);
     check_one_answer();
     ck_assert_uint_eq(ledger_asked(&traffic.ledger->rows[traffic.row.all]),
                       (TRAFFIC_KINDS + traffic.every - 1) / traffic.every);
@@ -428,8 +472,10 @@ END_TEST
 START_TEST(injected_faults_keep_every_answer)
 {
     prepare();
+    make_store();
     run_configurations(faulty, COUNT(faulty));
     say("with faults ");
+    remove_store();
     check_one_answer();
     check_tried();
     ck_assert_uint_gt(traffic.shared->rollbacks, 100);
