@@ -39,7 +39,7 @@ void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8
     *kv = (struct kv_geometry){.type = q8_0 ? KV_Q8_0 : model_kv_f32(model) ? KV_F32 : KV_F16};
     for (uint32_t i = 0; i < model->n_layer; i++) {
         const struct layer_geometry *g = &model->layers[i].geometry;
-        if (g->delta.n_head_v > 0 || g->shares_kv)
+        if (g->recurrent || g->shares_kv)
             continue; /* a state in place of KV, or that of another layer */
         const bool local = window_pages && g->sliding_window != MODEL_NO_WINDOW;
         kv_geometry_add(kv, local ? PAGES_WINDOW : PAGES_FULL, g->n_head_kv, g->k_dim, g->v_dim);

@@ -17,10 +17,11 @@ static void add_layer(struct state_geometry *state, const struct delta_geometry 
 {
     struct state_layer *layer = &state->layer[state->n_layer++];
     *layer = (struct state_layer){.delta = *d,
+                                  .n_inputs = d->taps - 1,
                                   .blocks = (d->v_dim + STATE_COLUMNS - 1) / STATE_COLUMNS,
                                   .block = (size_t)d->k_dim * STATE_COLUMNS};
     layer->scan = take(floats, d->n_head_v * layer->blocks * layer->block);
-    layer->inputs = take(floats, (size_t)STATE_INPUTS * d->channels);
+    layer->inputs = take(floats, (size_t)layer->n_inputs * d->channels);
     layer->record = take(&state->record, d->channels);
     layer->k = take(&state->record, (size_t)d->n_head_k * d->k_dim);
     layer->d = take(&state->record, (size_t)d->n_head_v * d->v_dim);
@@ -32,7 +33,7 @@ void state_geometry_init(struct state_geometry *state, const struct model *model
     size_t floats = 0;
     memset(state, 0, sizeof(*state));
     for (uint32_t i = 0; i < model->n_layer; i++)
-        if (model->layers[i].geometry.delta.n_head_v > 0)
+        if (model->layers[i].geometry.recurrent)
             add_layer(state, &model->layers[i].geometry.delta, &floats);
     if (model->mtp) {
         state->n_hidden = model->n_embd;

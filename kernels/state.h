@@ -3,8 +3,8 @@
  *
  *     memory  recurrent layers, one after the other, all f32
  *     layer   S: [n_head_v][blocks][k_dim][32], columns of V in blocks of 32, the last one padded
- *             with zeros; then the last three inputs of the convolution, [3][channels], the oldest
- *             first
+ *             with zeros; then the last inputs of the convolution, [n_inputs][channels], the oldest
+ *             first; without a delta rule these alone, as of a record the first of its parts
  *     record  of each layer: the row's input of the convolution [channels]; its k, scaled, and d,
  *             heads of K and of V; its decay [n_head_v]
  *     hidden  with a next-token layer, after all layers: in a memory the hidden row [n_embd] of its
@@ -19,12 +19,13 @@
 
 enum {
     STATE_COLUMNS = 32,            /* of a block */
-    STATE_INPUTS = MODEL_TAPS - 1, /* of the convolution that a state holds */
+    STATE_INPUTS = MODEL_TAPS - 1, /* of the convolution that a state holds, at most */
 };
 
 /* A recurrent layer's part; offsets in floats. */
 struct state_layer {
     struct delta_geometry delta;
+    uint32_t n_inputs;  /* of the convolution: all taps but the row's own */
     uint32_t blocks;    /* of a V head */
     size_t block;       /* floats of a block */
     size_t scan;        /* from the start of a memory to S */

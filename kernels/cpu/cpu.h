@@ -109,6 +109,15 @@ struct cpu_delta {
     float *o, *p;        /* [32] chains of the S after it: with q, with the next row's k */
 };
 
+/* Of a recurrent layer (NUMERICS.md): y = chain of taps[j] * x[j], or silu of it. */
+struct cpu_convolution {
+    const float *const *x; /* [n_taps] of [n], the oldest first */
+    const float *taps;     /* [n_taps][n] */
+    uint32_t n_taps, n;
+    bool silu;
+    float *y; /* [n] */
+};
+
 struct cpu_isa {
     const char *name;
     bool packed; /* reads cpu_matrix.packed */
@@ -151,12 +160,11 @@ struct cpu_isa {
     void (*attend_split)(const struct cpu_attend *attend, uint32_t split, float *partials);
     void (*attend_combine)(const struct cpu_attend *attend, const float *partials);
 
-    /* m = silu(g) * u, gelu(g) * u, swiglu(g, u) or sigmoid(g) * u, by model_gate, [n]; m may be
-     * g or u */
+    /* m = silu(g) * u, gelu(g) * u, swiglu(g, u), g * u or sigmoid(g) * u, by model_gate, [n]; m may
+     * be g or u */
     void (*gate_mul[MODEL_N_GATE])(const float *g, const float *u, uint32_t n, float *m);
 
-    /* y = silu(chain of taps[j] * x[j]), [n]; x and taps MODEL_TAPS of [n] */
-    void (*convolve)(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y);
+    void (*convolve)(const struct cpu_convolution *convolution);
 
     /* x = (x / its length) * factor, [n] */
     void (*unit)(float *x, uint32_t n, float factor);

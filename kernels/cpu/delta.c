@@ -64,7 +64,7 @@ void delta_begin_pass(struct backend *b)
 /* ---- the convolution ------------------------------------------------------------------------- */
 
 /* The convolution's input of layer and sequence at `step`: 0 is that of the first record, the rows
- * of the pass follow the records; -1, -2, -3 are those before, which the state holds. `row`: that
+ * of the pass follow the records; -1, -2, .. are those before, which the state holds. `row`: that
  * of the step, if it is a row's. */
 static const float *input_at(const struct backend *b, const struct layer_op *op, uint32_t sequence,
                              int32_t step, uint32_t row)
@@ -77,7 +77,7 @@ static const float *input_at(const struct backend *b, const struct layer_op *op,
         return b->states.zero;
     return step >= 0 ? delta_record(b, s->from, (uint32_t)step) + layer->record
                      : delta_memory(b, s->from) + layer->inputs +
-                           (size_t)(STATE_INPUTS + step) * layer->delta.channels;
+                           (size_t)((int32_t)layer->n_inputs + step) * layer->delta.channels;
 }
 
 /* How strongly each V head writes, and what it keeps. */
@@ -105,11 +105,18 @@ void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r
     float *y = row_at(b, op->to[0], r);
     const float scale = 1.0f / sqrtf((float)g->k_dim);
     int32_t step = (int32_t)(b->pass->rows[r].position - delta_base(b, sequence));
-    for (uint32_t j = MODEL_TAPS, row = r; j-- > 0; step--) {
+    for (uint32_t j = g->taps, row = r; j-- > 0; step--) {
         x[j] = input_at(b, op, sequence, step, row);
         row = row == CPU_OK ? row : b->states.before[row];
     }
-    b->isa->convolve(x, l->vector[op->tensor[0]], g->channels, y);
+    b->isa->convolve(&(struct cpu_convolution){.x = x,
+                                               .taps = l->vector[op->tensor[0]],
+                                               .n_taps = g->taps,
+                                               .n = g->channels,
+                                               .silu = g->n_head_v > 0,
+                                               .y = y});
+    if (g->n_head_v == 0)
+        return;
     for (uint32_t h = 0; h < 2 * g->n_head_k; h++)
         b->isa->unit(y + (size_t)h * g->k_dim, g->k_dim, h < g->n_head_k ? scale : 1.0f);
     beta_and_decay(b, op, r);
@@ -233,6 +240,14 @@ static void delta_item(struct backend *b, const struct layer_op *op, uint32_t it
     walk(&w, b->states.scratch + worker * b->states.block);
 }
 
+void delta_run(struct backend *b, const struct layer_op *op)
+{
+    const struct state_layer *layer = layer_of(b, op);
+    const uint32_t n = b->pass->n_sequences;
+    share_items(b, delta_item, op, n * layer->delta.n_head_v * layer->blocks,
+                layer->block * (b->pass->n_rows / n + 1));
+}
+
 /* ---- after it -------------------------------------------------------------------------------- */
 
 /* The last inputs before `step` go to a memory. Where they come from the same one they move towards
@@ -244,10 +259,10 @@ static void put_inputs(struct backend *b, const struct layer_op *op, uint32_t se
     const struct pass_state *s = state_of(b, sequence);
     const uint32_t records = s->apply + s->replay, n = layer->delta.channels;
     uint32_t row = b->states.first[sequence];
-    for (uint32_t i = records + STATE_INPUTS; i < step; i++)
+    for (uint32_t i = records + layer->n_inputs; i < step; i++)
         row = b->states.after[row];
-    for (int32_t i = 0; i < STATE_INPUTS; i++) {
-        const int32_t at = (int32_t)step - STATE_INPUTS + i;
+    for (int32_t i = 0; i < (int32_t)layer->n_inputs; i++) {
+        const int32_t at = (int32_t)step - (int32_t)layer->n_inputs + i;
         const float *from = input_at(b, op, sequence, at, row);
         float *to = delta_memory(b, state) + layer->inputs + (size_t)i * n;
         if (from != to)
@@ -262,16 +277,16 @@ static void put_record(struct backend *b, const struct layer_op *op, uint32_t r,
     const struct state_layer *layer = layer_of(b, op);
     const struct delta_geometry *g = &layer->delta;
     const size_t keys = (size_t)g->n_head_k * g->k_dim;
-    const float *y = row_at(b, op->from[0], r);
     memcpy(record + layer->record, row_at(b, BUFFER_MIXED, r), g->channels * sizeof(float));
+    if (g->n_head_v == 0)
+        return;
+    const float *y = row_at(b, op->from[0], r);
     memcpy(record + layer->k, y + keys, keys * sizeof(float));
     memcpy(record + layer->d, y + 2 * keys, (size_t)g->n_head_v * g->v_dim * sizeof(float));
     memcpy(record + layer->decay, row_at(b, op->from[2], r), g->n_head_v * sizeof(float));
 }
 
-/* Inputs and records of a sequence after the pass. */
-static void settle_item(struct backend *b, const struct layer_op *op, uint32_t sequence,
-                        uint32_t worker)
+void delta_settle(struct backend *b, const struct layer_op *op, uint32_t sequence, uint32_t worker)
 {
     (void)worker;
     const struct state_layer *layer = layer_of(b, op);
@@ -291,13 +306,4 @@ static void settle_item(struct backend *b, const struct layer_op *op, uint32_t s
     for (uint32_t i = 0; row != CPU_OK; row = b->states.after[row], i++)
         if (i >= s->commit)
             put_record(b, op, row, delta_record(b, s->own, n++));
-}
-
-void delta_run(struct backend *b, const struct layer_op *op)
-{
-    const struct state_layer *layer = layer_of(b, op);
-    const uint32_t n = b->pass->n_sequences;
-    share_items(b, delta_item, op, n * layer->delta.n_head_v * layer->blocks,
-                layer->block * (b->pass->n_rows / n + 1));
-    share_items(b, settle_item, op, n, layer->delta.channels * (uint64_t)(b->pass->n_rows / n + 1));
 }

@@ -21,7 +21,10 @@ void delta_begin_pass(struct backend *b);
 /* OP_CONVOLVE of row r. */
 void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker);
 
-/* OP_DELTA of all rows; then the layer's part of states and records is as it is after the pass. */
+/* OP_DELTA of all rows. */
 void delta_run(struct backend *b, const struct layer_op *op);
+
+/* OP_SETTLE of a sequence. */
+void delta_settle(struct backend *b, const struct layer_op *op, uint32_t sequence, uint32_t worker);
 
 #endif

@@ -224,7 +224,7 @@ static void gate_pair(const struct experts_job *job, const struct columns *c, ui
     const struct backend *b = job->b;
     const struct cpu_input *to = &b->buffers.of[job->op->to[0]];
     const size_t at = (size_t)p * to->stride + c->begin, block = at / CPU_BLOCK;
-    b->isa->gate_mul[b->model->gate](gate, up, c->n, to->f + at);
+    b->isa->gate_mul[job->op->gate](gate, up, c->n, to->f + at);
     if (quant_find(cpu_matrix_of(b, job->op->readers[0], 0)->file.type)->quantized)
         b->isa->quantize(to->f + at, c->n, to->q + at, to->d + block, to->sum + block);
 }

@@ -54,6 +54,7 @@ static bool has_avx512(void)
         .gate_mul = {[MODEL_GATE_SILU] = simd_silu_mul_##rest,                                     \
                      [MODEL_GATE_GELU] = simd_gelu_mul_##rest,                                     \
                      [MODEL_GATE_SWIGLU] = simd_swiglu_##rest,                                     \
+                     [MODEL_GATE_PRODUCT] = simd_product_##rest,                                   \
                      [MODEL_GATE_SIGMOID] = simd_sigmoid_mul_##rest},                              \
         .convolve = simd_convolve_##rest,                                                          \
         .unit = simd_unit_##rest,                                                                  \

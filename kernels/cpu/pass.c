@@ -178,9 +178,8 @@ static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, ui
 /* to = f(from[0]) * from[1] */
 static void gate_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    b->isa->gate_mul[b->model->gate](row_at(b, op->from[0], r),
-                                     row_at(b, op->from[1], r) + op->from_at, op->n,
-                                     row_at(b, op->to[0], r));
+    b->isa->gate_mul[op->gate](row_at(b, op->from[0], r), row_at(b, op->from[1], r) + op->from_at,
+                               op->n, row_at(b, op->to[0], r));
     if (quantized_reader(b, op))
         quantize_row_of(b, op, r, worker);
 }
@@ -340,7 +339,9 @@ static void run(struct backend *b, const struct layer_op *op)
         delta_run(b, op);
         break;
     case OP_SEQUENCES:
-        share_items(b, mtp_remember, op, b->pass->n_sequences, op->n);
+        share_items(b, op->kind == OP_SETTLE ? delta_settle : mtp_remember, op,
+                    b->pass->n_sequences,
+                    op->n * (uint64_t)(b->pass->n_rows / b->pass->n_sequences + 1));
         break;
     case OP_EXPERTS:
         if (op->kind == OP_EXPERT_GATE) {

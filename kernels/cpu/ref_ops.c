@@ -195,13 +195,19 @@ void ref_sigmoid_mul(const float *g, const float *u, uint32_t n, float *m)
         m[i] = num_sigmoid(g[i]) * u[i];
 }
 
-void ref_convolve(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y)
+void ref_product(const float *g, const float *u, uint32_t n, float *m)
 {
-    for (uint32_t c = 0; c < n; c++) {
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = g[i] * u[i];
+}
+
+void ref_convolve(const struct cpu_convolution *a)
+{
+    for (uint32_t c = 0; c < a->n; c++) {
         float acc = 0.0f;
-        for (uint32_t j = 0; j < MODEL_TAPS; j++)
-            acc = fmaf(taps[(size_t)j * n + c], x[j][c], acc);
-        y[c] = num_silu(acc);
+        for (uint32_t j = 0; j < a->n_taps; j++)
+            acc = fmaf(a->taps[(size_t)j * a->n + c], a->x[j][c], acc);
+        a->y[c] = a->silu ? num_silu(acc) : acc;
     }
 }
 
@@ -278,6 +284,7 @@ const struct cpu_isa cpu_isa_ref = {
     .gate_mul = {[MODEL_GATE_SILU] = ref_silu_mul,
                  [MODEL_GATE_GELU] = ref_gelu_mul,
                  [MODEL_GATE_SWIGLU] = ref_swiglu,
+                 [MODEL_GATE_PRODUCT] = ref_product,
                  [MODEL_GATE_SIGMOID] = ref_sigmoid_mul},
     .convolve = ref_convolve,
     .unit = ref_unit,

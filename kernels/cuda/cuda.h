@@ -29,7 +29,13 @@ enum {
 };
 
 /* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h after NONE. */
-enum cuda_gate { CUDA_GATE_NONE, CUDA_GATE_SILU, CUDA_GATE_GELU, CUDA_GATE_SWIGLU };
+enum cuda_gate {
+    CUDA_GATE_NONE,
+    CUDA_GATE_SILU,
+    CUDA_GATE_GELU,
+    CUDA_GATE_SWIGLU,
+    CUDA_GATE_PRODUCT
+};
 
 /* y = W x. Layout of `data`: layout.h. */
 struct cuda_matrix {
@@ -167,6 +173,7 @@ struct cuda_states {
     uint64_t scan, inputs;                      /* of a memory */
     uint64_t input, k, d, decay, end;           /* of a record; end: after the layer's */
     uint32_t n_head_k, n_head_v, k_dim, v_dim, channels;
+    uint32_t taps;   /* of the convolution */
     uint32_t run;    /* V heads that follow each other and share a K head */
     uint32_t blocks; /* of 32 columns of a V head */
 };

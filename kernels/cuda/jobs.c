@@ -9,6 +9,7 @@
 
 _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU &&
                    (int)CUDA_GATE_SILU + (int)MODEL_GATE_SWIGLU == (int)CUDA_GATE_SWIGLU &&
+                   (int)CUDA_GATE_SILU + (int)MODEL_GATE_PRODUCT == (int)CUDA_GATE_PRODUCT &&
                    MODEL_GATE_SILU == 0,
                "the gates of kernels/model/model.h");
 _Static_assert((int)CUDA_MAX_EXPERTS == (int)MODEL_MAX_EXPERTS &&
@@ -121,7 +122,7 @@ static struct gate_job gate_job_of(const struct backend *b, const struct layer_o
         .out = b->buffers.of[op->to[0]],
         .stride = b->buffers.of[op->from[1]].stride,
         .n = op->n,
-        .gate = CUDA_GATE_SILU + b->model->gate,
+        .gate = CUDA_GATE_SILU + op->gate,
         .forms = forms_of(b, op),
     };
 }
@@ -201,7 +202,7 @@ static struct matmul_job matmul_job_of(const struct backend *b, const struct lay
     struct matmul_job job = {
         .pass = b->upload.to,
         .x = b->buffers.of[op->from[0]],
-        .gate = gated ? CUDA_GATE_SILU + b->model->gate : CUDA_GATE_NONE,
+        .gate = gated ? CUDA_GATE_SILU + op[1].gate : CUDA_GATE_NONE,
         .wanted = op->wanted,
         .layer = op->layer,
         .native = b->tensors,
@@ -310,6 +311,7 @@ static struct cuda_states states_of(const struct backend *b, struct op_memory me
         .k_dim = l->delta.k_dim,
         .v_dim = l->delta.v_dim,
         .channels = l->delta.channels,
+        .taps = l->delta.taps,
         .run = l->delta.run,
         .blocks = l->blocks,
     };
@@ -347,7 +349,7 @@ static struct delta_job delta_job_of(const struct backend *b, const struct layer
         .decay = floats_of(b, op->from[2]),
         .to = floats_of(b, op->to[0]),
         .stride = b->buffers.of[op->from[0]].stride,
-        .head_stride = b->buffers.of[op->from[1]].stride,
+        .head_stride = b->buffers.of[op->from[2]].stride,
         .to_stride = b->buffers.of[op->to[0]].stride,
     };
 }
@@ -412,7 +414,7 @@ static struct expert_job expert_job_of(const struct backend *b, const struct lay
     }
     job.matmul.groups = job.matmul.part[0].matrix.groups;
     if (gated) {
-        job.matmul.gate = CUDA_GATE_SILU + b->model->gate;
+        job.matmul.gate = CUDA_GATE_SILU + op->gate;
         job.matmul.out = u->of[op->to[0]];
         job.matmul.forms = forms_of(b, op);
     } else {
@@ -468,13 +470,16 @@ static uint32_t make_delta_jobs(const struct backend *b, const struct layer_op *
         job[0].of.delta = delta_job_of(b, op);
         return 1;
     }
+    if (op->kind == OP_SETTLE) {
+        job[0].kind = CUDA_JOB_SETTLE;
+        job[0].of.delta = delta_job_of(b, op);
+        return 1;
+    }
     if (op[-1].kind != OP_DELTA)
         return 0;
     job[0].kind = CUDA_JOB_HEAD_GATE;
     job[0].of.head_gate = head_gate_job_of(b, op);
-    job[1].kind = CUDA_JOB_SETTLE;
-    job[1].of.delta = delta_job_of(b, &op[-1]);
-    return 2;
+    return 1;
 }
 
 /* The jobs of an operation; returns how many: 0 where another operation's job computes
@@ -530,6 +535,7 @@ static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
     case OP_CONVOLVE:
     case OP_DELTA:
     case OP_HEAD_GATE:
+    case OP_SETTLE:
         return make_delta_jobs(b, op, job);
     default:
         return 0;

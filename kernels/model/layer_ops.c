@@ -28,6 +28,7 @@ static struct layer_op *add(struct maker *k, enum layer_op_kind kind, enum op_do
                             .layer = k->layer,
                             .geometry = k->l ? &k->l->geometry : NULL,
                             .n = n,
+                            .gate = k->m->gate,
                             .factor = 1.0f};
     return op;
 }
@@ -113,6 +114,15 @@ static void head_gate(struct maker *k, enum op_buffer gate, uint32_t norm_of_hea
     add_row(k, OP_HEAD_GATE, BUFFER_ATTENTION, norm_of_head, BUFFER_ATTENTION, n)->from[1] = gate;
 }
 
+/* The layer's part of states and records after the pass. */
+static struct layer_op *settle(struct maker *k)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op = add(k, OP_SETTLE, OP_SEQUENCES, g->delta.channels);
+    op->append = op->read = (struct op_memory){MEMORY_STATE, g->memory};
+    return op;
+}
+
 /* H = X + gated delta rule(X) */
 static void delta_part(struct maker *k)
 {
@@ -150,6 +160,9 @@ static void delta_part(struct maker *k)
     op->append = op->read = memory;
 
     head_gate(k, BUFFER_Z, MODEL_DELTA_NORM, values);
+    op = settle(k);
+    op->from[0] = BUFFER_CONVOLVED;
+    op->from[2] = BUFFER_DECAY;
     op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
@@ -302,7 +315,7 @@ static struct layer_op *input_part(struct maker *k)
 
 static void layer(struct maker *k)
 {
-    if (k->l->geometry.delta.n_head_v > 0)
+    if (k->l->geometry.recurrent)
         delta_part(k);
     else
         attention_part(k);

@@ -71,13 +71,15 @@ enum layer_op_kind {
                       (from[2]), and a layer may have neither (to[1], to[2] BUFFER_NONE) */
     OP_ATTEND, /* to = softmax(from K^T * model.score_scale) V over the positions that a row sees;
                   tensor: the sinks of its heads */
-    OP_GATE,   /* to = f(from[0]) * from[1], by model.gate; from[1] from its value from_at on */
+    OP_GATE,   /* to = f(from[0]) * from[1], by gate; from[1] from its value from_at on */
     OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
                      rmsnorm(head of from[0], tensor) * silu(from[1]) */
     OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from[0] over the row and the three
                     before it, heads of q and k scaled to a length; to[1] and to[2] of from[1] and from[2]
                     in place, or of both of these in one, delta_beta_at */
     OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */
+    OP_SETTLE, /* what a recurrent layer leaves to later passes: the inputs of its convolution go to states and
+                  records, and to records k, d and decay, if it has a delta rule (from[0], from[2]) */
     OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router, the bias that
                   tensor[0] is and the factors of weights that tensor[1] is, if there are these; a
                   backend keeps both */
@@ -131,6 +133,7 @@ struct layer_op {
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
     uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*: of the matrices' outputs */
     uint32_t from_at;      /* OP_GATE */
+    uint32_t gate;         /* OP_GATE, of a matmul's or of experts: enum model_gate */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */
     bool check; /* then rows whose values are not finite are poisoned at this layer (backend.h) */

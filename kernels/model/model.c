@@ -162,7 +162,7 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
     case CHANNELS:
         return m->delta.channels;
     case TAPS:
-        return MODEL_TAPS;
+        return m->delta.taps;
     case DELTA_HEADS:
         return m->delta.n_head_v;
     case DELTA_HEADS_TWICE:
@@ -297,6 +297,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
     const uint32_t k_dim = own ? m->local_head_dim : m->head_dim,
                    v_dim = own ? m->local_v_dim : m->v_dim;
     return (struct layer_geometry){
+        .recurrent = l->recurrent[layer],
         .delta = l->recurrent[layer] ? m->delta : (struct delta_geometry){0},
         .memory = memory_of(l, layer),
         .shares_kv = shares_kv(l, layer),
@@ -371,7 +372,7 @@ static uint64_t tensors_of(const struct model_loader *l)
     const struct model_mtp *mtp = l->model->mtp;
     if (mtp && l->geometry == &mtp->layer.geometry)
         return l->arch->tensors | l->arch->mtp_tensors;
-    return l->geometry->delta.n_head_v > 0 ? l->arch->recurrent_tensors : l->arch->tensors;
+    return l->geometry->recurrent ? l->arch->recurrent_tensors : l->arch->tensors;
 }
 
 /* Does it hold the tensor? */

@@ -33,7 +33,7 @@ enum {
     MODEL_MAX_STATE_DIM = 256, /* of a head of a recurrent layer */
     MODEL_MAX_PER_LAYER = 1 << 12,
     MODEL_MAX_ROPES = 2,
-    MODEL_TAPS = 4, /* of the convolution of recurrent layers */
+    MODEL_TAPS = 4, /* of the convolution of recurrent layers, at most */
     MODEL_MAX_CONTEXT = 1 << 24,
     MODEL_MAX_VOCAB = 1 << 20,
     MODEL_FINGERPRINT_BYTES = 16,
@@ -58,6 +58,7 @@ enum model_gate {
     MODEL_GATE_SILU,    /* silu(gate) * up */
     MODEL_GATE_GELU,    /* gelu(gate) * up: gemma3, gemma4 */
     MODEL_GATE_SWIGLU,  /* swiglu(gate, up), clamped: gpt-oss */
+    MODEL_GATE_PRODUCT, /* gate * up: lfm2 */
     MODEL_GATE_SIGMOID, /* sigmoid(gate) * head: qwen35 */
     MODEL_N_GATE
 };
@@ -127,7 +128,7 @@ enum model_layer_tensor {
     MODEL_DELTA_BETA,          /* [n_head_v][n_embd] */
     MODEL_DELTA_ALPHA,         /* [n_head_v][n_embd] */
     MODEL_DELTA_BETA_ALPHA,    /* [2 * n_head_v][n_embd] both, delta_beta_at: qwen3next */
-    MODEL_DELTA_CONV,          /* [channels][MODEL_TAPS] F32, the oldest position first */
+    MODEL_DELTA_CONV,          /* [channels][taps] F32, the oldest position first */
     MODEL_DELTA_A,             /* [n_head_v] F32, below 0 */
     MODEL_DELTA_DT,            /* [n_head_v] F32 */
     MODEL_DELTA_NORM,          /* [v_dim] F32 */
@@ -190,9 +191,10 @@ struct model_rope_table {
 #define MODEL_NO_ROPE UINT32_MAX
 #define MODEL_NO_WINDOW UINT32_MAX
 
-/* The sizes of a recurrent layer's gated delta rule. */
+/* The sizes of a recurrent layer's convolution, and of the gated delta rule after it. */
 struct delta_geometry {
-    uint32_t n_head_k, n_head_v; /* n_head_v a multiple of n_head_k; 0: the layer has attention */
+    uint32_t taps;               /* of the convolution: a row's own and those before it */
+    uint32_t n_head_k, n_head_v; /* n_head_v a multiple of n_head_k; 0: a convolution alone */
     uint32_t k_dim, v_dim;       /* values of a head of Q and K, of V */
     uint32_t channels;           /* of the convolution: all heads of Q, of K, of V */
     uint32_t run;                /* V heads that follow each other and share a K head */
@@ -216,6 +218,7 @@ struct layer_geometry {
     uint32_t n_head, n_head_kv; /* n_head a multiple of n_head_kv */
     uint32_t k_dim, v_dim;      /* values of a head of Q and K, of V */
     uint32_t q_dim;             /* k_dim, or with v_dim more that gate a head's output */
+    bool recurrent;             /* has a state in place of KV */
     struct delta_geometry delta;
     uint32_t memory; /* which of the layers that have KV of their own, or of those with a state */
     bool shares_kv;  /* reads KV of an earlier layer, that of `memory`, and makes none */

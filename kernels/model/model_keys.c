@@ -360,6 +360,7 @@ static int read_delta(struct model_loader *l)
         rc = read_count(l, "ssm.inner_size", UINT32_MAX, &inner);
     if (rc)
         return rc;
+    d->taps = taps;
     if (taps != MODEL_TAPS)
         return FAIL(l, -ENOTSUP, "a convolution of %u positions (%s): hearth takes %d", taps,
                     key_of(l, "ssm.conv_kernel").name, MODEL_TAPS);

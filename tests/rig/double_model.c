@@ -355,12 +355,13 @@ static void delta(const struct double_model *d, const struct layer_op *op)
         }
 }
 
-static double gated(const struct model *m, double g, double u)
+static double gated(uint32_t gate, double g, double u)
 {
     const double t = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g), a = fmin(g, 7);
-    return m->gate == MODEL_GATE_GELU     ? 0.5 * g * (1 + tanh(t)) * u
-           : m->gate == MODEL_GATE_SWIGLU ? a / (1 + exp(-1.702 * a)) * (fmin(fmax(u, -7), 7) + 1)
-                                          : g / (1 + exp(-g)) * u;
+    return gate == MODEL_GATE_PRODUCT  ? g * u
+           : gate == MODEL_GATE_GELU   ? 0.5 * g * (1 + tanh(t)) * u
+           : gate == MODEL_GATE_SWIGLU ? a / (1 + exp(-1.702 * a)) * (fmin(fmax(u, -7), 7) + 1)
+                                       : g / (1 + exp(-g)) * u;
 }
 
 /* p [n]: what an expert's score is among those of all. */
@@ -431,7 +432,7 @@ static void expert_gate(const struct double_model *d, const struct layer_op *op)
         multiply_expert(d, op, 0, d->chosen[i], d->buffer[op->from[0]], to);
         multiply_expert(d, op, 1, d->chosen[i], d->buffer[op->from[0]], up);
         for (uint32_t j = 0; j < op->n; j++)
-            to[j] = gated(d->m, to[j], up[j]);
+            to[j] = gated(op->gate, to[j], up[j]);
     }
     free(up);
 }
@@ -520,7 +521,7 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
     case OP_GATE:
         for (uint32_t i = 0; i < op->n; i++)
             buffer[op->to[0]][i] =
-                gated(d->m, buffer[op->from[0]][i], buffer[op->from[1]][i + op->from_at]);
+                gated(op->gate, buffer[op->from[0]][i], buffer[op->from[1]][i + op->from_at]);
         break;
     case OP_INPUTS:
         inputs(d, op);
@@ -551,6 +552,7 @@ static void run(struct double_model *d, const struct layer_op *op, uint32_t toke
     case OP_JOIN:
         join(d, op, token);
         break;
+    case OP_SETTLE:   /* the state has moved */
     case OP_REMEMBER: /* by double_model_step and double_model_draft */
         break;
     default:

@@ -12,23 +12,32 @@ ALWAYS_INLINE vf silu(vf x)
     return v_div(x, v_add(v_set1(1.0f), v_exp(v_neg(x))));
 }
 
-void SIMD(simd_convolve)(const float *const x[MODEL_TAPS], const float *taps, uint32_t n, float *y)
+ALWAYS_INLINE void convolve(const struct cpu_convolution *a, uint32_t n_taps, bool with_silu)
 {
+    const uint32_t n = a->n;
     uint32_t c = 0;
     for (; c + VEC <= n; c += VEC) {
         vf acc = v_zero();
         UNROLL
-        for (uint32_t j = 0; j < MODEL_TAPS; j++)
-            acc = v_fma(v_load(taps + (size_t)j * n + c), v_load(x[j] + c), acc);
-        v_store(y + c, silu(acc));
+        for (uint32_t j = 0; j < n_taps; j++)
+            acc = v_fma(v_load(a->taps + (size_t)j * n + c), v_load(a->x[j] + c), acc);
+        v_store(a->y + c, with_silu ? silu(acc) : acc);
     }
     if (c == n)
         return;
     vf acc = v_zero();
-    for (uint32_t j = 0; j < MODEL_TAPS; j++)
-        acc =
-            v_fma(v_load_part(taps + (size_t)j * n + c, n - c), v_load_part(x[j] + c, n - c), acc);
-    v_store_part(y + c, silu(acc), n - c);
+    for (uint32_t j = 0; j < n_taps; j++)
+        acc = v_fma(v_load_part(a->taps + (size_t)j * n + c, n - c),
+                    v_load_part(a->x[j] + c, n - c), acc);
+    v_store_part(a->y + c, with_silu ? silu(acc) : acc, n - c);
+}
+
+void SIMD(simd_convolve)(const struct cpu_convolution *a)
+{
+    if (a->n_taps == MODEL_TAPS && a->silu)
+        convolve(a, MODEL_TAPS, true);
+    else
+        convolve(a, a->n_taps, a->silu);
 }
 
 void SIMD(simd_delta_read)(const float *state, const float *k, uint32_t n, float *p)

@@ -275,6 +275,8 @@ void SIMD(simd_append)(const struct kv_layer *kv, uint8_t *page, uint32_t in_pag
 ALWAYS_INLINE vf gate_mul(vf g, vf u, enum model_gate gate)
 {
     vf v = g;
+    if (gate == MODEL_GATE_PRODUCT)
+        return v_mul(g, u);
     if (gate == MODEL_GATE_GELU)
         v = v_mul(g, v_fma(v_set1(NUM_GELU_B), v_mul(g, g), v_set1(NUM_GELU_A)));
     if (gate == MODEL_GATE_SWIGLU) {
@@ -312,6 +314,11 @@ void SIMD(simd_gelu_mul)(const float *g, const float *u, uint32_t n, float *m)
 void SIMD(simd_swiglu)(const float *g, const float *u, uint32_t n, float *m)
 {
     gate_mul_row(g, u, n, m, MODEL_GATE_SWIGLU);
+}
+
+void SIMD(simd_product)(const float *g, const float *u, uint32_t n, float *m)
+{
+    gate_mul_row(g, u, n, m, MODEL_GATE_PRODUCT);
 }
 
 void SIMD(simd_sigmoid_mul)(const float *g, const float *u, uint32_t n, float *m)

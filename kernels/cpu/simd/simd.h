@@ -27,8 +27,8 @@
     void simd_gelu_mul_##isa(const float *g, const float *u, uint32_t n, float *m);                \
     void simd_swiglu_##isa(const float *g, const float *u, uint32_t n, float *m);                  \
     void simd_sigmoid_mul_##isa(const float *g, const float *u, uint32_t n, float *m);             \
-    void simd_convolve_##isa(const float *const x[MODEL_TAPS], const float *taps, uint32_t n,      \
-                             float *y);                                                            \
+    void simd_product_##isa(const float *g, const float *u, uint32_t n, float *m);                 \
+    void simd_convolve_##isa(const struct cpu_convolution *convolution);                           \
     void simd_unit_##isa(float *x, uint32_t n, float factor);                                      \
     void simd_delta_read_##isa(const float *state, const float *k, uint32_t n, float *p);          \
     void simd_delta_step_##isa(const struct cpu_delta *a);                                         \

@@ -34,7 +34,7 @@ static __device__ __forceinline__ uint32_t row_of(const struct cuda_pass &pass,
 
 /* ---- the convolution ------------------------------------------------------------------------- */
 
-/* The convolution's input of channel c at step t; -1, -2 and -3 are before the first record. */
+/* The convolution's input of channel c at step t; -1, -2, .. are before the first record. */
 template <class JOB>
 static __device__ __forceinline__ float input_at(const JOB &job, const struct cuda_state &s,
                                                  int32_t t, uint32_t c)
@@ -46,7 +46,7 @@ static __device__ __forceinline__ float input_at(const JOB &job, const struct cu
         return 0.0f;
     if (t >= 0)
         return record_of(x, s.from, (uint32_t)t)[x.input + c];
-    return memory_of(x, s.from)[x.inputs + (uint64_t)(CUDA_STATE_INPUTS + t) * x.channels + c];
+    return memory_of(x, s.from)[x.inputs + (uint64_t)((int32_t)x.taps - 1 + t) * x.channels + c];
 }
 
 /* A head of n channels from c on, of the row at step t, by one warp; y: in shared memory. */
@@ -55,10 +55,11 @@ static __device__ __forceinline__ void convolve_head(const struct convolve_job &
                                                      uint32_t c, uint32_t n, float *y)
 {
     for (uint32_t k = threadIdx.x % 32; k < n; k += 32) {
-        const float *taps = job.taps + (uint64_t)(c + k) * (CUDA_STATE_INPUTS + 1);
+        const int32_t n_taps = (int32_t)job.states.taps;
+        const float *taps = job.taps + (uint64_t)(c + k) * n_taps;
         float acc = 0.0f;
-        for (int32_t j = 0; j <= CUDA_STATE_INPUTS; j++)
-            acc = __fmaf_rn(taps[j], input_at(job, s, t - CUDA_STATE_INPUTS + j, c + k), acc);
+        for (int32_t j = 0; j < n_taps; j++)
+            acc = __fmaf_rn(taps[j], input_at(job, s, t + 1 - n_taps + j, c + k), acc);
         y[k] = device_gated(CUDA_GATE_SILU, acc, 1.0f);
     }
     __syncwarp();
@@ -295,13 +296,16 @@ static __device__ __forceinline__ void put_inputs(const struct delta_job &job,
                                                   const struct cuda_state &s, int32_t id,
                                                   uint32_t t, uint32_t c)
 {
+    const int32_t n = (int32_t)job.states.taps - 1;
     float *to = memory_of(job.states, id) + job.states.inputs + c, input[CUDA_STATE_INPUTS];
 #pragma unroll
     for (int32_t i = 0; i < CUDA_STATE_INPUTS; i++)
-        input[i] = input_at(job, s, (int32_t)t - CUDA_STATE_INPUTS + i, c);
+        if (i < n)
+            input[i] = input_at(job, s, (int32_t)t - n + i, c);
 #pragma unroll
     for (int32_t i = 0; i < CUDA_STATE_INPUTS; i++)
-        to[(uint64_t)i * job.states.channels] = input[i];
+        if (i < n)
+            to[(uint64_t)i * job.states.channels] = input[i];
 }
 
 /* Item: 256 values of the layer's part of a record, in all records of a sequence; and the last inputs of their channels. What a
