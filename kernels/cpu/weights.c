@@ -163,7 +163,9 @@ static int fill_vectors(struct backend *b, struct cpu_weights *w)
     for (uint32_t i = 0; i < n_layers(b->model); i++)
         for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n && !rc; t++)
             if (w->layers[i].vector[t])
-                rc = load_vector(b, &file[t], i != b->model->n_layer && t == MODEL_DELTA_CONV,
+                rc = load_vector(b, &file[t],
+                                 i != b->model->n_layer &&
+                                     (t == MODEL_DELTA_CONV || t == MODEL_SHORT_CONV),
                                  w->layers[i].vector[t]);
     return rc;
 }

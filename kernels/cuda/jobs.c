@@ -113,17 +113,20 @@ static struct inputs_job inputs_job_of(const struct backend *b, const struct lay
     };
 }
 
+/* What no matmul reads is floats: the input of a short convolution. */
 static struct gate_job gate_job_of(const struct backend *b, const struct layer_op *op)
 {
+    const uint32_t forms = forms_of(b, op);
     return (struct gate_job){
         .pass = b->upload.to,
         .from = floats_of(b, op->from[0]),
         .by = floats_of(b, op->from[1]) + op->from_at,
         .out = b->buffers.of[op->to[0]],
+        .from_stride = b->buffers.of[op->from[0]].stride,
         .stride = b->buffers.of[op->from[1]].stride,
         .n = op->n,
         .gate = CUDA_GATE_SILU + op->gate,
-        .forms = forms_of(b, op),
+        .forms = forms ? forms : FORM_FLOATS,
     };
 }
 
@@ -293,6 +296,7 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
 static struct cuda_states states_of(const struct backend *b, struct op_memory memory)
 {
     const struct state_layer *l = &b->state_geometry.layer[memory.index];
+    const bool heads = l->delta.n_head_v > 0;
     return (struct cuda_states){
         .memory = b->states,
         .records = b->records,
@@ -312,6 +316,9 @@ static struct cuda_states states_of(const struct backend *b, struct op_memory me
         .v_dim = l->delta.v_dim,
         .channels = l->delta.channels,
         .taps = l->delta.taps,
+        .n_part =
+            heads ? l->delta.n_head_v : (l->delta.channels + CUDA_MAX_STATE - 1) / CUDA_MAX_STATE,
+        .part = heads ? l->delta.v_dim : CUDA_MAX_STATE,
         .run = l->delta.run,
         .blocks = l->blocks,
     };

@@ -89,10 +89,10 @@ struct matmul_job {
 /* out = f(from) * by, [n] of each row: a gate that no matmul computes. Items: row, part of 256 values. */
 struct gate_job {
     struct cuda_pass pass;
-    const float *from; /* [rows][out.stride] */
+    const float *from; /* [rows][from_stride] */
     const float *by;   /* [rows][stride] */
     struct cuda_input out;
-    uint32_t stride, n, gate, forms; /* gate: enum cuda_gate */
+    uint32_t from_stride, stride, n, gate, forms; /* gate: enum cuda_gate */
 };
 
 /* Inputs of layers, in place: x = (rmsnorm(factor * x, weight) + looked_up) / sqrt(2), n values of each of n_layer. Items:
@@ -229,7 +229,7 @@ struct convolve_job {
 };
 LAYOUT_INLINE uint32_t convolve_heads(const struct cuda_states x)
 {
-    return 2 * x.n_head_k + x.n_head_v + 1;
+    return 2 * x.n_head_k + x.n_part + 1;
 }
 LAYOUT_INLINE uint32_t convolve_parts(const struct cuda_states x)
 {

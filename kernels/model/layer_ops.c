@@ -119,8 +119,34 @@ static struct layer_op *settle(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
     struct layer_op *op = add(k, OP_SETTLE, OP_SEQUENCES, g->delta.channels);
+    op->from[0] = BUFFER_CONVOLVED;
     op->append = op->read = (struct op_memory){MEMORY_STATE, g->memory};
     return op;
+}
+
+/* to = from * value at of SHORT's parts on */
+static void gate_by(struct maker *k, enum op_buffer from, uint32_t at, enum op_buffer to)
+{
+    struct layer_op *op = add_row(k, OP_GATE, from, MODEL_NO_TENSOR, to, k->m->n_embd);
+    op->from[1] = BUFFER_SHORT;
+    op->from_at = at;
+    op->gate = MODEL_GATE_PRODUCT;
+}
+
+/* H = X + out(C * convolution(B * x)), with B, C, x of X */
+static void short_part(struct maker *k)
+{
+    const uint32_t n = k->m->n_embd;
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    matmul(k, BUFFER_NORM, MODEL_SHORT_IN, BUFFER_SHORT, 3 * n);
+    gate_by(k, BUFFER_SHORT, 2 * n, BUFFER_MIXED);
+    struct layer_op *op =
+        add_row(k, OP_CONVOLVE, BUFFER_MIXED, MODEL_SHORT_CONV, BUFFER_CONVOLVED, n);
+    op->read = (struct op_memory){MEMORY_STATE, k->l->geometry.memory};
+    gate_by(k, BUFFER_CONVOLVED, n, BUFFER_ATTENTION);
+    settle(k);
+    op = matmul(k, BUFFER_ATTENTION, MODEL_SHORT_OUT, BUFFER_H, n);
+    add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
 /* H = X + gated delta rule(X) */
@@ -160,9 +186,7 @@ static void delta_part(struct maker *k)
     op->append = op->read = memory;
 
     head_gate(k, BUFFER_Z, MODEL_DELTA_NORM, values);
-    op = settle(k);
-    op->from[0] = BUFFER_CONVOLVED;
-    op->from[2] = BUFFER_DECAY;
+    settle(k)->from[2] = BUFFER_DECAY;
     op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
@@ -315,7 +339,9 @@ static struct layer_op *input_part(struct maker *k)
 
 static void layer(struct maker *k)
 {
-    if (k->l->geometry.recurrent)
+    if (k->l->geometry.recurrent && k->l->geometry.delta.n_head_v == 0)
+        short_part(k);
+    else if (k->l->geometry.recurrent)
         delta_part(k);
     else
         attention_part(k);

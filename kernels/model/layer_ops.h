@@ -43,16 +43,17 @@ enum op_buffer {
     BUFFER_ROUTER,    /* [n_expert] the scores of a layer's experts */
     BUFFER_SHARED, /* [n_embd] the output of the shared expert, or of the dense part beside experts */
     BUFFER_SHARED_GATE, /* [1] the score of the shared expert */
-    BUFFER_MIXED,       /* [channels] of a recurrent layer: heads of q, k, v (delta_geometry) */
-    BUFFER_CONVOLVED,   /* [channels] the same after the convolution */
-    BUFFER_Z,           /* [n_head_v][v_dim] gates of the output */
-    BUFFER_BETA_ALPHA,  /* [2 * n_head_v] what these two are made of, where one matrix has both */
-    BUFFER_BETA,        /* [n_head_v] how much of a value is written */
-    BUFFER_DECAY,       /* [n_head_v] how much of the state is kept */
-    BUFFER_EXPERT_SUM,  /* [n_embd] what experts add, where it is normed before it is added */
-    BUFFER_LOOKED_UP,   /* [n_layer][n_per_layer] a token's inputs of layers */
-    BUFFER_INPUTS,      /* [n_layer][n_per_layer] the same with the projected embedding */
-    BUFFER_INPUT_GATE,  /* [n_per_layer] gate of a layer's own input, then f(gate) * input */
+    BUFFER_SHORT, /* [3][n_embd] of a short convolution: two gates, and what they gate the third */
+    BUFFER_MIXED, /* [channels] of a recurrent layer: heads of q, k, v (delta_geometry) */
+    BUFFER_CONVOLVED,  /* [channels] the same after the convolution */
+    BUFFER_Z,          /* [n_head_v][v_dim] gates of the output */
+    BUFFER_BETA_ALPHA, /* [2 * n_head_v] what these two are made of, where one matrix has both */
+    BUFFER_BETA,       /* [n_head_v] how much of a value is written */
+    BUFFER_DECAY,      /* [n_head_v] how much of the state is kept */
+    BUFFER_EXPERT_SUM, /* [n_embd] what experts add, where it is normed before it is added */
+    BUFFER_LOOKED_UP,  /* [n_layer][n_per_layer] a token's inputs of layers */
+    BUFFER_INPUTS,     /* [n_layer][n_per_layer] the same with the projected embedding */
+    BUFFER_INPUT_GATE, /* [n_per_layer] gate of a layer's own input, then f(gate) * input */
     BUFFER_HIDDEN, /* [n_embd] a row's input of the head, which the layer of the next token reads */
     BUFFER_JOINED, /* [2 * n_embd] that layer's input: the normed token, the normed hidden row */
     BUFFER_LOGITS, /* [n_vocab] */
@@ -74,7 +75,7 @@ enum layer_op_kind {
     OP_GATE,   /* to = f(from[0]) * from[1], by gate; from[1] from its value from_at on */
     OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
                      rmsnorm(head of from[0], tensor) * silu(from[1]) */
-    OP_CONVOLVE, /* to[0] = silu of the convolution, by tensor[0], of from[0] over the row and the three
+    OP_CONVOLVE, /* to[0] = the convolution, without a delta rule, or silu of the convolution, by tensor[0], of from[0] over the row and the three
                     before it, heads of q and k scaled to a length; to[1] and to[2] of from[1] and from[2]
                     in place, or of both of these in one, delta_beta_at */
     OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */

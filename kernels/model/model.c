@@ -38,7 +38,8 @@ enum size {
     DELTA_HEADS_TWICE,
     DELTA_DIM,
     DELTA_VALUES,
-    JOINED
+    JOINED,
+    SHORT_PARTS
 };
 
 struct shape {
@@ -99,6 +100,9 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_NORM] = {"ssm_norm.weight", ONE, DELTA_DIM, false},
     [MODEL_DELTA_OUT] = {"ssm_out.weight", EMBD, DELTA_VALUES, false},
+    [MODEL_SHORT_IN] = {"shortconv.in_proj.weight", SHORT_PARTS, EMBD, false},
+    [MODEL_SHORT_CONV] = {"shortconv.conv.weight", CHANNELS, TAPS, false},
+    [MODEL_SHORT_OUT] = {"shortconv.out_proj.weight", EMBD, CHANNELS, false},
     [MODEL_MTP_JOIN] = {"nextn.eh_proj.weight", EMBD, JOINED, false},
     [MODEL_MTP_TOKEN_NORM] = {"nextn.enorm.weight", ONE, EMBD, false},
     [MODEL_MTP_HIDDEN_NORM] = {"nextn.hnorm.weight", ONE, EMBD, false},
@@ -173,6 +177,8 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return m->delta.n_head_v * m->delta.v_dim;
     case JOINED:
         return 2 * m->n_embd;
+    case SHORT_PARTS:
+        return 3 * m->delta.channels;
     }
     return 0;
 }
@@ -554,6 +560,12 @@ static bool global_has(const struct model_loader *l, enum model_global tensor)
     return tensor < MODEL_PER_LAYER_EMBD || l->model->n_per_layer > 0;
 }
 
+static const char *global_name(const struct model_loader *l, enum model_global tensor)
+{
+    return tensor == MODEL_OUTPUT_NORM && l->arch->output_norm ? l->arch->output_norm
+                                                               : GLOBAL_SHAPES[tensor].name;
+}
+
 /* What files of some architectures must have. */
 static int check_globals(struct model_loader *l)
 {
@@ -574,7 +586,7 @@ static int view_tensors(struct model_loader *l)
     struct model *m = l->model;
     int rc = read_vocab_size(l);
     for (uint32_t i = 0; i < MODEL_N_GLOBAL && !rc; i++)
-        rc = global_has(l, i) ? view_tensor(l, GLOBAL_SHAPES[i].name, &GLOBAL_SHAPES[i],
+        rc = global_has(l, i) ? view_tensor(l, global_name(l, i), &GLOBAL_SHAPES[i],
                                             size_of(l, GLOBAL_SHAPES[i].rows), &m->global[i])
                               : 0;
     if (!rc)

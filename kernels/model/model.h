@@ -133,6 +133,9 @@ enum model_layer_tensor {
     MODEL_DELTA_DT,            /* [n_head_v] F32 */
     MODEL_DELTA_NORM,          /* [v_dim] F32 */
     MODEL_DELTA_OUT,           /* [n_embd][n_head_v * v_dim] */
+    MODEL_SHORT_IN,            /* [3 * n_embd][n_embd], of recurrent layers, as those below: lfm2 */
+    MODEL_SHORT_CONV,          /* [n_embd][taps] F32, the oldest position first */
+    MODEL_SHORT_OUT,           /* [n_embd][n_embd] */
     MODEL_FFN_ROUTER_NORM,     /* [n_embd] F32, of the router's input, those below too: gemma4 */
     MODEL_FFN_EXPERT_NORM,     /* [n_embd] F32, of the experts' input */
     MODEL_FFN_EXPERT_SCALE,    /* [n_expert] F32, factors of their weights */

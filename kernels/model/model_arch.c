@@ -16,6 +16,9 @@
      HAS(MODEL_DELTA_A) | HAS(MODEL_DELTA_DT) | HAS(MODEL_DELTA_NORM) | HAS(MODEL_DELTA_OUT) |     \
      HAS(MODEL_FFN_NORM))
 #define BETA_ALPHA (HAS(MODEL_DELTA_BETA) | HAS(MODEL_DELTA_ALPHA))
+#define SHORT                                                                                      \
+    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_SHORT_IN) | HAS(MODEL_SHORT_CONV) | HAS(MODEL_SHORT_OUT) |   \
+     HAS(MODEL_FFN_NORM))
 #define MTP                                                                                        \
     (HAS(MODEL_MTP_JOIN) | HAS(MODEL_MTP_TOKEN_NORM) | HAS(MODEL_MTP_HIDDEN_NORM) |                \
      HAS(MODEL_MTP_OUTPUT_NORM))
@@ -106,6 +109,20 @@ static const struct model_arch ARCHS[] = {
          DELTA | HAS(MODEL_DELTA_BETA_ALPHA) | EXPERTS | SHARED | HAS(MODEL_FFN_SHARED_ROUTER),
      .mtp_tensors = MTP,
      .optional = HAS(MODEL_MTP_OUTPUT_NORM)},
+    {.name = "lfm2",
+     .rope = MODEL_ROPE_HALVES,
+     .output_norm = "token_embd_norm.weight",
+     .short_conv = true,
+     .tensors = LLAMA_TENSORS | QK_NORM,
+     .recurrent_tensors = SHORT | FFN},
+    {.name = "lfm2moe",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .gating = MODEL_GATING_SIGMOID,
+     .output_norm = "token_embd_norm.weight",
+     .short_conv = true,
+     .tensors = LLAMA_TENSORS | QK_NORM | EXPERTS | HAS(MODEL_FFN_CHOICE_BIAS),
+     .recurrent_tensors = SHORT | FFN | EXPERTS | HAS(MODEL_FFN_CHOICE_BIAS)},
     {.name = "gpt-oss",
      .rope = MODEL_ROPE_HALVES,
      .gate = MODEL_GATE_SWIGLU,
@@ -136,7 +153,8 @@ static const struct model_arch ARCHS[] = {
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe, qwen3next, granitemoe, ernie4_5-moe, gpt-oss, gemma4"
+    "glm4moe, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitemoe, ernie4_5-moe, gpt-oss, "    \
+    "gemma4"
 
 const struct model_arch *model_arch_find(struct gguf_string name)
 {

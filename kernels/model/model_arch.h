@@ -35,12 +35,14 @@ struct model_arch {
     bool unnormed;            /* where the file does not say */
     bool untied;              /* output.weight must be there */
     const char *ffn_norm;     /* the file's name of FFN_NORM; NULL: the usual one */
+    const char *output_norm;  /* and of the head's norm */
     uint64_t tensors;  /* bits 1 << model_layer_tensor: what a layer holds, and nothing else; those
                           of experts where it has them, else those of a dense part */
     uint64_t optional; /* of these, what a layer may lack */
     bool head_gate;    /* a head's rows of attn_q.weight are followed by those of its gate */
     uint32_t
         recurrent_period; /* 0, or: layers are recurrent but every n-th, where no key says it */
+    bool short_conv;      /* layers without KV heads are recurrent: a convolution and two gates */
     bool v_runs;          /* V heads that share a K head follow each other, else each K head
                                    has one in turn */
     uint64_t recurrent_tensors; /* as `tensors`, of recurrent layers */

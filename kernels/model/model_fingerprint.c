@@ -94,7 +94,9 @@ static void write_recurrent(FILE *out, const struct model *m)
     fputs("layer_recurrent", out);
     for (uint32_t i = 0; i < m->n_layer; i++)
         fprintf(out, " %d", m->layers[i].geometry.recurrent);
-    fprintf(out, "\ndelta %u %u %u %u\n", d->n_head_k, d->n_head_v, d->k_dim, d->v_dim);
+    fputc('\n', out);
+    if (d->n_head_v > 0)
+        fprintf(out, "delta %u %u %u %u\n", d->n_head_k, d->n_head_v, d->k_dim, d->v_dim);
 }
 
 static void write_local(FILE *out, const struct model *m)

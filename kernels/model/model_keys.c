@@ -86,9 +86,10 @@ static int read_float(struct model_loader *l, const char *name, float *ret)
     return 0;
 }
 
-/* Reads a number between 1 and max, one for all layers or one for each: ret [n_block]. */
-static int read_counts(struct model_loader *l, const char *name, uint32_t max, uint32_t by_default,
-                       uint32_t *ret)
+/* Reads a number between 1 and max, one for all layers or one for each, of which some may be 0 if the
+ * least is 0: ret [n_block]. */
+static int read_counts(struct model_loader *l, const char *name, uint32_t least, uint32_t max,
+                       uint32_t by_default, uint32_t *ret)
 {
     const struct arch_key key = key_of(l, name);
     struct gguf_array array = {0};
@@ -99,9 +100,9 @@ static int read_counts(struct model_loader *l, const char *name, uint32_t max, u
                     l->n_block);
     for (uint32_t i = 0; i < l->n_block && !rc; i++) {
         const int64_t n = by_layer ? gguf_array_i64(&array, i) : by_default;
-        if (n < 1 || n > max)
-            return FAIL(l, -EBADMSG, "malformed: %s holds %lld, must be 1 to %u", key.name,
-                        (long long)n, max);
+        if (n < least || n > max)
+            return FAIL(l, -EBADMSG, "malformed: %s holds %lld, must be %u to %u", key.name,
+                        (long long)n, least, max);
         ret[i] = (uint32_t)n;
     }
     return rc;
@@ -165,7 +166,7 @@ static int read_around_experts(struct model_loader *l)
     uint32_t shared = 0, groups = 0, step = 0;
     int rc = read_optional(l, "leading_dense_block_count", l->model->n_layer, &l->n_dense);
     if (!rc && (l->n_dense > 0 || l->arch->beside))
-        rc = read_counts(l, "feed_forward_length", MODEL_MAX_FF, 0, l->n_ff);
+        rc = read_counts(l, "feed_forward_length", 1, MODEL_MAX_FF, 0, l->n_ff);
     if (!rc)
         rc = read_optional(l, "expert_shared_count", MODEL_MAX_EXPERTS_USED, &shared);
     l->n_ff_shared = shared * l->model->n_ff;
@@ -230,7 +231,7 @@ static int read_layers(struct model_loader *l)
 static int read_widths(struct model_loader *l)
 {
     struct model *m = l->model;
-    const int rc = read_counts(l, "feed_forward_length", MODEL_MAX_FF, 0, l->n_ff);
+    const int rc = read_counts(l, "feed_forward_length", 1, MODEL_MAX_FF, 0, l->n_ff);
     for (uint32_t i = 0; i < m->n_layer && !rc; i++)
         m->n_ff = l->n_ff[i] > m->n_ff ? l->n_ff[i] : m->n_ff;
     return rc;
@@ -258,20 +259,25 @@ static int read_sizes(struct model_loader *l)
     return rc;
 }
 
-/* The KV heads of each layer: one number for all, or one for each. */
+/* The KV heads of each layer: one number for all, or one for each. Of some architectures a layer that has none is
+ * recurrent. */
 static int read_kv_heads(struct model_loader *l)
 {
     struct model *m = l->model;
-    const int rc =
-        read_counts(l, "attention.head_count_kv", MODEL_MAX_HEADS, m->n_head, l->n_head_kv);
+    const int rc = read_counts(l, "attention.head_count_kv", l->arch->short_conv ? 0 : 1,
+                               MODEL_MAX_HEADS, m->n_head, l->n_head_kv);
     m->n_head_kv = m->n_head;
     for (uint32_t i = 0; i < l->n_block && !rc; i++) {
         const uint32_t n = l->n_head_kv[i];
-        if (m->n_head % n != 0)
+        l->recurrent[i] = n == 0;
+        m->n_recurrent += n == 0 && i < m->n_layer;
+        if (n > 0 && m->n_head % n != 0)
             return FAIL(l, -EBADMSG, "malformed: %u heads over %u key/value heads", m->n_head, n);
-        if (i < m->n_layer && n < m->n_head_kv)
+        if (i < m->n_layer && n > 0 && n < m->n_head_kv)
             m->n_head_kv = n;
     }
+    for (uint32_t i = 0; i < l->n_block && !rc; i++)
+        l->n_head_kv[i] = l->recurrent[i] ? m->n_head_kv : l->n_head_kv[i];
     return rc;
 }
 
@@ -374,6 +380,21 @@ static int read_delta(struct model_loader *l)
     d->channels = 2 * d->n_head_k * d->k_dim + inner;
     d->run = l->arch->v_runs ? d->n_head_v / d->n_head_k : 1;
     return read_recurrent(l);
+}
+
+/* A short convolution in place of attention. */
+static int read_short_conv(struct model_loader *l)
+{
+    struct delta_geometry *d = &l->model->delta;
+    const int rc = read_count(l, "shortconv.l_cache", UINT32_MAX, &d->taps);
+    if (!rc && (d->taps < 2 || d->taps > MODEL_TAPS))
+        return FAIL(l, -ENOTSUP, "a convolution of %u positions (%s): hearth takes 2 to %d",
+                    d->taps, key_of(l, "shortconv.l_cache").name, MODEL_TAPS);
+    if (!rc && l->model->n_recurrent == l->model->n_layer)
+        return FAIL(l, -ENOTSUP, "%s without attention in any layer is not supported",
+                    l->arch->name);
+    *d = (struct delta_geometry){.taps = d->taps, .channels = l->model->n_embd};
+    return rc;
 }
 
 /* In text all sections of rope have the same position, so that it is plain rope if every pair
@@ -738,6 +759,8 @@ int model_read_keys(struct model_loader *l)
         rc = read_heads(l);
     if (!rc && l->arch->recurrent_period > 0)
         rc = read_delta(l);
+    if (!rc && l->arch->short_conv)
+        rc = read_short_conv(l);
     if (!rc)
         rc = refuse_features(l);
     if (!rc)

@@ -79,8 +79,13 @@ enum kind {
     INPUT_NORM,
     ROPE_FREQS,
     DELTA_BETA_ALPHA, /* of a layer again */
+    SHORT_IN,
+    SHORT_CONV,
+    SHORT_OUT,
     N_KINDS,
 };
+
+enum { SHORT_TAPS = 3 }; /* of a short convolution */
 
 /* In file order; a layer has those of its architecture (kernels/model/model_arch.h). */
 static const struct {
@@ -131,6 +136,9 @@ static const struct {
     {"ssm_dt.bias", DELTA_DT, MODEL_DELTA_DT},
     {"ssm_norm.weight", DELTA_NORM, MODEL_DELTA_NORM},
     {"ssm_out.weight", DELTA_OUT, MODEL_DELTA_OUT},
+    {"shortconv.in_proj.weight", SHORT_IN, MODEL_SHORT_IN},
+    {"shortconv.conv.weight", SHORT_CONV, MODEL_SHORT_CONV},
+    {"shortconv.out_proj.weight", SHORT_OUT, MODEL_SHORT_OUT},
     {"nextn.eh_proj.weight", MTP_JOIN, MODEL_MTP_JOIN},
     {"nextn.enorm.weight", MTP_TOKEN_NORM, MODEL_MTP_TOKEN_NORM},
     {"nextn.hnorm.weight", MTP_HIDDEN_NORM, MODEL_MTP_HIDDEN_NORM},
@@ -175,11 +183,12 @@ struct place {
     const char *name; /* without "blk.N." */
 };
 
-/* The layers that have attention are every n-th: as is assumed if no key says otherwise; in a model
- * with fewer layers every second. 0: all have. */
+/* The layers that have attention are every n-th: as is assumed if no key says otherwise, of short
+ * convolutions every third; in a model with fewer layers every second. 0: all have. */
 static uint32_t attention_period(const struct random_model *m)
 {
-    const uint32_t period = find_arch(m->arch)->recurrent_period;
+    const struct model_arch *arch = find_arch(m->arch);
+    const uint32_t period = arch->short_conv ? 3 : arch->recurrent_period;
     return m->shape->n_layer < period ? 2 : period;
 }
 
@@ -280,12 +289,13 @@ static bool place_of(const struct random_model *m, uint32_t tensor, struct place
                                       norm ? arch->ffn_norm : layer_tensors[i].name};
                 return true;
             }
-    static const struct place last[] = {{OUTPUT_NORM, 0, "output_norm.weight"},
-                                        {OUTPUT, 0, "output.weight"},
-                                        {ROPE_FREQS, 0, "rope_freqs.weight"},
-                                        {INPUT_EMBD, 0, "per_layer_token_embd.weight"},
-                                        {INPUT_PROJ, 0, "per_layer_model_proj.weight"},
-                                        {INPUT_NORM, 0, "per_layer_proj_norm.weight"}};
+    const struct place last[] = {
+        {OUTPUT_NORM, 0, arch->output_norm ? arch->output_norm : "output_norm.weight"},
+        {OUTPUT, 0, "output.weight"},
+        {ROPE_FREQS, 0, "rope_freqs.weight"},
+        {INPUT_EMBD, 0, "per_layer_token_embd.weight"},
+        {INPUT_PROJ, 0, "per_layer_model_proj.weight"},
+        {INPUT_NORM, 0, "per_layer_proj_norm.weight"}};
     if (tensor > 0 && is_tied(m))
         tensor++;
     const uint32_t n = n_per_layer(m) > 0 ? 6 : of_two_kinds(m) ? 3 : 2;
@@ -351,6 +361,8 @@ static uint32_t cols_of(const struct random_model *m, struct place p)
         return s->head_dim / 2;
     case DELTA_CONV:
         return MODEL_TAPS;
+    case SHORT_CONV:
+        return SHORT_TAPS;
     case DELTA_A:
     case DELTA_DT:
         return shape_delta(s).v_heads;
@@ -391,7 +403,11 @@ static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a ve
     case FFN_DOWN_SHARED:
     case DELTA_OUT:
     case MTP_JOIN:
+    case SHORT_CONV:
+    case SHORT_OUT:
         return s->n_embd;
+    case SHORT_IN:
+        return 3 * s->n_embd;
     case DELTA_QKV:
     case DELTA_CONV:
         return (2 * shape_delta(s).k_heads + shape_delta(s).v_heads) * shape_delta(s).dim;
@@ -429,7 +445,7 @@ static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a ve
 /* Values of a head that rope turns. */
 static uint32_t rope_dims(const struct random_model *m)
 {
-    return m->shape->head_dim / (attention_period(m) > 0 ? 4 : 1);
+    return m->shape->head_dim / (find_arch(m->arch)->recurrent_period > 0 ? 4 : 1);
 }
 
 static void u32(struct gguf_out *out, const char *arch, const char *key, uint32_t value)
@@ -510,7 +526,7 @@ static void list_sections(const struct random_model *m, struct gguf_out *out)
 static void list_recurrence(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
-    if (attention_period(m) == 0)
+    if (find_arch(m->arch)->recurrent_period == 0)
         return;
     u32(out, m->arch, "full_attention_interval", attention_period(m));
     u32(out, m->arch, "ssm.conv_kernel", MODEL_TAPS);
@@ -530,6 +546,17 @@ static void each_layer(const struct random_model *m, struct gguf_out *out, const
     char name[96];
     snprintf(name, sizeof(name), "%s.%s", m->arch, key);
     gguf_out_array(out, name, type, m->shape->n_layer, values, m->shape->n_layer * bytes);
+}
+
+/* Which layers have attention instead of a short convolution. */
+static void list_short(const struct random_model *m, struct gguf_out *out)
+{
+    uint32_t kv[MODEL_MAX_LAYERS];
+    assert(m->shape->n_layer <= MODEL_MAX_LAYERS);
+    for (uint32_t i = 0; i < m->shape->n_layer; i++)
+        kv[i] = is_recurrent(m, i) ? 0 : m->shape->n_head_kv;
+    each_layer(m, out, "attention.head_count_kv", GGUF_U32, kv, sizeof(kv[0]));
+    u32(out, m->arch, "shortconv.l_cache", SHORT_TAPS);
 }
 
 /* Which layers are local, and what these have of their own. */
@@ -575,7 +602,9 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     else
         u32(out, m->arch, "feed_forward_length", s->n_ff);
     u32(out, m->arch, "attention.head_count", s->n_head);
-    if (!of_two_kinds(m))
+    if (find_arch(m->arch)->short_conv)
+        list_short(m, out);
+    else if (!of_two_kinds(m))
         u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
     u32(out, m->arch, "attention.key_length", s->head_dim);
     u32(out, m->arch, "attention.value_length", s->head_dim);
@@ -685,6 +714,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case INPUT_PROJ:
     case DELTA_CONV:
     case DELTA_DT:
+    case SHORT_CONV:
         noise(m, p, row, 0, 1, x, cols);
         break;
     case DELTA_A:
@@ -940,6 +970,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     case FFN_DOWN_EXPS:
     case FFN_DOWN_SHARED:
     case DELTA_OUT:
+    case SHORT_OUT:
         noise(m, p, row, 0, BRANCH * in, x, cols);
         break;
     case DELTA_A:

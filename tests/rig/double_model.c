@@ -310,9 +310,11 @@ static void convolve(const struct double_model *d, const struct layer_op *op)
     memcpy(x + 3 * (size_t)g->channels, d->buffer[op->from[0]], g->channels * sizeof(*x));
     for (uint32_t c = 0; c < g->channels; c++) {
         y[c] = 0;
-        for (uint32_t j = 0; j < 4; j++)
-            y[c] += w[op->tensor[0]].w[4 * (size_t)c + j] * x[(size_t)j * g->channels + c];
-        y[c] *= sigmoid(y[c]);
+        for (uint32_t j = 0; j < g->taps; j++)
+            y[c] += w[op->tensor[0]].w[g->taps * (size_t)c + j] *
+                    x[(size_t)(MODEL_TAPS - g->taps + j) * g->channels + c];
+        if (g->n_head_v > 0)
+            y[c] *= sigmoid(y[c]);
     }
     for (uint32_t h = 0; h < 2 * g->n_head_k; h++, y += g->k_dim) {
         double sum = 1e-6;

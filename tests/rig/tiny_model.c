@@ -166,6 +166,12 @@ static bool is_hybrid(const struct tiny_model *s)
     return is_arch(s, "qwen35") || is_arch(s, "qwen35moe") || is_arch(s, "qwen3next");
 }
 
+/* Short convolutions between layers with attention. */
+static bool has_short_conv(const struct tiny_model *s)
+{
+    return is_arch(s, "lfm2") || is_arch(s, "lfm2moe");
+}
+
 /* A shared expert has a gate of its own. */
 static bool has_shared_gate(const struct tiny_model *s)
 {
@@ -215,7 +221,7 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 static bool has_head_norms(const struct tiny_model *s)
 {
     return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
-           is_arch(s, "glm4moe") || is_gemma4(s) || is_hybrid(s);
+           is_arch(s, "glm4moe") || is_gemma4(s) || is_hybrid(s) || has_short_conv(s);
 }
 
 static bool has_qkv_bias(const struct tiny_model *s)
@@ -227,12 +233,13 @@ static bool has_qkv_bias(const struct tiny_model *s)
 /* The first layer has no experts, and the others choose with a bias. */
 static bool has_dense_layer(const struct tiny_model *s)
 {
-    return is_arch(s, "glm4moe") || is_arch(s, "ernie4_5-moe");
+    return is_arch(s, "glm4moe") || is_arch(s, "ernie4_5-moe") || is_arch(s, "lfm2moe");
 }
 
 static bool has_shared_expert(const struct tiny_model *s)
 {
-    return has_shared_gate(s) || is_arch(s, "granitemoe") || has_dense_layer(s);
+    return has_shared_gate(s) || is_arch(s, "granitemoe") ||
+           (has_dense_layer(s) && !is_arch(s, "lfm2moe"));
 }
 
 static uint32_t n_ff_shared(const struct tiny_model *s)
@@ -242,11 +249,11 @@ static uint32_t n_ff_shared(const struct tiny_model *s)
 
 /* ---- recurrent layers ------------------------------------------------------------------------ */
 
-enum { DELTA_K_HEADS = 2, DELTA_V_HEADS = 4, TAPS = 4 };
+enum { DELTA_K_HEADS = 2, DELTA_V_HEADS = 4, TAPS = 4, SHORT_TAPS = 3 };
 
 static bool is_recurrent(const struct tiny_model *s, uint32_t layer)
 {
-    return is_hybrid(s) && layer % 2 == 0 && layer < s->n_layer;
+    return (is_hybrid(s) || has_short_conv(s)) && layer % 2 == 0 && layer < s->n_layer;
 }
 
 static uint32_t delta_k(const struct tiny_model *s)
@@ -278,6 +285,18 @@ static void delta(struct builder *b, uint32_t index)
     tensor(b, NAME("ssm_dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
     tensor(b, NAME("ssm_norm.weight"), QUANT_F32, values / DELTA_V_HEADS, 0, 1, 0.3f);
     matrix(b, NAME("ssm_out.weight"), values, s->n_embd, 1.0f / sqrtf((float)values));
+#undef NAME
+}
+
+static void short_conv(struct builder *b, uint32_t index)
+{
+    const uint32_t n = b->shape->n_embd;
+    const float in = 1.0f / sqrtf((float)n);
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof(name), "blk.%u.shortconv." part ".weight", index), name)
+    matrix(b, NAME("in_proj"), n, 3 * n, in);
+    tensor(b, NAME("conv"), QUANT_F32, SHORT_TAPS, n, 0, 1);
+    matrix(b, NAME("out_proj"), n, n, in);
 #undef NAME
 }
 
@@ -372,7 +391,7 @@ static void extras(struct builder *b, uint32_t index)
 static uint32_t n_expert(const struct tiny_model *s)
 {
     const bool any = is_arch(s, "qwen3moe") || is_arch(s, "gpt-oss") || has_shared_expert(s) ||
-                     ((is_arch(s, "llama") || is_gemma4(s)) && s->n_expert);
+                     has_dense_layer(s) || ((is_arch(s, "llama") || is_gemma4(s)) && s->n_expert);
     return !any ? 0 : s->n_expert ? s->n_expert : 7;
 }
 
@@ -464,7 +483,9 @@ static void layer(struct builder *b, uint32_t index)
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
     vector(b, NAME("attn_norm"), s->n_embd);
-    if (is_recurrent(s, index)) {
+    if (is_recurrent(s, index) && has_short_conv(s)) {
+        short_conv(b, index);
+    } else if (is_recurrent(s, index)) {
         delta(b, index);
     } else if (is_arch(s, "phi3")) {
         matrix(b, NAME("attn_qkv"), s->n_embd, q + k + v, in * 2);
@@ -578,12 +599,12 @@ static void kv_heads_key(struct gw *w, const struct tiny_model *s)
 {
     char key[96];
     uint32_t heads[64];
-    if (!s->odd_head_kv) {
+    if (!s->odd_head_kv && !has_short_conv(s)) {
         arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
         return;
     }
     for (uint32_t i = 0; i < s->n_layer && i < 64; i++)
-        heads[i] = heads_kv(s, i);
+        heads[i] = has_short_conv(s) && is_recurrent(s, i) ? 0 : heads_kv(s, i);
     snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch ? s->arch : "llama");
     gw_key_array(w, key, GGUF_U32, s->n_layer, heads, s->n_layer * sizeof(*heads));
 }
@@ -684,6 +705,8 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
         arch_key(w, s, "ssm.inner_size", delta_values(s));
     }
+    if (has_short_conv(s))
+        arch_key(w, s, "shortconv.l_cache", SHORT_TAPS);
     if (s->v_dim)
         arch_key(w, s, "attention.value_length", s->v_dim);
     if (s->head_dim) {
@@ -746,7 +769,8 @@ uint8_t *tiny_model_file(const struct tiny_model *shape, size_t *ret_bytes)
     keys(&b.w, shape);
     vocabulary(&b.w, shape->n_vocab);
     matrix(&b, "token_embd.weight", shape->n_embd, shape->n_vocab, 1);
-    vector(&b, "output_norm.weight", shape->n_embd);
+    vector(&b, has_short_conv(shape) ? "token_embd_norm.weight" : "output_norm.weight",
+           shape->n_embd);
     if (shape->untied || is_arch(shape, "gpt-oss"))
         matrix(&b, "output.weight", shape->n_embd, shape->n_vocab, 0.5f);
     for (uint32_t i = 0; i < shape->n_layer; i++)

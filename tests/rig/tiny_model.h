@@ -27,7 +27,8 @@ struct tiny_model {
                          experts, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
                          qwen35moe that and what qwen2moe has, qwen3next the same, with one matrix
-                         for beta and alpha, gpt-oss all that it has, gemma4 all
+                         for beta and alpha, lfm2 short convolutions in every second layer, lfm2moe also
+                         experts but in its first layer, gpt-oss all that it has, gemma4 all
                          that the dense 31B has, every second layer local from the first on with
                          half as large heads, and experts, inputs of layers and shared KV where
                          n_expert, n_per_layer and n_shared_kv are given */

@@ -157,6 +157,15 @@ MODELS = {
                       linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=14,
                       tie_word_embeddings=False, pad_token_id=0,
                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
+    # The second layer has attention, the others a short convolution.
+    "lfm2": dict(kind="lfm2", hidden_size=32, intermediate_size=36, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                 layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False, tie_word_embeddings=True,
+                 rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    # The first layer has no experts.
+    "lfm2moe": dict(kind="lfm2_moe", hidden_size=32, intermediate_size=40, moe_intermediate_size=18, num_hidden_layers=2,
+                    num_attention_heads=4, num_key_value_heads=2, num_dense_layers=1, num_experts=6, num_experts_per_tok=2,
+                    layer_types=["full_attention", "conv"], tie_word_embeddings=True,
+                    rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -234,7 +243,7 @@ def make_model(spec, seed):
                 x = x / p.shape[-1] ** 0.5
             if "lm_head" in name:
                 x = x * p.shape[1] ** 0.5
-            if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj")):
+            if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "down_proj", "w2.weight")):
                 x = 3 * x  # else a tied model answers with its last token for ever
             if name.endswith("router.proj.weight") and gemma4:
                 x = 3 * x * p.shape[1] ** 0.5  # its input is as much smaller
@@ -246,7 +255,7 @@ def make_model(spec, seed):
         for name, b in model.named_buffers():
             if name.endswith("layer_scalar"):
                 b.copy_((0.25 * torch.randn(b.shape, generator=random, dtype=torch.float64) + 1).to(torch.float16))
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
                 b.copy_((0.3 * torch.randn(b.shape, generator=random, dtype=torch.float64)).to(torch.float16))
     return model
 
@@ -263,6 +272,8 @@ def watch_routers(model):
         scores = inputs[0] @ router.weight.T + (router.bias if model.config.model_type == "gpt_oss" else 0)
         if hasattr(router, "e_score_correction_bias"):
             scores = scores.sigmoid() + router.e_score_correction_bias
+        if len(inputs) > 1:
+            scores = scores.sigmoid() + inputs[1]
         if hasattr(router, "moe_statics"):
             scores = router.moe_statics(scores.softmax(dim=-1))
         scores = scores.sort(dim=-1, descending=True).values
@@ -270,7 +281,7 @@ def watch_routers(model):
         gaps.append(float((scores[..., k - 1] - scores[..., k]).min()))
 
     for name, module in model.named_modules():
-        if name.endswith(("mlp.gate", "moe.router", "mlp.router")) or type(module).__name__ == "Gemma4TextRouter":
+        if name.endswith(("mlp.gate", "moe.router", "mlp.router", "feed_forward.gate")) or type(module).__name__ == "Gemma4TextRouter":
             module.register_forward_hook(note)
     return gaps
 
@@ -413,10 +424,18 @@ GEMMA4_PARTS = {**GEMMA_PARTS, "layer_scalar": "layer_output_scale.weight", "rou
                 "per_layer_input_gate.weight": "inp_gate.weight", "per_layer_projection.weight": "proj.weight",
                 "post_per_layer_input_norm.weight": "post_norm.weight"}
 OTHER_PARTS["gemma4"] = GEMMA4_PARTS
+LFM2_PARTS = {**PARTS, "operator_norm.weight": "attn_norm.weight", "ffn_norm.weight": "ffn_norm.weight",
+              "self_attn.q_layernorm.weight": "attn_q_norm.weight", "self_attn.k_layernorm.weight": "attn_k_norm.weight",
+              "self_attn.out_proj.weight": "attn_output.weight", "conv.in_proj.weight": "shortconv.in_proj.weight",
+              "conv.conv.weight": "shortconv.conv.weight", "conv.out_proj.weight": "shortconv.out_proj.weight",
+              "feed_forward.w1.weight": "ffn_gate.weight", "feed_forward.w3.weight": "ffn_up.weight",
+              "feed_forward.w2.weight": "ffn_down.weight", "feed_forward.gate.weight": "ffn_gate_inp.weight",
+              "feed_forward.expert_bias": "exp_probs_b.bias", "feed_forward.experts.down_proj": "ffn_down_exps.weight"}
+OTHER_PARTS["lfm2"] = OTHER_PARTS["lfm2moe"] = LFM2_PARTS
 GLOBALS = {"model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
            "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
            "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight", "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-           "lm_head.weight": "output.weight"}
+           "model.embedding_norm.weight": "token_embd_norm.weight", "lm_head.weight": "output.weight"}
 
 
 def tiled(value, c, width):
@@ -488,7 +507,7 @@ def write(model, name, path):
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
             "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next", "mixtral": "llama", "granitemoeshared": "granitemoe",
-            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4"}.get(c.model_type, c.model_type)
+            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "lfm2_moe": "lfm2moe"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
     head_dim = None if gemma4 else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma or gemma4 else c.rope_parameters
@@ -504,7 +523,10 @@ def write(model, name, path):
     elif arch not in ("qwen35moe", "qwen3next"):
         out.add_feed_forward_length(c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
-    if not gemma4:
+    if arch.startswith("lfm2"):
+        out.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
+        out.add_shortconv_l_cache(c.conv_L_cache)
+    elif not gemma4:
         out.add_head_count_kv(c.num_key_value_heads)
     out.add_layer_norm_rms_eps(c.rms_norm_eps)
     out.add_rope_freq_base(rope["rope_theta"])
@@ -534,12 +556,15 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
-    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe", "qwen3next"):
+    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe", "qwen3next", "lfm2moe"):
         out.add_expert_count(c.n_routed_experts if arch == "glm4moe" else c.num_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.moe_intermediate_size)
     if arch in ("qwen2moe", "qwen35moe", "qwen3next"):
         out.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
+    if arch == "lfm2moe":
+        out.add_leading_dense_block_count(c.num_dense_layers)
+        out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if arch == "glm4moe":
         out.add_expert_shared_count(c.n_shared_experts)
         out.add_leading_dense_block_count(c.first_k_dense_replace)
@@ -597,6 +622,8 @@ def write(model, name, path):
             value = value.reshape(-1)
         if key.endswith("norm.weight") and (gemma or arch in ("qwen35", "qwen35moe", "qwen3next") and "linear_attn" not in key):
             value = value + 1  # files hold the sum
+        if key.endswith("conv.conv.weight"):
+            value = value[:, 0]
         if "linear_attn" in key:
             value = recurrent_part(key, value, c)
         if permuted and key.endswith("q_proj.weight"):
@@ -627,7 +654,7 @@ def write(model, name, path):
                 parts = {OTHER_PARTS.get(arch, PARTS)[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
-            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor  # F32 in every file
+            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor or "shortconv.conv" in tensor  # F32 in every file
             out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()

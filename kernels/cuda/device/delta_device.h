@@ -60,7 +60,7 @@ static __device__ __forceinline__ void convolve_head(const struct convolve_job &
         float acc = 0.0f;
         for (int32_t j = 0; j < n_taps; j++)
             acc = __fmaf_rn(taps[j], input_at(job, s, t + 1 - n_taps + j, c + k), acc);
-        y[k] = device_gated(CUDA_GATE_SILU, acc, 1.0f);
+        y[k] = job.states.n_head_v > 0 ? device_gated(CUDA_GATE_SILU, acc, 1.0f) : acc;
     }
     __syncwarp();
 }
@@ -90,8 +90,9 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
         beta_and_decay(job, r);
     if (head + 1 >= convolve_heads(x))
         return;
-    const uint32_t n = head < keys ? x.k_dim : x.v_dim,
-                   c = head < keys ? head * n : keys * x.k_dim + (head - keys) * n;
+    const uint32_t c = head < keys ? head * x.k_dim : keys * x.k_dim + (head - keys) * x.part,
+                   most = head < keys ? x.k_dim : x.part,
+                   n = x.channels - c < most ? x.channels - c : most;
     const struct cuda_state &s =
         state_at(job.pass, job.pass.words[job.pass.counts[CUDA_AT_ROW_STATES] + r]);
     convolve_head(job, s, (int32_t)(job.pass.rows[r].position - s.base), c, n, y);

@@ -210,8 +210,11 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
 static __device__ void gate_item(const struct gate_job &job, uint32_t r, uint32_t part)
 {
     const uint32_t i = part * CUDA_THREADS + threadIdx.x;
-    const uint64_t at = (uint64_t)r * job.out.stride + i, by = (uint64_t)r * job.stride + i;
-    const float y = i < job.n ? device_gated(job.gate, job.from[at], job.by[by]) : 0.0f;
+    const uint64_t at = (uint64_t)r * job.from_stride + i, by = (uint64_t)r * job.stride + i;
+    const float y = i >= job.n ? 0.0f
+                    : job.gate == CUDA_GATE_PRODUCT
+                        ? __fmul_rn(job.from[at], job.by[by])
+                        : device_gated(job.gate, job.from[at], job.by[by]);
     put_value(job.out, job.forms, r, i, job.n, y);
 }
 

@@ -199,7 +199,7 @@ static void copy_model(const char *from_path, const char *type, const char *path
 static const char *const archs[] = {"llama",   "qwen2",  "qwen3",     "gemma3",     "granite",
                                     "smollm3", "phi3",   "mistral3",  "qwen3moe",   "qwen2moe",
                                     "glm4moe", "qwen35", "qwen35moe", "granitemoe", "ernie4_5-moe",
-                                    "gpt-oss", "gemma4", "qwen3next"};
+                                    "gpt-oss", "gemma4", "qwen3next", "lfm2",       "lfm2moe"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
