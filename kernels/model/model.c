@@ -324,7 +324,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
 }
 
 /* Tensors [first, first + n) of a layer that are one in a file, its rows one after the other, of
- * experts in each matrix; in files of some architectures always, or wherever it is there. */
+ * experts in each matrix: wherever it is there, or in files of some architectures always. */
 static const struct fused {
     const char *name;
     enum model_layer_tensor first;
@@ -346,7 +346,7 @@ static const struct fused *find_fused(const struct model_loader *l, uint32_t lay
         const struct fused *f = &FUSED[i];
         name_tensor(name, layer, f->name);
         if (tensor >= f->first && tensor < f->first + f->n &&
-            (l->arch->fused || (f->anywhere && gguf_find_tensor(l->gguf, name))))
+            (f->anywhere ? gguf_find_tensor(l->gguf, name) != NULL : l->arch->fused))
             return f;
     }
     return NULL;

@@ -54,6 +54,17 @@ static const struct model_arch ARCHS[] = {
     {.name = "granite", .rope = MODEL_ROPE_ADJACENT, .scales = true, .tensors = LLAMA_TENSORS},
     {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
     {.name = "phi3", .rope = MODEL_ROPE_HALVES, .fused = true, .tensors = LLAMA_TENSORS},
+    {.name = "seed_oss",
+     .rope = MODEL_ROPE_HALVES,
+     .ffn_norm = "post_attention_norm.weight",
+     .tensors = LLAMA_TENSORS | QKV_BIAS,
+     .optional = QKV_BIAS},
+    {.name = "ernie4_5", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
+    {.name = "glm4",
+     .rope = MODEL_ROPE_ADJACENT,
+     .fused = true,
+     .tensors = LLAMA_TENSORS | QKV_BIAS | POST_NORM,
+     .optional = QKV_BIAS},
     {.name = "mistral3", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
     {.name = "qwen2moe",
      .rope = MODEL_ROPE_HALVES,
@@ -68,6 +79,13 @@ static const struct model_arch ARCHS[] = {
      .ffn_norm = "post_attention_norm.weight",
      .tensors = LLAMA_TENSORS | QKV_BIAS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
      .optional = QKV_BIAS | QK_NORM},
+    {.name = "dots1",
+     .rope = MODEL_ROPE_HALVES,
+     .experts = true,
+     .gating = MODEL_GATING_SIGMOID,
+     .unnormed = true,
+     .tensors = LLAMA_TENSORS | QK_NORM | EXPERTS | SHARED | HAS(MODEL_FFN_CHOICE_BIAS),
+     .optional = HAS(MODEL_FFN_CHOICE_BIAS)},
     {.name = "granitemoe",
      .rope = MODEL_ROPE_ADJACENT,
      .scales = true,
@@ -152,8 +170,10 @@ static const struct model_arch ARCHS[] = {
      .optional = HAS(MODEL_ATTN_V) | HAS(MODEL_FFN_EXPERT_SCALE) | HAS(MODEL_LAYER_SCALE)},
 };
 #define ARCH_NAMES                                                                                 \
-    "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, mistral3, qwen2moe, "          \
-    "glm4moe, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitemoe, ernie4_5-moe, gpt-oss, "    \
+    "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, seed_oss, ernie4_5, glm4, "    \
+    "mistral3, qwen2moe, "                                                                         \
+    "glm4moe, dots1, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitemoe, ernie4_5-moe, "      \
+    "gpt-oss, "                                                                                    \
     "gemma4"
 
 const struct model_arch *model_arch_find(struct gguf_string name)

@@ -29,8 +29,8 @@ struct model_arch {
     bool per_layer;          /* layers may have inputs of their own */
     bool yarn_untruncated;   /* YaRN's blended pairs begin and end between whole numbers */
     bool scales;             /* the file has factors of embedding, attention, residual and logits */
-    bool fused;   /* Q, K and V are rows of attn_qkv.weight, gate and up of ffn_up.weight */
-    bool experts; /* a router chooses among feed-forward parts */
+    bool fused;              /* gate and up are rows of ffn_up.weight */
+    bool experts;            /* a router chooses among feed-forward parts */
     enum model_gating gating; /* the router's, and whether weights are normalised, */
     bool unnormed;            /* where the file does not say */
     bool untied;              /* output.weight must be there */

@@ -183,11 +183,18 @@ static bool has_late_norm(const struct tiny_model *s) /* its name says after whi
     return is_arch(s, "glm4moe") || is_hybrid(s);
 }
 
+static bool has_fused_gate(const struct tiny_model *s)
+{
+    return is_arch(s, "phi3") || is_arch(s, "glm4");
+}
+
 /* Values of a head that rope turns: in phi3 all but two, in some half of them. */
 static uint32_t rope_dim(const struct tiny_model *s)
 {
     const uint32_t dim = k_dim(s);
-    return is_arch(s, "phi3") ? dim - 2 : has_late_norm(s) ? dim / 4 * 2 : dim;
+    return is_arch(s, "phi3")                       ? dim - 2
+           : has_late_norm(s) || is_arch(s, "glm4") ? dim / 4 * 2
+                                                    : dim;
 }
 
 static bool is_gemma4(const struct tiny_model *s)
@@ -221,19 +228,21 @@ static uint32_t heads_kv(const struct tiny_model *s, uint32_t layer)
 static bool has_head_norms(const struct tiny_model *s)
 {
     return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
-           is_arch(s, "glm4moe") || is_gemma4(s) || is_hybrid(s) || has_short_conv(s);
+           is_arch(s, "glm4moe") || is_arch(s, "dots1") || is_gemma4(s) || is_hybrid(s) ||
+           has_short_conv(s);
 }
 
 static bool has_qkv_bias(const struct tiny_model *s)
 {
     return is_arch(s, "qwen2") || is_arch(s, "qwen2moe") || is_arch(s, "glm4moe") ||
-           is_arch(s, "gpt-oss");
+           is_arch(s, "gpt-oss") || is_arch(s, "seed_oss") || is_arch(s, "glm4");
 }
 
 /* The first layer has no experts, and the others choose with a bias. */
 static bool has_dense_layer(const struct tiny_model *s)
 {
-    return is_arch(s, "glm4moe") || is_arch(s, "ernie4_5-moe") || is_arch(s, "lfm2moe");
+    return is_arch(s, "glm4moe") || is_arch(s, "ernie4_5-moe") || is_arch(s, "lfm2moe") ||
+           is_arch(s, "dots1");
 }
 
 static bool has_shared_expert(const struct tiny_model *s)
@@ -380,7 +389,7 @@ static void extras(struct builder *b, uint32_t index)
             tensor(b, name, QUANT_F32, halved(s, index, k_dim(s)), 0, 1, 0.3f);
     }
     const char *const added[] = {"post_attention", "post_ffw"};
-    for (int i = 0; i < 2 && (is_arch(s, "gemma3") || is_gemma4(s)); i++) {
+    for (int i = 0; i < 2 && (is_arch(s, "gemma3") || is_arch(s, "glm4") || is_gemma4(s)); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, added[i]);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
     }
@@ -436,12 +445,12 @@ static void ffn(struct builder *b, uint32_t index, const char *suffix, uint32_t 
     char name[64];
     if (n > 0 && s->merged)
         merged_experts(b, index, n_ff, n);
-    for (int i = n > 0 && s->merged ? 2 : is_arch(s, "phi3"); i < 3; i++) {
+    for (int i = n > 0 && s->merged ? 2 : has_fused_gate(s); i < 3; i++) {
         snprintf(name, sizeof(name), "blk.%u.ffn_%s%s.weight", index, parts[i], suffix);
         if (i == 2)
             matrices(b, name, n_ff, s->n_embd, n, down);
         else
-            matrices(b, name, s->n_embd, is_arch(s, "phi3") ? 2 * n_ff : n_ff, n, in);
+            matrices(b, name, s->n_embd, has_fused_gate(s) ? 2 * n_ff : n_ff, n, in);
     }
 }
 
@@ -498,7 +507,7 @@ static void layer(struct builder *b, uint32_t index)
     }
     if (!is_recurrent(s, index))
         matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
-    const bool late = has_late_norm(s) || is_arch(s, "gpt-oss");
+    const bool late = has_late_norm(s) || is_arch(s, "gpt-oss") || is_arch(s, "seed_oss");
     vector(b, late ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
 #undef NAME
     feed_forward(b, index);

@@ -166,6 +166,21 @@ MODELS = {
                     num_attention_heads=4, num_key_value_heads=2, num_dense_layers=1, num_experts=6, num_experts_per_tok=2,
                     layer_types=["full_attention", "conv"], tie_word_embeddings=True,
                     rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    # The first layer has no experts.
+    "dots1": dict(kind="dots1", hidden_size=32, intermediate_size=40, moe_intermediate_size=18, num_hidden_layers=2, num_attention_heads=4,
+                  num_key_value_heads=2, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1,
+                  norm_topk_prob=True, routed_scaling_factor=1.5, tie_word_embeddings=False,
+                  layer_types=["full_attention"] * 2, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "seed_oss": dict(kind="seed_oss", hidden_size=32, intermediate_size=38, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, head_dim=12, attention_bias=True, attention_out_bias=False, tie_word_embeddings=False,
+                     rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}),
+    "ernie4_5": dict(kind="ernie4_5", hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, head_dim=10, tie_word_embeddings=True,
+                     rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
+    # Rope turns half of a head; each part's output is normed before it is added.
+    "glm4": dict(kind="glm4", hidden_size=32, intermediate_size=34, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                 head_dim=12, attention_bias=True, tie_word_embeddings=False, pad_token_id=0,
+                 rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -431,6 +446,9 @@ LFM2_PARTS = {**PARTS, "operator_norm.weight": "attn_norm.weight", "ffn_norm.wei
               "feed_forward.w1.weight": "ffn_gate.weight", "feed_forward.w3.weight": "ffn_up.weight",
               "feed_forward.w2.weight": "ffn_down.weight", "feed_forward.gate.weight": "ffn_gate_inp.weight",
               "feed_forward.expert_bias": "exp_probs_b.bias", "feed_forward.experts.down_proj": "ffn_down_exps.weight"}
+OTHER_PARTS["seed_oss"] = GLM_PARTS
+OTHER_PARTS["glm4"] = {**PARTS, "post_self_attn_layernorm.weight": "post_attention_norm.weight",
+                       "post_mlp_layernorm.weight": "post_ffw_norm.weight"}
 OTHER_PARTS["lfm2"] = OTHER_PARTS["lfm2moe"] = LFM2_PARTS
 GLOBALS = {"model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
            "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
@@ -556,8 +574,8 @@ def write(model, name, path):
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
         out.add_logit_scale(c.logits_scaling)
-    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "qwen35moe", "qwen3next", "lfm2moe"):
-        out.add_expert_count(c.n_routed_experts if arch == "glm4moe" else c.num_experts)
+    if arch in ("qwen3moe", "qwen2moe", "glm4moe", "dots1", "qwen35moe", "qwen3next", "lfm2moe"):
+        out.add_expert_count(c.n_routed_experts if arch in ("glm4moe", "dots1") else c.num_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
         out.add_expert_feed_forward_length(c.moe_intermediate_size)
     if arch in ("qwen2moe", "qwen35moe", "qwen3next"):
@@ -565,7 +583,7 @@ def write(model, name, path):
     if arch == "lfm2moe":
         out.add_leading_dense_block_count(c.num_dense_layers)
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    if arch == "glm4moe":
+    if arch in ("glm4moe", "dots1"):
         out.add_expert_shared_count(c.n_shared_experts)
         out.add_leading_dense_block_count(c.first_k_dense_replace)
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)

@@ -55,7 +55,8 @@ static const char *const archs[] = {
     "llama",         "qwen2",      "qwen3",        "gemma3",   "granite", "smollm3",
     "phi3",          "mistral3",   "qwen3moe",     "qwen2moe", "glm4moe", "qwen35",
     "qwen35moe",     "granitemoe", "ernie4_5-moe", "gpt-oss",  "gemma4",  "gemma4-experts",
-    "gemma4-inputs", "gemma4-all", "qwen3next",    "lfm2",     "lfm2moe"};
+    "gemma4-inputs", "gemma4-all", "qwen3next",    "lfm2",     "lfm2moe", "seed_oss",
+    "ernie4_5",      "glm4",       "dots1"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(every_architecture_gives_the_same_bits)
