@@ -43,7 +43,8 @@ static int open_slots(struct slots *slots, const struct engine_options *options)
 {
     int rc = slots_init(slots, options->n_slots, options->loaded->limits.context);
     for (uint32_t i = 0; i < options->n_slots && rc == 0; i++) {
-        slots->all[i].request = request_open(options->params_bytes);
+        slots->all[i].request = request_open(options->params_bytes, options->loaded->suppressed,
+                                             options->loaded->n_suppressed);
         rc = slots->all[i].request ? 0 : -ENOMEM;
     }
     return rc == 0 ? open_kv(&slots->kv, options->loaded) : rc;

@@ -12,6 +12,7 @@
 #include "ipc/counters.h"
 #include "kernels/kv.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum {
@@ -106,7 +107,8 @@ static uint32_t ingest_limit(uint32_t context, const struct submit_cell *cell)
     return limit < cell->length ? cell->length : (uint32_t)limit;
 }
 
-/* The wire's parameters become the sampler's. Same meaning, same stage numbers (sample.h). */
+/* The wire's parameters become the sampler's. Same meaning, same stage numbers (sample.h). A token that the model never says
+ * has a bias that no other outweighs. */
 static void ingest_sampler(struct request *request)
 {
     const struct params *p = &request->params;
@@ -133,6 +135,9 @@ static void ingest_sampler(struct request *request)
     sampler->bias = request->bias;
     for (uint32_t i = 0; i < p->n_bias; i++)
         request->bias[i] = (struct sample_bias){.id = p->bias[i].token, .value = p->bias[i].value};
+    for (uint32_t i = 0; i < request->n_suppressed; i++)
+        request->bias[sampler->n_bias++] =
+            (struct sample_bias){.id = request->suppressed[i], .value = -INFINITY};
 }
 
 static void ingest_stops(struct request *request)

@@ -6,14 +6,17 @@
 
 enum { BLOCK_KEPT = 65536 }; /* bytes of a block that stay for the next request */
 
-struct request *request_open(uint32_t params_bytes)
+struct request *request_open(uint32_t params_bytes, const uint32_t *suppressed,
+                             uint32_t n_suppressed)
 {
     struct request *request = calloc(1, sizeof(*request));
     if (!request)
         return NULL;
     void *block = mmap(NULL, params_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    request->bias = malloc(PARAMS_BIAS_MAX * sizeof(*request->bias));
+    request->suppressed = suppressed;
+    request->n_suppressed = n_suppressed;
+    request->bias = malloc(((size_t)PARAMS_BIAS_MAX + n_suppressed) * sizeof(*request->bias));
     if (block != MAP_FAILED) {
         madvise(block, params_bytes, MADV_NOHUGEPAGE); /* most requests touch one page of it */
         request->block = block;

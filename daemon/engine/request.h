@@ -37,7 +37,9 @@ struct request {
     uint32_t block_bytes; /* reserved for the largest; request_spare gives most of it back */
     struct params params; /* decoded; points into block */
     struct sampler_params sampler;
-    struct sample_bias *bias; /* [PARAMS_BIAS_MAX] */
+    struct sample_bias *bias;   /* [PARAMS_BIAS_MAX + n_suppressed] */
+    const uint32_t *suppressed; /* [n_suppressed] tokens of the model that are never sampled */
+    uint32_t n_suppressed;
     struct stop stop;
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammars_entry *grammar; /* NULL: none */
@@ -71,7 +73,8 @@ struct request {
 };
 
 /* With room for a parameter block of `params_bytes`, or NULL. */
-struct request *request_open(uint32_t params_bytes);
+struct request *request_open(uint32_t params_bytes, const uint32_t *suppressed,
+                             uint32_t n_suppressed);
 void request_close(struct request *request);
 
 /* Gives the memory of a large parameter block, of `used` bytes, back to the system. */

@@ -62,12 +62,45 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
+/* Tokens that are in the vocabulary for the model's input alone: their logits are no part of what it was trained for. */
+static int read_suppressed(struct loaded_model *loaded, char *err, size_t err_bytes)
+{
+    static const char NAME[] = "tokenizer.ggml.suppress_tokens";
+    enum { MOST = 1024 };
+    const uint32_t n_vocab = loaded->model->n_vocab;
+    struct gguf_array array = {0};
+    const int rc = gguf_array(loaded->gguf, NAME, &array);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc || array.type > GGUF_I32 || array.count > MOST) {
+        snprintf(err, err_bytes, "malformed: %s must be at most %d whole numbers", NAME, MOST);
+        return -EBADMSG;
+    }
+    loaded->suppressed = calloc(array.count + 1, sizeof(*loaded->suppressed));
+    if (!loaded->suppressed) {
+        snprintf(err, err_bytes, "not enough memory for %s", NAME);
+        return -ENOMEM;
+    }
+    for (; loaded->n_suppressed < array.count; loaded->n_suppressed++) {
+        const int64_t id = gguf_array_i64(&array, loaded->n_suppressed);
+        if (id < 0 || id >= n_vocab) {
+            snprintf(err, err_bytes, "malformed: %s holds %lld, must be 0 to %u", NAME,
+                     (long long)id, n_vocab - 1);
+            return -EBADMSG;
+        }
+        loaded->suppressed[loaded->n_suppressed] = (uint32_t)id;
+    }
+    return 0;
+}
+
 int loaded_model_open_model(struct loaded_model *loaded, const char *path, const char *rope_scaling,
                             char *err, size_t err_bytes)
 {
     char line[512];
     int rc = model_open_scaled(loaded->gguf, rope_scaling, &loaded->model, line, sizeof(line));
     loaded->path = path;
+    if (rc == 0)
+        rc = read_suppressed(loaded, line, sizeof(line));
     if (rc == 0)
         rc = loaded_model_start_vocab(loaded, line, sizeof(line));
     if (rc < 0) {
@@ -395,6 +428,7 @@ void loaded_model_close(struct loaded_model *loaded)
         free(loaded->draft);
     }
     loaded_model_close_vocab(loaded);
+    free(loaded->suppressed);
     model_close(loaded->model);
     gguf_close(loaded->gguf);
     memset(loaded, 0, sizeof(*loaded));

@@ -23,7 +23,8 @@ struct loaded_model {
     struct gguf *gguf;
     struct model *model;
     uint8_t fingerprint[MODEL_FINGERPRINT_BYTES]; /* not set for a draft model */
-    char name[64]; /* general.name, else the file's name; printable */
+    char name[64];                      /* general.name, else the file's name; printable */
+    uint32_t *suppressed, n_suppressed; /* tokens that the model never says */
 
     struct vocab_job *vocab_job; /* while it is being built; else NULL */
     const void *vocab_shared;    /* the mapping that clients have, too; NULL: none yet */
