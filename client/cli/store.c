@@ -144,13 +144,14 @@ static int by_model_and_user(const void *a, const void *b)
 
 /* ---- printing ---------------------------------------------------------------------------------- */
 
+/* 0: of nothing. */
 static const char *age(int64_t since_s, char *text, size_t text_bytes)
 {
     static const struct {
         int64_t seconds;
         const char *unit;
     } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}};
-    const int64_t s = time(NULL) - since_s;
+    const int64_t s = since_s ? time(NULL) - since_s : 0;
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
         if (s >= units[i].seconds) {
             snprintf(text, text_bytes, "%lld %s", (long long)(s / units[i].seconds), units[i].unit);

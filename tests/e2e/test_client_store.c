@@ -101,6 +101,14 @@ START_TEST(it_shows_models_users_and_records)
 }
 END_TEST
 
+START_TEST(a_user_without_records_has_written_none)
+{
+    ck_assert_int_eq(unlink(store_rig_found(&rig, "*/1001/*.kv")), 0);
+    ck_assert_int_eq(store("--user 1001"), 0);
+    says("        0       -\n");
+}
+END_TEST
+
 START_TEST(it_clears_one_user_and_nothing_else)
 {
     ck_assert_int_eq(store("--clear --user 1000"), 0);
@@ -168,6 +176,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, it_shows_models_users_and_records);
+    tcase_add_test(tcase, a_user_without_records_has_written_none);
     tcase_add_test(tcase, it_clears_one_user_and_nothing_else);
     tcase_add_test(tcase, it_clears_all_but_what_is_served);
     tcase_add_test(tcase, it_leaves_what_is_not_the_stores);
