@@ -25,16 +25,15 @@
 #include "tests/e2e/traffic.h"
 #include "tests/random.h"
 #include "tests/rig/every_type.h"
+#include "tests/rig/folder.h"
 #include "tests/rig/tiny_model.h"
 
 #include <check.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -345,17 +344,6 @@ static void choose_proposers(void)
             traffic.proposers[traffic.n_proposers++] = i;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    return remove(path);
-}
-
-static void remove_store(void)
-{
-    nftw(store, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void make_store(void)
 {
     snprintf(store, sizeof(store), "/tmp/hearth-test-XXXXXX");
@@ -454,7 +442,7 @@ START_TEST(every_request_has_one_answer)
     make_store();
     run_configurations(configurations, COUNT(configurations));
     say("");
-    remove_store();
+    folder_remove(store);
     ck_assert(wanted_rounds() < 8 || stored > 0);
     check_one_answer();
     ck_assert_uint_eq(ledger_asked(&traffic.ledger->rows[traffic.row.all]),
@@ -475,7 +463,7 @@ START_TEST(injected_faults_keep_every_answer)
     make_store();
     run_configurations(faulty, COUNT(faulty));
     say("with faults ");
-    remove_store();
+    folder_remove(store);
     check_one_answer();
     check_tried();
     ck_assert_uint_gt(traffic.shared->rollbacks, 100);

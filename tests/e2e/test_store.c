@@ -4,15 +4,14 @@
  * HEARTH_STORE_DEATHS=N: so many kills -9 (12 by default). */
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,12 +22,6 @@ static char root[64], folder[96];
 static const char *const plain_arguments[] = {"--context", "1024", NULL};
 static const char *arguments[9] = {"--context",      "1024", "--kv-store", folder,
                                    "--kv-store-min", "64",   NULL};
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    return remove(path);
-}
 
 static void setup(void)
 {
@@ -43,7 +36,7 @@ static void teardown(void)
 {
     ck_assert_int_eq(harness_stop(&d), 0);
     ck_assert_int_eq(harness_stop(&plain), 0);
-    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(root);
 }
 
 /* It goes on at the next daemon. */
