@@ -98,7 +98,8 @@ static void open_store(struct rig *rig)
         .bytes = 256 << 20,
         .day_bytes = 1ull << 40,
         .min_tokens = rig->desc.store_min,
-        .by_hand = true};
+        .by_hand = true,
+        .cut = rig->desc.store_cut};
     char err[600];
 
     if (rig->desc.store) {

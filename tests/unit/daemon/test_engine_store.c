@@ -6,6 +6,7 @@
 #include "kernels/kv.h"
 #include "tests/random.h"
 #include "tests/rig/engine_rig.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -55,16 +56,10 @@ static void begin(int kind)
     open_rig();
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    return remove(path);
-}
-
 static void finish(void)
 {
     rig_end(&rig, clients, CLIENTS);
-    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove(root);
 }
 
 /* A stop, and the next start: nothing is in memory. */
@@ -240,6 +235,40 @@ START_TEST(the_others_go_on_meanwhile)
 }
 END_TEST
 
+/* What gives way while a disk stands still is queued, or dropped: an answer has its token in every step. */
+START_TEST(evictions_do_not_wait_for_a_disk)
+{
+    const struct rig_request first = request_of(0, LENGTH), second = request_of(1, LENGTH - 100),
+                             other = {.tokens = tokens[2], .n = 10, .max_tokens = 60};
+    begin(_i);
+    rig_end(&rig, clients, CLIENTS);
+    desc.pages = 14;
+    open_rig();
+    rig.store_stands = true;
+    rig_submit(&clients[2], 0, &other);
+    rig_step(&rig);
+    rig_submit(&clients[0], 0, &first);
+    for (uint32_t i = 1; i < 60; i++) {
+        const uint32_t before = slot_of(2)->spec.accepted;
+        rig_step(&rig);
+        rig_check(&rig);
+        ck_assert_uint_eq(slot_of(2)->spec.accepted, before + 1);
+        rig_read_all(&clients[2]);
+        if (i == 30)
+            rig_submit(&clients[1], 0, &second);
+    }
+    ck_assert_uint_gt(store_pending(rig.store), 0); /* something did give way */
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_read_all(&clients[i]);
+    ck_assert(rig_same(&rig, &first, &clients[0].slots[0].last));
+    ck_assert(rig_same(&rig, &second, &clients[1].slots[0].last));
+    ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
+    finish();
+}
+END_TEST
+
 /* A disk that reads too slowly is not waited for. */
 START_TEST(a_slow_disk_is_given_up)
 {
@@ -342,6 +371,50 @@ START_TEST(a_fetch_may_end_at_any_time)
 }
 END_TEST
 
+/* ---- stops ----------------------------------------------------------------------------------- */
+
+/* Texts that evict each other, read and written, then a stop. Returns the tokens that were stored. */
+static uint32_t evict_and_stop(void)
+{
+    const struct rig_request first = request_of(0, LENGTH), second = request_of(1, LENGTH + 100);
+    uint32_t stored = ask(0, &first)->stored;
+    stored += ask(1, &second)->stored;
+    stored += ask(0, &first)->stored;
+    restart();
+    return stored;
+}
+
+/* The machine stops after so many bytes of what was to be written: the next start has what is whole. */
+START_TEST(a_write_may_end_anywhere)
+{
+    const uint64_t all = 1 << 30;
+    uint64_t left = all;
+    uint32_t most = 0;
+    begin(_i);
+    rig_end(&rig, clients, CLIENTS);
+    folder_remove(folder);
+    desc.pages = 18;
+    desc.store_cut = &left;
+    open_rig();
+    evict_and_stop();
+    const uint64_t steps = all - left;
+    ck_assert_uint_gt(steps, 20 * 128);
+    for (uint64_t at = 0; at < steps; at += 199) {
+        rig_end(&rig, clients, CLIENTS);
+        folder_remove(folder);
+        left = at;
+        open_rig();
+        evict_and_stop();
+        left = all;
+        kill_it();
+        const uint32_t stored = evict_and_stop();
+        most = stored > most ? stored : most;
+    }
+    ck_assert_uint_gt(most, 600);
+    finish();
+}
+END_TEST
+
 /* ---- at random ------------------------------------------------------------------------------- */
 
 static uint32_t seed;
@@ -431,9 +504,11 @@ int main(void)
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
     tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
+    tcase_add_loop_test(t, evictions_do_not_wait_for_a_disk, 0, KINDS);
     tcase_add_loop_test(t, a_slow_disk_is_given_up, 0, KINDS);
     tcase_add_loop_test(t, a_text_is_read_once_for_all, 0, KINDS);
     tcase_add_loop_test(t, a_fetch_may_end_at_any_time, 0, KINDS * 4 * 4);
+    tcase_add_loop_test(t, a_write_may_end_anywhere, 0, KINDS);
     tcase_add_loop_test(t, answers_do_not_depend_on_the_store, 0, 4 * KINDS);
     suite_add_tcase(suite, t);
     return run_suite(suite);
