@@ -109,10 +109,11 @@ struct cpu_delta {
     float *o, *p;        /* [32] chains of the S after it: with q, with the next row's k */
 };
 
-/* Of a recurrent layer (NUMERICS.md): y = chain of taps[j] * x[j], or silu of it. */
+/* Of a recurrent layer (NUMERICS.md): y = chain of taps[j] * x[j] from bias on, or silu of it. */
 struct cpu_convolution {
     const float *const *x; /* [n_taps] of [n], the oldest first */
     const float *taps;     /* [n_taps][n] */
+    const float *bias;     /* [n], or NULL: 0 */
     uint32_t n_taps, n;
     bool silu;
     float *y; /* [n] */

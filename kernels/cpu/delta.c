@@ -95,6 +95,18 @@ static void beta_and_decay(const struct backend *b, const struct layer_op *op, u
     }
 }
 
+/* The same of Mamba-2: both of a step's length. */
+static void step_and_decay(const struct backend *b, const struct layer_op *op, uint32_t r)
+{
+    const float *a = cpu_vector_of(b, op, op->tensor[1]), *dt = cpu_vector_of(b, op, op->tensor[2]);
+    const float *l = row_at(b, op->from[2], r);
+    float *beta = row_at(b, op->to[1], r), *decay = row_at(b, op->to[2], r);
+    for (uint32_t h = 0; h < op->geometry->delta.n_head_v; h++) {
+        beta[h] = num_softplus(l[h] + dt[h]);
+        decay[h] = num_exp(a[h] * beta[h]);
+    }
+}
+
 void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     (void)worker;
@@ -111,18 +123,23 @@ void delta_convolve_row(struct backend *b, const struct layer_op *op, uint32_t r
     }
     b->isa->convolve(&(struct cpu_convolution){.x = x,
                                                .taps = l->vector[op->tensor[0]],
+                                               .bias = cpu_vector_of(b, op, op->bias[0]),
                                                .n_taps = g->taps,
                                                .n = g->channels,
                                                .silu = g->n_head_v > 0,
                                                .y = y});
     if (g->n_head_v == 0)
         return;
+    if (g->mamba) {
+        step_and_decay(b, op, r);
+        return;
+    }
     for (uint32_t h = 0; h < 2 * g->n_head_k; h++)
         b->isa->unit(y + (size_t)h * g->k_dim, g->k_dim, h < g->n_head_k ? scale : 1.0f);
     beta_and_decay(b, op, r);
 }
 
-/* ---- the delta rule -------------------------------------------------------------------------- */
+/* ---- the recurrence -------------------------------------------------------------------------- */
 
 /* A block of a sequence's state on its way through records and rows. */
 struct walk {
@@ -146,10 +163,17 @@ static float *block_of(const struct walk *w, int32_t state)
 static float *part_of(const struct walk *w, uint32_t r, uint32_t part)
 {
     const struct delta_geometry *g = &w->layer->delta;
-    const size_t keys = (size_t)g->n_head_k * g->k_dim, head = delta_k_head(g, w->head);
+    const size_t key = (size_t)delta_k_head(g, w->head) * g->k_dim;
     return row_at(w->b, w->op->from[0], r) +
-           (part < 2 ? part * keys + head * g->k_dim
-                     : 2 * keys + (size_t)w->head * g->v_dim + w->column);
+           (part == 0   ? g->q_at + key
+            : part == 1 ? g->k_at + key
+                        : g->v_at + (size_t)w->head * g->v_dim + w->column);
+}
+
+/* The key whose chain over the state a step begins with: that of row r, if there is one. Mamba-2 has no such chain. */
+static const float *key_of(const struct walk *w, uint32_t r)
+{
+    return r == CPU_OK || w->layer->delta.mamba ? NULL : part_of(w, r, 1);
 }
 
 /* Copies the state if the pass keeps the one after this many tokens. */
@@ -174,7 +198,7 @@ static void step(struct walk *w, uint32_t t, const float *from, float *to, float
         a.decay = record[w->layer->decay + w->head];
         memcpy(d, record + w->layer->d + (size_t)w->head * g->v_dim + w->column,
                w->columns * sizeof(float));
-        a.next_k = t + 1 == w->records ? part_of(w, w->row, 1) : NULL;
+        a.next_k = t + 1 == w->records ? key_of(w, w->row) : NULL;
         b->isa->delta_step(&a);
         return;
     }
@@ -185,10 +209,13 @@ static void step(struct walk *w, uint32_t t, const float *from, float *to, float
     a.k = part_of(w, r, 1);
     a.q = part_of(w, r, 0);
     for (uint32_t j = 0; j < w->columns; j++)
-        d[j] = (v[j] - p[j] * a.decay) * beta;
+        d[j] = (g->mamba ? v[j] : v[j] - p[j] * a.decay) * beta;
     w->row = b->states.after[r];
-    a.next_k = w->row == CPU_OK ? NULL : part_of(w, w->row, 1);
+    a.next_k = key_of(w, w->row);
     b->isa->delta_step(&a);
+    if (g->mamba)
+        for (uint32_t j = 0; j < w->columns; j++)
+            o[j] = fmaf(cpu_vector_of(b, w->op, w->op->tensor[0])[w->head], v[j], o[j]);
     memcpy(v, d, w->columns * sizeof(float));
     memcpy(row_at(b, w->op->to[0], r) + (size_t)w->head * g->v_dim + w->column, o,
            w->columns * sizeof(float));
@@ -204,8 +231,8 @@ static void walk(struct walk *w, float *scratch)
     else if (w->s->from != w->s->own)
         memcpy(own, block_of(w, w->s->from), w->layer->block * sizeof(float));
     keep(w, w->base, now);
-    if (w->records == 0)
-        w->b->isa->delta_read(now, part_of(w, w->row, 1), w->layer->delta.k_dim, p);
+    if (w->records == 0 && key_of(w, w->row))
+        w->b->isa->delta_read(now, key_of(w, w->row), w->layer->delta.k_dim, p);
     for (uint32_t t = 0; t < w->steps; t++) {
         float *to = t < w->folded ? own : t + 1 < w->steps ? scratch : NULL;
         step(w, t, now, to, p);
@@ -281,8 +308,8 @@ static void put_record(struct backend *b, const struct layer_op *op, uint32_t r,
     if (g->n_head_v == 0)
         return;
     const float *y = row_at(b, op->from[0], r);
-    memcpy(record + layer->k, y + keys, keys * sizeof(float));
-    memcpy(record + layer->d, y + 2 * keys, (size_t)g->n_head_v * g->v_dim * sizeof(float));
+    memcpy(record + layer->k, y + g->k_at, keys * sizeof(float));
+    memcpy(record + layer->d, y + g->v_at, (size_t)g->n_head_v * g->v_dim * sizeof(float));
     memcpy(record + layer->decay, row_at(b, op->from[2], r), g->n_head_v * sizeof(float));
 }
 

@@ -204,7 +204,7 @@ void ref_product(const float *g, const float *u, uint32_t n, float *m)
 void ref_convolve(const struct cpu_convolution *a)
 {
     for (uint32_t c = 0; c < a->n; c++) {
-        float acc = 0.0f;
+        float acc = a->bias ? a->bias[c] : 0.0f;
         for (uint32_t j = 0; j < a->n_taps; j++)
             acc = fmaf(a->taps[(size_t)j * a->n + c], a->x[j][c], acc);
         a->y[c] = a->silu ? num_silu(acc) : acc;

@@ -173,11 +173,13 @@ struct cuda_states {
     uint64_t scan, inputs;                      /* of a memory */
     uint64_t input, k, d, decay, end;           /* of a record; end: after the layer's */
     uint32_t n_head_k, n_head_v, k_dim, v_dim, channels;
-    uint32_t taps; /* of the convolution */
-    uint32_t n_part,
-        part; /* channels after q and k, which it takes part by part: V heads if there are such */
-    uint32_t run;    /* V heads that follow each other and share a K head */
-    uint32_t blocks; /* of 32 columns of a V head */
+    uint32_t taps;             /* of the convolution */
+    uint32_t q_at, k_at, v_at; /* channels */
+    uint32_t unit;             /* heads that it scales to a length: those of q and k, or none */
+    uint32_t n_part, part;     /* parts of the other channels: V heads, if such heads are scaled */
+    uint32_t mamba;            /* Mamba-2, else the gated delta rule */
+    uint32_t run;              /* V heads that follow each other and share a K head */
+    uint32_t blocks;           /* of 32 columns of a V head */
 };
 
 /* enum kv_type of kernels/kv.h. */

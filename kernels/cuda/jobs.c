@@ -296,7 +296,7 @@ static struct attention_job attention_job_of(const struct backend *b, const stru
 static struct cuda_states states_of(const struct backend *b, struct op_memory memory)
 {
     const struct state_layer *l = &b->state_geometry.layer[memory.index];
-    const bool heads = l->delta.n_head_v > 0;
+    const bool heads = l->delta.n_head_v > 0 && !l->delta.mamba;
     return (struct cuda_states){
         .memory = b->states,
         .records = b->records,
@@ -316,9 +316,14 @@ static struct cuda_states states_of(const struct backend *b, struct op_memory me
         .v_dim = l->delta.v_dim,
         .channels = l->delta.channels,
         .taps = l->delta.taps,
+        .q_at = l->delta.q_at,
+        .k_at = l->delta.k_at,
+        .v_at = l->delta.v_at,
+        .unit = heads ? 2 * l->delta.n_head_k : 0,
         .n_part =
             heads ? l->delta.n_head_v : (l->delta.channels + CUDA_MAX_STATE - 1) / CUDA_MAX_STATE,
         .part = heads ? l->delta.v_dim : CUDA_MAX_STATE,
+        .mamba = l->delta.mamba,
         .run = l->delta.run,
         .blocks = l->blocks,
     };
@@ -335,12 +340,13 @@ static struct convolve_job convolve_job_of(const struct backend *b, const struct
         .beta = floats_of(b, op->to[1]),
         .decay = floats_of(b, op->to[2]),
         .taps = layer_of(b, op)->vector[op->tensor[0]],
+        .added = layer_of(b, op)->vector[op->bias[0]],
         .a = layer_of(b, op)->vector[op->tensor[1]],
         .bias = layer_of(b, op)->vector[op->tensor[2]],
         .stride = b->buffers.of[op->to[0]].stride,
         .head_stride = b->buffers.of[op->to[1]].stride,
         .from_stride = b->buffers.of[op->from[1]].stride,
-        .joined = op->from[1] == op->from[2],
+        .joined = op->from[1] == BUFFER_BETA_ALPHA,
     };
 }
 
@@ -352,6 +358,7 @@ static struct delta_job delta_job_of(const struct backend *b, const struct layer
         .states = states_of(b, op->append),
         .mixed = floats_of(b, BUFFER_MIXED),
         .convolved = floats_of(b, op->from[0]),
+        .added = layer_of(b, op)->vector[op->tensor[0]],
         .beta = floats_of(b, op->from[1]),
         .decay = floats_of(b, op->from[2]),
         .to = floats_of(b, op->to[0]),

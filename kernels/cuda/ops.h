@@ -224,25 +224,27 @@ struct convolve_job {
     const float *from[2];         /* beta and decay are made of: [rows][from_stride] */
     float *beta, *decay;          /* [rows][head_stride] */
     const float *taps, *a, *bias; /* [channels][4], [n_head_v] each */
+    const float *added;           /* [channels] what the convolution begins with, or NULL: 0 */
     uint32_t stride, head_stride, from_stride;
     uint32_t joined; /* both are in from[0] */
 };
 LAYOUT_INLINE uint32_t convolve_heads(const struct cuda_states x)
 {
-    return 2 * x.n_head_k + x.n_part + 1;
+    return x.unit + x.n_part + 1;
 }
 LAYOUT_INLINE uint32_t convolve_parts(const struct cuda_states x)
 {
     return (convolve_heads(x) + CUDA_WARPS - 1) / CUDA_WARPS;
 }
 
-/* The gated delta rule. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_item's
+/* The gated delta rule, or Mamba-2. Items: state of the pass, 32 columns of a V head. A row's v becomes its d. After it, in settle_item's
  * items (state, 256 values of a record), the last inputs and the records of the layer are those of after the pass. */
 struct delta_job {
     struct cuda_pass pass;
     struct cuda_states states;
     const float *mixed; /* [rows][stride] */
     float *convolved;   /* [rows][stride] */
+    const float *added; /* [n_head_v] how much of v is added to an output, or NULL */
     const float *beta, *decay;
     float *to; /* [rows][to_stride] */
     uint32_t stride, head_stride, to_stride;

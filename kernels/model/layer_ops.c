@@ -149,13 +149,42 @@ static void short_part(struct maker *k)
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
 }
 
+/* MIXED convolved, and beta and decay of what matmuls made; a: the tensor that decays are made of. */
+static struct layer_op *convolve(struct maker *k, uint32_t a, enum op_buffer beta,
+                                 enum op_buffer decay)
+{
+    struct layer_op *op = add(k, OP_CONVOLVE, OP_EACH_ROW, k->l->geometry.delta.channels);
+    op->from[0] = BUFFER_MIXED;
+    op->from[1] = beta;
+    op->from[2] = decay;
+    op->to[0] = BUFFER_CONVOLVED;
+    op->to[1] = BUFFER_BETA;
+    op->to[2] = BUFFER_DECAY;
+    op->tensor[0] = MODEL_DELTA_CONV;
+    op->tensor[1] = a;
+    op->tensor[2] = MODEL_DELTA_DT;
+    op->read = (struct op_memory){MEMORY_STATE, k->l->geometry.memory};
+    return op;
+}
+
+/* ATTENTION = what CONVOLVED reads from the state that it has moved. */
+static void recur(struct maker *k, uint32_t added)
+{
+    const struct layer_geometry *g = &k->l->geometry;
+    struct layer_op *op = add(k, OP_DELTA, OP_STATES, g->delta.n_head_v * g->delta.v_dim);
+    op->from[0] = BUFFER_CONVOLVED;
+    op->from[1] = BUFFER_BETA;
+    op->from[2] = BUFFER_DECAY;
+    op->to[0] = BUFFER_ATTENTION;
+    op->tensor[0] = added;
+    op->append = op->read = (struct op_memory){MEMORY_STATE, g->memory};
+}
+
 /* H = X + gated delta rule(X) */
 static void delta_part(struct maker *k)
 {
     const struct delta_geometry *g = &k->l->geometry.delta;
-    const uint32_t values = g->n_head_v * g->v_dim;
     const bool joined = k->l->tensor[MODEL_DELTA_BETA_ALPHA].data;
-    const struct op_memory memory = {MEMORY_STATE, k->l->geometry.memory};
 
     norm(k, BUFFER_X, MODEL_ATTN_NORM);
     if (joined)
@@ -166,26 +195,33 @@ static void delta_part(struct maker *k)
     and_part(matmul(k, BUFFER_NORM, MODEL_DELTA_QKV, BUFFER_MIXED, g->channels), MODEL_DELTA_Z,
              BUFFER_Z);
 
-    struct layer_op *op = add(k, OP_CONVOLVE, OP_EACH_ROW, g->channels);
-    op->from[0] = BUFFER_MIXED;
-    op->from[1] = joined ? BUFFER_BETA_ALPHA : BUFFER_BETA;
-    op->from[2] = joined ? BUFFER_BETA_ALPHA : BUFFER_DECAY;
-    op->to[0] = BUFFER_CONVOLVED;
-    op->to[1] = BUFFER_BETA;
-    op->to[2] = BUFFER_DECAY;
-    op->tensor[0] = MODEL_DELTA_CONV;
-    op->tensor[1] = MODEL_DELTA_A;
-    op->tensor[2] = MODEL_DELTA_DT;
-    op->read = memory;
+    convolve(k, MODEL_DELTA_A, joined ? BUFFER_BETA_ALPHA : BUFFER_BETA,
+             joined ? BUFFER_BETA_ALPHA : BUFFER_DECAY);
+    recur(k, MODEL_NO_TENSOR);
+    head_gate(k, BUFFER_Z, MODEL_DELTA_NORM, g->n_head_v * g->v_dim);
+    settle(k)->from[2] = BUFFER_DECAY;
+    struct layer_op *op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
+    add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
+}
 
-    op = add(k, OP_DELTA, OP_STATES, values);
-    op->from[0] = BUFFER_CONVOLVED;
-    op->from[1] = BUFFER_BETA;
-    op->from[2] = BUFFER_DECAY;
-    op->to[0] = BUFFER_ATTENTION;
-    op->append = op->read = memory;
+/* H = X + out(rmsnorm(silu(z) * Mamba-2(X))) */
+static void mamba_part(struct maker *k)
+{
+    const struct delta_geometry *g = &k->l->geometry.delta;
+    const uint32_t values = g->n_head_v * g->v_dim;
 
-    head_gate(k, BUFFER_Z, MODEL_DELTA_NORM, values);
+    norm(k, BUFFER_X, MODEL_ATTN_NORM);
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_DELTA_QKV, BUFFER_MIXED, g->channels);
+    and_part(op, MODEL_DELTA_Z, BUFFER_Z);
+    and_part(op, MODEL_DELTA_ALPHA, BUFFER_DECAY);
+    op = convolve(k, MODEL_MAMBA_A, BUFFER_DECAY, BUFFER_DECAY);
+    op->bias[0] = MODEL_MAMBA_CONV_BIAS;
+    recur(k, MODEL_MAMBA_D);
+
+    op = add_row(k, OP_GATE, BUFFER_Z, MODEL_NO_TENSOR, BUFFER_Z, values);
+    op->from[1] = BUFFER_ATTENTION;
+    op->gate = MODEL_GATE_SILU;
+    add_row(k, OP_NORM, BUFFER_Z, MODEL_MAMBA_NORM, BUFFER_ATTENTION, values);
     settle(k)->from[2] = BUFFER_DECAY;
     op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);
@@ -341,6 +377,8 @@ static void layer(struct maker *k)
 {
     if (k->l->geometry.recurrent && k->l->geometry.delta.n_head_v == 0)
         short_part(k);
+    else if (k->l->geometry.delta.mamba)
+        mamba_part(k);
     else if (k->l->geometry.recurrent)
         delta_part(k);
     else

@@ -75,10 +75,12 @@ enum layer_op_kind {
     OP_GATE,   /* to = f(from[0]) * from[1], by gate; from[1] from its value from_at on */
     OP_HEAD_GATE, /* to = from[0] * sigmoid(gate of the same head in from[1]); with tensor
                      rmsnorm(head of from[0], tensor) * silu(from[1]) */
-    OP_CONVOLVE, /* to[0] = the convolution, without a delta rule, or silu of the convolution, by tensor[0], of from[0] over the row and the three
-                    before it, heads of q and k scaled to a length; to[1] and to[2] of from[1] and from[2]
-                    in place, or of both of these in one, delta_beta_at */
-    OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule */
+    OP_CONVOLVE, /* to[0] = the convolution by tensor[0], and bias[0], of from[0] over the row and those before it, or
+                    silu of it where a recurrence follows; for the gated delta rule heads of q and k are scaled to a
+                    length. to[1] and to[2] of from[1] and from[2] in place, or of both of these in one, delta_beta_at;
+                    of Mamba-2 both of the same */
+    OP_DELTA, /* to = q of from[0] by the state that the row has moved, by the gated delta rule, or by Mamba-2: + v times
+                 tensor[0] */
     OP_SETTLE, /* what a recurrent layer leaves to later passes: the inputs of its convolution go to states and
                   records, and to records k, d and decay, if it has a delta rule (from[0], from[2]) */
     OP_ROUTE, /* chooses each row's experts, and their weights, by from, model.router, the bias that
@@ -132,7 +134,7 @@ struct layer_op {
         tensor[3]; /* enum model_layer_tensor: matrices, a norm's weights; OP_QKV_FINISH: biases;
                       a vector that the layer lacks has data NULL */
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
-    uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*: of the matrices' outputs */
+    uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*, OP_CONVOLVE: of the outputs */
     uint32_t from_at;      /* OP_GATE */
     uint32_t gate;         /* OP_GATE, of a matmul's or of experts: enum model_gate */
     float factor;          /* 1: none */

@@ -90,16 +90,20 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_UP_EXPS] = {"ffn_up_exps.weight", FF, EMBD, .experts = true},
     [MODEL_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", EMBD, FF, .experts = true},
-    [MODEL_DELTA_QKV] = {"attn_qkv.weight", CHANNELS, EMBD, false},
     [MODEL_DELTA_Z] = {"attn_gate.weight", DELTA_VALUES, EMBD, false},
-    [MODEL_DELTA_BETA] = {"ssm_beta.weight", DELTA_HEADS, EMBD, false},
+    [MODEL_DELTA_QKV] = {"attn_qkv.weight", CHANNELS, EMBD, false},
     [MODEL_DELTA_ALPHA] = {"ssm_alpha.weight", DELTA_HEADS, EMBD, false},
+    [MODEL_DELTA_BETA] = {"ssm_beta.weight", DELTA_HEADS, EMBD, false},
     [MODEL_DELTA_BETA_ALPHA] = {"ssm_ba.weight", DELTA_HEADS_TWICE, EMBD, false},
     [MODEL_DELTA_CONV] = {"ssm_conv1d.weight", CHANNELS, TAPS, false},
     [MODEL_DELTA_A] = {"ssm_a", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_DT] = {"ssm_dt.bias", ONE, DELTA_HEADS, false},
     [MODEL_DELTA_NORM] = {"ssm_norm.weight", ONE, DELTA_DIM, false},
     [MODEL_DELTA_OUT] = {"ssm_out.weight", EMBD, DELTA_VALUES, false},
+    [MODEL_MAMBA_CONV_BIAS] = {"ssm_conv1d.bias", ONE, CHANNELS, false},
+    [MODEL_MAMBA_A] = {"ssm_a", DELTA_HEADS, ONE, false},
+    [MODEL_MAMBA_D] = {"ssm_d", DELTA_HEADS, ONE, false},
+    [MODEL_MAMBA_NORM] = {"ssm_norm.weight", ONE, DELTA_VALUES, false},
     [MODEL_SHORT_IN] = {"shortconv.in_proj.weight", SHORT_PARTS, EMBD, false},
     [MODEL_SHORT_CONV] = {"shortconv.conv.weight", CHANNELS, TAPS, false},
     [MODEL_SHORT_OUT] = {"shortconv.out_proj.weight", EMBD, CHANNELS, false},
@@ -191,7 +195,8 @@ static bool is_router(const struct shape *shape)
 /* Tensors that are F32 in every file, and that no matmul reads. */
 static bool is_vector(const struct shape *shape)
 {
-    return shape->rows == ONE || shape->rows == EACH_EXPERT || shape->cols == TAPS;
+    return shape->rows == ONE || shape->cols == ONE || shape->rows == EACH_EXPERT ||
+           shape->cols == TAPS;
 }
 
 static bool matrix_type_valid(uint32_t type)
@@ -318,7 +323,8 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .n_expert = dense ? 0 : m->n_expert,
         .n_expert_used = dense ? 0 : m->n_expert_used,
         .n_ff_shared = dense ? 0 : l->n_ff_shared,
-        .rope = plain > 0 && (layer + 1) % plain == 0 ? MODEL_NO_ROPE : local && m->n_ropes > 1,
+        .rope = m->no_rope || (plain > 0 && (layer + 1) % plain == 0) ? MODEL_NO_ROPE
+                                                                      : local && m->n_ropes > 1,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
 }
@@ -329,10 +335,11 @@ static const struct fused {
     const char *name;
     enum model_layer_tensor first;
     uint32_t n;
-    bool anywhere;
-} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3, true},
-             {"ffn_up.weight", MODEL_FFN_GATE, 2, false},
-             {"ffn_gate_up_exps.weight", MODEL_FFN_GATE_EXPS, 2, true}};
+    enum { ANYWHERE, WHERE_FUSED, WHERE_MAMBA } where;
+} FUSED[] = {{"attn_qkv.weight", MODEL_ATTN_Q, 3, ANYWHERE},
+             {"ffn_up.weight", MODEL_FFN_GATE, 2, WHERE_FUSED},
+             {"ffn_gate_up_exps.weight", MODEL_FFN_GATE_EXPS, 2, ANYWHERE},
+             {"ssm_in.weight", MODEL_DELTA_Z, 3, WHERE_MAMBA}};
 
 static void name_tensor(char name[GGUF_MAX_NAME + 1], uint32_t layer, const char *part)
 {
@@ -346,7 +353,9 @@ static const struct fused *find_fused(const struct model_loader *l, uint32_t lay
         const struct fused *f = &FUSED[i];
         name_tensor(name, layer, f->name);
         if (tensor >= f->first && tensor < f->first + f->n &&
-            (f->anywhere ? gguf_find_tensor(l->gguf, name) != NULL : l->arch->fused))
+            (f->where == ANYWHERE      ? gguf_find_tensor(l->gguf, name) != NULL
+             : f->where == WHERE_FUSED ? l->arch->fused
+                                       : l->arch->mamba))
             return f;
     }
     return NULL;

@@ -123,16 +123,21 @@ enum model_layer_tensor {
     MODEL_FFN_GATE_EXPS_BIAS,  /* [n_expert][n_ff] F32 */
     MODEL_FFN_UP_EXPS_BIAS,    /* [n_expert][n_ff] F32 */
     MODEL_FFN_DOWN_EXPS_BIAS,  /* [n_expert][n_embd] F32 */
-    MODEL_DELTA_QKV,           /* [channels][n_embd], of recurrent layers, as those below: qwen35 */
-    MODEL_DELTA_Z,             /* [n_head_v * v_dim][n_embd] the gate of the output */
+    MODEL_DELTA_Z,             /* [n_head_v * v_dim][n_embd] the gate of the output, of recurrent
+                                  layers, as those below: qwen35 */
+    MODEL_DELTA_QKV,           /* [channels][n_embd] */
+    MODEL_DELTA_ALPHA,         /* [n_head_v][n_embd]; in granitehybrid these three are one */
     MODEL_DELTA_BETA,          /* [n_head_v][n_embd] */
-    MODEL_DELTA_ALPHA,         /* [n_head_v][n_embd] */
     MODEL_DELTA_BETA_ALPHA,    /* [2 * n_head_v][n_embd] both, delta_beta_at: qwen3next */
     MODEL_DELTA_CONV,          /* [channels][taps] F32, the oldest position first */
     MODEL_DELTA_A,             /* [n_head_v] F32, below 0 */
     MODEL_DELTA_DT,            /* [n_head_v] F32 */
     MODEL_DELTA_NORM,          /* [v_dim] F32 */
     MODEL_DELTA_OUT,           /* [n_embd][n_head_v * v_dim] */
+    MODEL_MAMBA_CONV_BIAS,     /* [channels] F32, of Mamba-2, as those below: granitehybrid */
+    MODEL_MAMBA_A,             /* [n_head_v][1] F32, below 0 */
+    MODEL_MAMBA_D,             /* [n_head_v][1] F32, how much of a value is added to its output */
+    MODEL_MAMBA_NORM,          /* [n_head_v * v_dim] F32 */
     MODEL_SHORT_IN,            /* [3 * n_embd][n_embd], of recurrent layers, as those below: lfm2 */
     MODEL_SHORT_CONV,          /* [n_embd][taps] F32, the oldest position first */
     MODEL_SHORT_OUT,           /* [n_embd][n_embd] */
@@ -194,12 +199,15 @@ struct model_rope_table {
 #define MODEL_NO_ROPE UINT32_MAX
 #define MODEL_NO_WINDOW UINT32_MAX
 
-/* The sizes of a recurrent layer's convolution, and of the gated delta rule after it. */
+/* The sizes of a recurrent layer's convolution, and of the gated delta rule or the Mamba-2 recurrence
+ * after it: C, B and x of the latter are q, k and v here. */
 struct delta_geometry {
+    bool mamba;                  /* Mamba-2, else the gated delta rule */
     uint32_t taps;               /* of the convolution: a row's own and those before it */
     uint32_t n_head_k, n_head_v; /* n_head_v a multiple of n_head_k; 0: a convolution alone */
     uint32_t k_dim, v_dim;       /* values of a head of Q and K, of V */
-    uint32_t channels;           /* of the convolution: all heads of Q, of K, of V */
+    uint32_t channels;           /* of the convolution: all heads of Q, of K, of V, */
+    uint32_t q_at, k_at, v_at;   /* which begin at these channels */
     uint32_t run;                /* V heads that follow each other and share a K head */
 };
 
@@ -272,6 +280,7 @@ struct model {
 
     struct model_rope_table ropes[MODEL_MAX_ROPES]; /* [n_ropes]; the second: of local layers */
     uint32_t n_ropes;
+    bool no_rope; /* no layer turns q and k: granitehybrid */
 
     struct delta_geometry delta;   /* of recurrent layers */
     uint32_t n_shared_kv;          /* the last layers, which read the KV of earlier ones */

@@ -19,6 +19,11 @@
 #define SHORT                                                                                      \
     (HAS(MODEL_ATTN_NORM) | HAS(MODEL_SHORT_IN) | HAS(MODEL_SHORT_CONV) | HAS(MODEL_SHORT_OUT) |   \
      HAS(MODEL_FFN_NORM))
+#define MAMBA                                                                                      \
+    (HAS(MODEL_ATTN_NORM) | HAS(MODEL_DELTA_Z) | HAS(MODEL_DELTA_QKV) | HAS(MODEL_DELTA_ALPHA) |   \
+     HAS(MODEL_DELTA_CONV) | HAS(MODEL_MAMBA_CONV_BIAS) | HAS(MODEL_DELTA_DT) |                    \
+     HAS(MODEL_MAMBA_A) | HAS(MODEL_MAMBA_D) | HAS(MODEL_MAMBA_NORM) | HAS(MODEL_DELTA_OUT) |      \
+     HAS(MODEL_FFN_NORM))
 #define MTP                                                                                        \
     (HAS(MODEL_MTP_JOIN) | HAS(MODEL_MTP_TOKEN_NORM) | HAS(MODEL_MTP_HIDDEN_NORM) |                \
      HAS(MODEL_MTP_OUTPUT_NORM))
@@ -141,6 +146,14 @@ static const struct model_arch ARCHS[] = {
      .short_conv = true,
      .tensors = LLAMA_TENSORS | QK_NORM | EXPERTS | HAS(MODEL_FFN_CHOICE_BIAS),
      .recurrent_tensors = SHORT | FFN | EXPERTS | HAS(MODEL_FFN_CHOICE_BIAS)},
+    {.name = "granitehybrid",
+     .rope = MODEL_ROPE_ADJACENT,
+     .scales = true,
+     .mamba = true,
+     .v_runs = true,
+     .tensors = LLAMA_TENSORS | EXPERTS | SHARED,
+     .recurrent_tensors = MAMBA | FFN | EXPERTS | SHARED,
+     .optional = HAS(MODEL_MAMBA_CONV_BIAS)},
     {.name = "gpt-oss",
      .rope = MODEL_ROPE_HALVES,
      .gate = MODEL_GATE_SWIGLU,
@@ -172,8 +185,8 @@ static const struct model_arch ARCHS[] = {
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, seed_oss, ernie4_5, glm4, "    \
     "mistral3, qwen2moe, "                                                                         \
-    "glm4moe, dots1, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitemoe, ernie4_5-moe, "      \
-    "gpt-oss, "                                                                                    \
+    "glm4moe, dots1, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitehybrid, granitemoe, "     \
+    "ernie4_5-moe, gpt-oss, "                                                                      \
     "gemma4"
 
 const struct model_arch *model_arch_find(struct gguf_string name)

@@ -43,6 +43,7 @@ struct model_arch {
     uint32_t
         recurrent_period; /* 0, or: layers are recurrent but every n-th, where no key says it */
     bool short_conv;      /* layers without KV heads are recurrent: a convolution and two gates */
+    bool mamba;           /* or Mamba-2; the file may say that attention has no rope */
     bool v_runs;          /* V heads that share a K head follow each other, else each K head
                                    has one in turn */
     uint64_t recurrent_tensors; /* as `tensors`, of recurrent layers */

@@ -130,6 +130,8 @@ static void write_hyperparameters(FILE *out, const struct model *m)
     fprintf(out, "vocab %u\ncontext %u\n", m->n_vocab, m->n_context);
     write_experts(out, m);
     write_float(out, "rope_base", m->ropes[0].base);
+    if (m->no_rope)
+        fputs("no_rope\n", out);
     write_float(out, "rms_eps", m->rms_eps);
     write_rope_scaling(out, m);
     if (m->temperature_scale != 0) {

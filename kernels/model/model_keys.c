@@ -264,8 +264,9 @@ static int read_sizes(struct model_loader *l)
 static int read_kv_heads(struct model_loader *l)
 {
     struct model *m = l->model;
-    const int rc = read_counts(l, "attention.head_count_kv", l->arch->short_conv ? 0 : 1,
-                               MODEL_MAX_HEADS, m->n_head, l->n_head_kv);
+    const uint32_t least = l->arch->short_conv || l->arch->mamba ? 0 : 1;
+    const int rc =
+        read_counts(l, "attention.head_count_kv", least, MODEL_MAX_HEADS, m->n_head, l->n_head_kv);
     m->n_head_kv = m->n_head;
     for (uint32_t i = 0; i < l->n_block && !rc; i++) {
         const uint32_t n = l->n_head_kv[i];
@@ -350,6 +351,14 @@ static int read_recurrent(struct model_loader *l)
     return rc;
 }
 
+static int refuse_all_recurrent(struct model_loader *l)
+{
+    if (l->model->n_recurrent == l->model->n_layer)
+        return FAIL(l, -ENOTSUP, "%s without attention in any layer is not supported",
+                    l->arch->name);
+    return 0;
+}
+
 /* The sizes of the gated delta rule, named after another recurrence's. */
 static int read_delta(struct model_loader *l)
 {
@@ -378,8 +387,26 @@ static int read_delta(struct model_loader *l)
                     "ssm.time_step_rank, ssm.group_count)",
                     inner, d->n_head_v, d->n_head_k);
     d->channels = 2 * d->n_head_k * d->k_dim + inner;
+    d->k_at = d->n_head_k * d->k_dim;
+    d->v_at = 2 * d->k_at;
     d->run = l->arch->v_runs ? d->n_head_v / d->n_head_k : 1;
-    return read_recurrent(l);
+    return l->arch->recurrent_period > 0 ? read_recurrent(l) : 0;
+}
+
+/* Mamba-2 has sizes of the same names, and x, B and C one after the other. Where heads are in groups, programs differ in
+ * what they norm together. */
+static int read_mamba(struct model_loader *l)
+{
+    struct delta_geometry *d = &l->model->delta;
+    const int rc = read_delta(l);
+    if (!rc && d->n_head_k > 1)
+        return FAIL(l, -ENOTSUP, "a state-space model of %u groups (%s): hearth takes one",
+                    d->n_head_k, key_of(l, "ssm.group_count").name);
+    d->mamba = true;
+    d->v_at = 0;
+    d->k_at = d->n_head_v * d->v_dim;
+    d->q_at = d->k_at + d->k_dim;
+    return rc ? rc : refuse_all_recurrent(l);
 }
 
 /* A short convolution in place of attention. */
@@ -390,11 +417,8 @@ static int read_short_conv(struct model_loader *l)
     if (!rc && (d->taps < 2 || d->taps > MODEL_TAPS))
         return FAIL(l, -ENOTSUP, "a convolution of %u positions (%s): hearth takes 2 to %d",
                     d->taps, key_of(l, "shortconv.l_cache").name, MODEL_TAPS);
-    if (!rc && l->model->n_recurrent == l->model->n_layer)
-        return FAIL(l, -ENOTSUP, "%s without attention in any layer is not supported",
-                    l->arch->name);
     *d = (struct delta_geometry){.taps = d->taps, .channels = l->model->n_embd};
-    return rc;
+    return rc ? rc : refuse_all_recurrent(l);
 }
 
 /* In text all sections of rope have the same position, so that it is plain rope if every pair
@@ -522,6 +546,18 @@ static int read_yarn(struct model_loader *l, struct model_rope_table *rope)
     return 0;
 }
 
+/* The key is that of another thing: converters write it for a model without rope. */
+static int read_whether_rope(struct model_loader *l)
+{
+    const struct arch_key key = key_of(l, "rope.scaling.finetuned");
+    bool has_rope = true;
+    const int rc = gguf_bool(l->gguf, key.name, &has_rope);
+    if (rc && rc != -ENOENT)
+        return FAIL(l, -EBADMSG, "malformed: %s is not a truth value", key.name);
+    l->model->no_rope = !has_rope;
+    return 0;
+}
+
 /* Linear scaling stands in one of two keys, the older one without a type; llama3's and LongRoPE's
  * divisors are tensors. Others are refused: a file must never run as what it is not. */
 static int read_rope(struct model_loader *l)
@@ -557,6 +593,8 @@ static int read_rope(struct model_loader *l)
         return FAIL(l, -EBADMSG, "malformed: rope scaled by %g, must be %g to %g",
                     (double)rope->scale, MODEL_MIN_ROPE_DIVISOR, MODEL_MAX_ROPE_SCALE);
     rc = kind == SCALING_YARN ? read_yarn(l, rope) : 0;
+    if (!rc && l->arch->mamba)
+        rc = read_whether_rope(l);
     if (!rc && !(rope->attention > 0 && rope->attention <= 100))
         return FAIL(l, -EBADMSG,
                     "malformed: attention scaled by %g (%s), must be above 0, at most "
@@ -761,6 +799,8 @@ int model_read_keys(struct model_loader *l)
         rc = read_delta(l);
     if (!rc && l->arch->short_conv)
         rc = read_short_conv(l);
+    if (!rc && l->arch->mamba)
+        rc = read_mamba(l);
     if (!rc)
         rc = refuse_features(l);
     if (!rc)

@@ -82,6 +82,11 @@ enum kind {
     SHORT_IN,
     SHORT_CONV,
     SHORT_OUT,
+    MAMBA_IN, /* fused: rows of z, of x, B and C, of steps */
+    MAMBA_CONV_BIAS,
+    MAMBA_A,
+    MAMBA_D,
+    MAMBA_NORM,
     N_KINDS,
 };
 
@@ -136,6 +141,11 @@ static const struct {
     {"ssm_dt.bias", DELTA_DT, MODEL_DELTA_DT},
     {"ssm_norm.weight", DELTA_NORM, MODEL_DELTA_NORM},
     {"ssm_out.weight", DELTA_OUT, MODEL_DELTA_OUT},
+    {"ssm_in.weight", MAMBA_IN, MODEL_DELTA_Z},
+    {"ssm_conv1d.bias", MAMBA_CONV_BIAS, MODEL_MAMBA_CONV_BIAS},
+    {"ssm_a", MAMBA_A, MODEL_MAMBA_A},
+    {"ssm_d", MAMBA_D, MODEL_MAMBA_D},
+    {"ssm_norm.weight", MAMBA_NORM, MODEL_MAMBA_NORM},
     {"shortconv.in_proj.weight", SHORT_IN, MODEL_SHORT_IN},
     {"shortconv.conv.weight", SHORT_CONV, MODEL_SHORT_CONV},
     {"shortconv.out_proj.weight", SHORT_OUT, MODEL_SHORT_OUT},
@@ -184,11 +194,12 @@ struct place {
 };
 
 /* The layers that have attention are every n-th: as is assumed if no key says otherwise, of short
- * convolutions every third; in a model with fewer layers every second. 0: all have. */
+ * convolutions every third, of Mamba-2 every tenth; in a model with fewer layers every second. 0: all
+ * have. */
 static uint32_t attention_period(const struct random_model *m)
 {
     const struct model_arch *arch = find_arch(m->arch);
-    const uint32_t period = arch->short_conv ? 3 : arch->recurrent_period;
+    const uint32_t period = arch->short_conv ? 3 : arch->mamba ? 10 : arch->recurrent_period;
     return m->shape->n_layer < period ? 2 : period;
 }
 
@@ -264,8 +275,10 @@ static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
         return false;
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
-                      kind == FFN_UP;
-    return (tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused);
+                      kind == FFN_UP,
+               of_delta = kind >= DELTA_QKV && kind <= DELTA_ALPHA;
+    return (tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused) &&
+           (arch->mamba ? !of_delta : kind != MAMBA_IN);
 }
 
 /* Of the file, that of the next token included. */
@@ -326,6 +339,23 @@ static uint32_t matrices_of(const struct model_shape *s, enum kind kind) /* 0: n
     return kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS || kind == FFN_DOWN_EXPS ? n_expert(s) : 0;
 }
 
+/* Of a recurrent layer. Mamba-2 has sizes of its own: twice as many values as the residual. */
+static struct shape_delta delta_of(const struct random_model *m)
+{
+    return find_arch(m->arch)->mamba ? (struct shape_delta){1, m->shape->n_embd / 32, 128, 64}
+                                     : shape_delta(m->shape);
+}
+
+static uint32_t delta_values(const struct random_model *m)
+{
+    return delta_of(m).v_heads * delta_of(m).v_dim;
+}
+
+static uint32_t delta_channels(const struct random_model *m)
+{
+    return 2 * delta_of(m).k_heads * delta_of(m).k_dim + delta_values(m);
+}
+
 static uint32_t cols_of(const struct random_model *m, struct place p)
 {
     const struct model_shape *s = m->shape;
@@ -363,13 +393,19 @@ static uint32_t cols_of(const struct random_model *m, struct place p)
         return MODEL_TAPS;
     case SHORT_CONV:
         return SHORT_TAPS;
+    case MAMBA_A:
+    case MAMBA_D:
+        return 1;
+    case MAMBA_CONV_BIAS:
+        return delta_channels(m);
     case DELTA_A:
     case DELTA_DT:
-        return shape_delta(s).v_heads;
+        return delta_of(m).v_heads;
     case DELTA_NORM:
-        return shape_delta(s).dim;
+        return delta_of(m).v_dim;
     case DELTA_OUT:
-        return shape_delta(s).v_heads * shape_delta(s).dim;
+    case MAMBA_NORM:
+        return delta_values(m);
     case ATTN_SINKS:
         return s->n_head;
     case MTP_JOIN:
@@ -410,14 +446,18 @@ static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a ve
         return 3 * s->n_embd;
     case DELTA_QKV:
     case DELTA_CONV:
-        return (2 * shape_delta(s).k_heads + shape_delta(s).v_heads) * shape_delta(s).dim;
+        return delta_channels(m);
     case DELTA_Z:
-        return shape_delta(s).v_heads * shape_delta(s).dim;
+        return delta_values(m);
+    case MAMBA_IN:
+        return delta_values(m) + delta_channels(m) + delta_of(m).v_heads;
+    case MAMBA_A:
+    case MAMBA_D:
     case DELTA_BETA:
     case DELTA_ALPHA:
-        return shape_delta(s).v_heads;
+        return delta_of(m).v_heads;
     case DELTA_BETA_ALPHA:
-        return 2 * shape_delta(s).v_heads;
+        return 2 * delta_of(m).v_heads;
     case FFN_SHARED_ROUTER:
         return 1;
     case FFN_ROUTER:
@@ -526,14 +566,16 @@ static void list_sections(const struct random_model *m, struct gguf_out *out)
 static void list_recurrence(const struct random_model *m, struct gguf_out *out)
 {
     const struct model_shape *s = m->shape;
-    if (find_arch(m->arch)->recurrent_period == 0)
+    if (find_arch(m->arch)->recurrent_period == 0 && !find_arch(m->arch)->mamba)
+        return;
+    u32(out, m->arch, "ssm.conv_kernel", MODEL_TAPS);
+    u32(out, m->arch, "ssm.state_size", delta_of(m).k_dim);
+    u32(out, m->arch, "ssm.group_count", delta_of(m).k_heads);
+    u32(out, m->arch, "ssm.time_step_rank", delta_of(m).v_heads);
+    u32(out, m->arch, "ssm.inner_size", delta_values(m));
+    if (find_arch(m->arch)->mamba)
         return;
     u32(out, m->arch, "full_attention_interval", attention_period(m));
-    u32(out, m->arch, "ssm.conv_kernel", MODEL_TAPS);
-    u32(out, m->arch, "ssm.state_size", shape_delta(s).dim);
-    u32(out, m->arch, "ssm.group_count", shape_delta(s).k_heads);
-    u32(out, m->arch, "ssm.time_step_rank", shape_delta(s).v_heads);
-    u32(out, m->arch, "ssm.inner_size", shape_delta(s).v_heads * shape_delta(s).dim);
     if (!find_arch(m->arch)->v_runs) /* rope of qwen3next has none */
         list_sections(m, out);
     if (n_layers(m) > s->n_layer)
@@ -548,15 +590,18 @@ static void each_layer(const struct random_model *m, struct gguf_out *out, const
     gguf_out_array(out, name, type, m->shape->n_layer, values, m->shape->n_layer * bytes);
 }
 
-/* Which layers have attention instead of a short convolution. */
-static void list_short(const struct random_model *m, struct gguf_out *out)
+/* Which layers have attention instead of a short convolution, or of Mamba-2. */
+static void list_attention(const struct random_model *m, struct gguf_out *out)
 {
     uint32_t kv[MODEL_MAX_LAYERS];
     assert(m->shape->n_layer <= MODEL_MAX_LAYERS);
     for (uint32_t i = 0; i < m->shape->n_layer; i++)
         kv[i] = is_recurrent(m, i) ? 0 : m->shape->n_head_kv;
     each_layer(m, out, "attention.head_count_kv", GGUF_U32, kv, sizeof(kv[0]));
-    u32(out, m->arch, "shortconv.l_cache", SHORT_TAPS);
+    if (find_arch(m->arch)->short_conv)
+        u32(out, m->arch, "shortconv.l_cache", SHORT_TAPS);
+    else
+        gguf_out_bool(out, "granitehybrid.rope.scaling.finetuned", false);
 }
 
 /* Which layers are local, and what these have of their own. */
@@ -602,8 +647,8 @@ static int list_keys(const struct random_model *m, struct gguf_out *out)
     else
         u32(out, m->arch, "feed_forward_length", s->n_ff);
     u32(out, m->arch, "attention.head_count", s->n_head);
-    if (find_arch(m->arch)->short_conv)
-        list_short(m, out);
+    if (find_arch(m->arch)->short_conv || find_arch(m->arch)->mamba)
+        list_attention(m, out);
     else if (!of_two_kinds(m))
         u32(out, m->arch, "attention.head_count_kv", s->n_head_kv);
     u32(out, m->arch, "attention.key_length", s->head_dim);
@@ -715,9 +760,11 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case DELTA_CONV:
     case DELTA_DT:
     case SHORT_CONV:
+    case MAMBA_D:
         noise(m, p, row, 0, 1, x, cols);
         break;
     case DELTA_A:
+    case MAMBA_A:
         noise(m, p, row, -0.5f, 0.1f, x, cols);
         break;
     case ATTN_Q:
@@ -728,6 +775,7 @@ static void plain_row(const struct random_model *m, struct place p, uint64_t row
     case ATTN_K_BIAS:
     case ATTN_V_BIAS:
     case ATTN_OUT_BIAS:
+    case MAMBA_CONV_BIAS:
     case FFN_CHOICE_BIAS:
     case FFN_ROUTER_BIAS:
     case FFN_GATE_EXPS_BIAS:
@@ -925,6 +973,7 @@ static bool peaked_norm(const struct random_model *m, struct place p, float own,
     case MTP_TOKEN_NORM:
     case MTP_HIDDEN_NORM:
     case DELTA_NORM:
+    case MAMBA_NORM:
         noise(m, p, 0, 1, 0.02f, x, cols);
         break;
     default:
@@ -974,6 +1023,7 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
         noise(m, p, row, 0, BRANCH * in, x, cols);
         break;
     case DELTA_A:
+    case MAMBA_A:
         noise(m, p, row, -0.5f, 0.1f, x, cols);
         break;
     case ATTN_Q_BIAS:

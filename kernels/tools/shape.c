@@ -41,6 +41,8 @@ const struct model_shape shapes[] = {
      VOCABULARY_QWEN, 0, 0, 0, 0},
     {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 7168, 32, 8, 64, 65536, 64400, 128000, 1e6f, 1e-5f, true,
      VOCABULARY_QWEN, 0, 32, 4, 1792},
+    {"granite-4.0-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 64, 100352, 100257, 131072,
+     10000, 1e-5f, true, VOCABULARY_QWEN, 0, 0, 0, 0},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 199998, 131072, 150000, 1e-5f,
      false, VOCABULARY_HARMONY, 128, 32, 4, 2880},
     {"gemma-4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 512, 262144, 256000, 131072, 1e6f, 1e-6f, true,
@@ -60,8 +62,8 @@ struct shape_delta shape_delta(const struct model_shape *s)
 {
     const bool dense = strcmp(s->arch, "qwen35") == 0;
     if (!dense && strcmp(s->arch, "qwen35moe") != 0 && strcmp(s->arch, "qwen3next") != 0)
-        return (struct shape_delta){s->n_head_kv, s->n_head, s->head_dim};
-    return (struct shape_delta){16, dense && s->n_embd <= 2048 ? 16 : 32, 128};
+        return (struct shape_delta){s->n_head_kv, s->n_head, s->head_dim, s->head_dim};
+    return (struct shape_delta){16, dense && s->n_embd <= 2048 ? 16 : 32, 128, 128};
 }
 
 struct shape_kinds shape_kinds(const struct model_shape *s)

@@ -24,7 +24,7 @@ struct model_shape {
 
 /* Recurrent layers: heads of K and of V, and values of a head. */
 struct shape_delta {
-    uint32_t k_heads, v_heads, dim;
+    uint32_t k_heads, v_heads, k_dim, v_dim;
 };
 
 /* Layers of two kinds: of gemma4, or as many of one. */

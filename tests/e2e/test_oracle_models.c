@@ -11,12 +11,12 @@
 #include <string.h>
 
 static const char *const names[] = {
-    "llama",        "llama3",    "llama-linear", "mistral",        "qwen2",         "qwen3",
-    "gemma3",       "granite",   "smollm3",      "phi3",           "mistral3",      "llama-yarn",
-    "phi3-long",    "qwen3moe",  "qwen2moe",     "glm4moe",        "mixtral",       "granitemoe",
-    "ernie4_5-moe", "gpt-oss",   "gemma4",       "gemma4-experts", "gemma4-inputs", "qwen35",
-    "qwen35moe",    "qwen3next", "lfm2",         "lfm2moe",        "seed_oss",      "ernie4_5",
-    "glm4",         "dots1"};
+    "llama",        "llama3",    "llama-linear",  "mistral",        "qwen2",         "qwen3",
+    "gemma3",       "granite",   "smollm3",       "phi3",           "mistral3",      "llama-yarn",
+    "phi3-long",    "qwen3moe",  "qwen2moe",      "glm4moe",        "mixtral",       "granitemoe",
+    "ernie4_5-moe", "gpt-oss",   "gemma4",        "gemma4-experts", "gemma4-inputs", "qwen35",
+    "qwen35moe",    "qwen3next", "lfm2",          "lfm2moe",        "seed_oss",      "ernie4_5",
+    "glm4",         "dots1",     "granitehybrid", "granite-h-moe"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 static struct harness d;

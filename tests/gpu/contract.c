@@ -690,6 +690,7 @@ static const struct test {
     TEST(states, recurrent_layers_of_every_type_give_the_same_bits),
     TEST(states, recurrent_layers_of_odd_shapes_give_the_same_bits),
     TEST(states, short_convolutions_give_the_same_bits),
+    TEST(states, mamba_layers_give_the_same_bits),
     TEST(states, every_division_of_a_text_gives_the_same_bits),
     TEST(states, texts_that_share_a_state_give_the_same_bits),
     TEST(states, states_are_described),

@@ -101,6 +101,7 @@ void native_experts_do_not_depend_on_their_pass(void);
 void recurrent_layers_of_every_type_give_the_same_bits(void);
 void recurrent_layers_of_odd_shapes_give_the_same_bits(void);
 void short_convolutions_give_the_same_bits(void);
+void mamba_layers_give_the_same_bits(void);
 void every_division_of_a_text_gives_the_same_bits(void);
 void texts_that_share_a_state_give_the_same_bits(void);
 void states_are_described(void);

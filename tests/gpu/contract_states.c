@@ -87,6 +87,30 @@ void short_convolutions_give_the_same_bits(void)
     }
 }
 
+/* Heads of one block of columns, and of a part; with a bias of the convolution and without; experts; passes without a graph. */
+void mamba_layers_give_the_same_bits(void)
+{
+    static const struct {
+        const char *arch;
+        uint32_t type, k, v;
+    } shapes[] = {{"granitehybrid", QUANT_Q8_0, 128, 64},
+                  {"granitehybrid", QUANT_BF16, 7, 33},
+                  {"granite-h-moe", QUANT_F16, 16, 32},
+                  {"granite-h-moe", QUANT_Q8_0, 256, 8}};
+    for (uint32_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct tiny_model shape = hybrid(shapes[i].type);
+        struct subject s;
+        tiny_model_as(&shape, shapes[i].arch);
+        shape.delta_k = shapes[i].k;
+        shape.delta_v = shapes[i].v;
+        shape.n_layer = 3;
+        shape.seed = 1190 + i;
+        subject_init(&s, &shape, 71);
+        check_sizes(&s, (uint32_t[]){i % 2 ? 1 : 6, 70, 0}, i, shapes[i].arch);
+        subject_fini(&s);
+    }
+}
+
 /* ---- a random walk --------------------------------------------------------------------------- */
 
 struct walk {
@@ -175,11 +199,12 @@ static void check_walk(struct walk *w, uint32_t steps)
 
 void every_division_of_a_text_gives_the_same_bits(void)
 {
-    static const uint32_t types[] = {QUANT_F32, QUANT_Q8_0, QUANT_Q8_0};
-    for (uint32_t i = 0; i < 3; i++) {
+    static const uint32_t types[] = {QUANT_F32, QUANT_Q8_0, QUANT_Q8_0, QUANT_Q8_0};
+    static const char *const archs[] = {"qwen35", "qwen35", "lfm2", "granitehybrid"};
+    for (uint32_t i = 0; i < 4; i++) {
         struct tiny_model shape = hybrid(types[i]);
         struct walk w = {.random = 700 + i};
-        shape.arch = i == 2 ? "lfm2" : "qwen35";
+        shape.arch = archs[i];
         shape.delta_k = i ? 16 : 0;
         shape.n_vocab = TINY_MIN_VOCAB;
         for (uint32_t t = 0; t < WALK_TEXTS; t++) {

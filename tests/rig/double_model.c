@@ -309,14 +309,14 @@ static void convolve(const struct double_model *d, const struct layer_op *op)
     memmove(x, x + g->channels, 3 * (size_t)g->channels * sizeof(*x));
     memcpy(x + 3 * (size_t)g->channels, d->buffer[op->from[0]], g->channels * sizeof(*x));
     for (uint32_t c = 0; c < g->channels; c++) {
-        y[c] = 0;
+        y[c] = w[op->bias[0]].w ? w[op->bias[0]].w[c] : 0;
         for (uint32_t j = 0; j < g->taps; j++)
             y[c] += w[op->tensor[0]].w[g->taps * (size_t)c + j] *
                     x[(size_t)(MODEL_TAPS - g->taps + j) * g->channels + c];
         if (g->n_head_v > 0)
             y[c] *= sigmoid(y[c]);
     }
-    for (uint32_t h = 0; h < 2 * g->n_head_k; h++, y += g->k_dim) {
+    for (uint32_t h = 0; h < 2 * g->n_head_k && !g->mamba; h++, y += g->k_dim) {
         double sum = 1e-6;
         for (uint32_t i = 0; i < g->k_dim; i++)
             sum += y[i] * y[i];
@@ -324,34 +324,35 @@ static void convolve(const struct double_model *d, const struct layer_op *op)
             y[i] /= sqrt(h < g->n_head_k ? sum * g->k_dim : sum);
     }
     for (uint32_t h = 0; h < g->n_head_v; h++) {
-        const bool joined = op->from[1] == op->from[2];
+        const bool joined = op->from[1] == op->from[2] && !g->mamba;
         const double b = d->buffer[op->from[1]][joined ? h / g->run * 2 * g->run + h % g->run : h],
                      l = d->buffer[op->from[2]]
                                   [joined ? (h / g->run * 2 + 1) * g->run + h % g->run : h];
-        d->buffer[op->to[1]][h] = sigmoid(b);
-        d->buffer[op->to[2]][h] =
-            exp(w[op->tensor[1]].w[h] * log1p(exp(l + w[op->tensor[2]].w[h])));
+        const double step = log1p(exp(l + w[op->tensor[2]].w[h]));
+        d->buffer[op->to[1]][h] = g->mamba ? step : sigmoid(b);
+        d->buffer[op->to[2]][h] = exp(w[op->tensor[1]].w[h] * step);
     }
 }
 
-/* S = decay S + k beta (v - decay S^T k)^T; out = S^T q */
+/* S = decay S + k beta (v - decay S^T k)^T; out = S^T q. Of Mamba-2 S = decay S + k beta v^T; out = S^T q + D v. */
 static void delta(const struct double_model *d, const struct layer_op *op)
 {
     const struct delta_geometry *g = &op->geometry->delta;
-    const double *q = d->buffer[op->from[0]];
+    const double *x = d->buffer[op->from[0]];
     for (uint32_t h = 0; h < g->n_head_v; h++)
         for (uint32_t j = 0; j < g->v_dim; j++) {
-            const double *qh = q + (size_t)(h / g->run % g->n_head_k) * g->k_dim,
-                         *k = qh + (size_t)g->n_head_k * g->k_dim;
-            const size_t at = (size_t)h * g->v_dim + j;
+            const size_t key = (size_t)(h / g->run % g->n_head_k) * g->k_dim,
+                         at = (size_t)h * g->v_dim + j;
+            const double *qh = x + g->q_at + key, *k = x + g->k_at + key, v = x[g->v_at + at],
+                         *added = d->layers[op->layer][op->tensor[0]].w;
             double *s = d->state[op->layer] + (size_t)h * g->k_dim * g->v_dim + j;
             double p = 0, *o = d->buffer[op->to[0]] + at;
             for (uint32_t i = 0; i < g->k_dim; i++)
                 s[(size_t)i * g->v_dim] *= d->buffer[op->from[2]][h];
-            for (uint32_t i = 0; i < g->k_dim; i++)
+            for (uint32_t i = 0; i < g->k_dim && !g->mamba; i++)
                 p += s[(size_t)i * g->v_dim] * k[i];
-            *o = 0;
-            p = d->buffer[op->from[1]][h] * (q[2 * (size_t)g->n_head_k * g->k_dim + at] - p);
+            *o = added ? added[h] * v : 0;
+            p = d->buffer[op->from[1]][h] * (v - p);
             for (uint32_t i = 0; i < g->k_dim; i++)
                 *o += (s[(size_t)i * g->v_dim] += k[i] * p) * qh[i];
         }

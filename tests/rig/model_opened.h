@@ -13,7 +13,7 @@
 #include "kernels/model/model.h"
 #include "tests/rig/gguf_writer.h"
 
-static char err[256];
+static char err[512];
 
 /* An open model and the file it points into. */
 struct opened {

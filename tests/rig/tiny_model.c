@@ -172,6 +172,12 @@ static bool has_short_conv(const struct tiny_model *s)
     return is_arch(s, "lfm2") || is_arch(s, "lfm2moe");
 }
 
+/* Mamba-2 between layers with attention. */
+static bool has_mamba(const struct tiny_model *s)
+{
+    return is_arch(s, "granitehybrid");
+}
+
 /* A shared expert has a gate of its own. */
 static bool has_shared_gate(const struct tiny_model *s)
 {
@@ -247,7 +253,7 @@ static bool has_dense_layer(const struct tiny_model *s)
 
 static bool has_shared_expert(const struct tiny_model *s)
 {
-    return has_shared_gate(s) || is_arch(s, "granitemoe") ||
+    return has_shared_gate(s) || is_arch(s, "granitemoe") || (has_mamba(s) && s->n_expert) ||
            (has_dense_layer(s) && !is_arch(s, "lfm2moe"));
 }
 
@@ -262,7 +268,8 @@ enum { DELTA_K_HEADS = 2, DELTA_V_HEADS = 4, TAPS = 4, SHORT_TAPS = 3 };
 
 static bool is_recurrent(const struct tiny_model *s, uint32_t layer)
 {
-    return (is_hybrid(s) || has_short_conv(s)) && layer % 2 == 0 && layer < s->n_layer;
+    return (is_hybrid(s) || has_short_conv(s) || has_mamba(s)) && layer % 2 == 0 &&
+           layer < s->n_layer;
 }
 
 static uint32_t delta_k(const struct tiny_model *s)
@@ -294,6 +301,25 @@ static void delta(struct builder *b, uint32_t index)
     tensor(b, NAME("ssm_dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
     tensor(b, NAME("ssm_norm.weight"), QUANT_F32, values / DELTA_V_HEADS, 0, 1, 0.3f);
     matrix(b, NAME("ssm_out.weight"), values, s->n_embd, 1.0f / sqrtf((float)values));
+#undef NAME
+}
+
+static void mamba(struct builder *b, uint32_t index)
+{
+    const struct tiny_model *s = b->shape;
+    const uint32_t values = delta_values(s), channels = values + 2 * delta_k(s);
+    char name[64];
+#define NAME(part) (snprintf(name, sizeof(name), "blk.%u.ssm_" part, index), name)
+    matrix(b, NAME("in.weight"), s->n_embd, values + channels + DELTA_V_HEADS,
+           1.0f / sqrtf((float)s->n_embd));
+    tensor(b, NAME("conv1d.weight"), QUANT_F32, TAPS, channels, 0, 1);
+    if (index == 0) /* a layer may lack it */
+        tensor(b, NAME("conv1d.bias"), QUANT_F32, channels, 0, 0, 1);
+    tensor(b, NAME("dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
+    tensor(b, NAME("a"), QUANT_F32, 1, DELTA_V_HEADS, -0.5f, 0.1f);
+    tensor(b, NAME("d"), QUANT_F32, 1, DELTA_V_HEADS, 0, 1);
+    tensor(b, NAME("norm.weight"), QUANT_F32, values, 0, 1, 0.3f);
+    matrix(b, NAME("out.weight"), values, s->n_embd, 1.0f / sqrtf((float)values));
 #undef NAME
 }
 
@@ -494,6 +520,8 @@ static void layer(struct builder *b, uint32_t index)
     vector(b, NAME("attn_norm"), s->n_embd);
     if (is_recurrent(s, index) && has_short_conv(s)) {
         short_conv(b, index);
+    } else if (is_recurrent(s, index) && has_mamba(s)) {
+        mamba(b, index);
     } else if (is_recurrent(s, index)) {
         delta(b, index);
     } else if (is_arch(s, "phi3")) {
@@ -608,12 +636,13 @@ static void kv_heads_key(struct gw *w, const struct tiny_model *s)
 {
     char key[96];
     uint32_t heads[64];
-    if (!s->odd_head_kv && !has_short_conv(s)) {
+    const bool says_recurrent = has_short_conv(s) || has_mamba(s);
+    if (!s->odd_head_kv && !says_recurrent) {
         arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
         return;
     }
     for (uint32_t i = 0; i < s->n_layer && i < 64; i++)
-        heads[i] = has_short_conv(s) && is_recurrent(s, i) ? 0 : heads_kv(s, i);
+        heads[i] = says_recurrent && is_recurrent(s, i) ? 0 : heads_kv(s, i);
     snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch ? s->arch : "llama");
     gw_key_array(w, key, GGUF_U32, s->n_layer, heads, s->n_layer * sizeof(*heads));
 }
@@ -623,7 +652,7 @@ static void expert_keys(struct gw *w, const struct tiny_model *s)
     if (n_expert(s)) {
         arch_key(w, s, "expert_count", n_expert(s));
         arch_key(w, s, "expert_used_count", s->n_expert_used ? s->n_expert_used : 3);
-        if (!is_arch(s, "llama") && !is_arch(s, "granitemoe"))
+        if (!is_arch(s, "llama") && !is_arch(s, "granitemoe") && !has_mamba(s))
             arch_key(w, s, "expert_feed_forward_length", s->n_ff);
     }
     if (has_shared_expert(s) && !is_arch(s, "glm4moe"))
@@ -691,7 +720,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
         gw_key_u32(w, "gpt-oss.rope.scaling.original_context_length", 64);
     }
     expert_keys(w, s);
-    if (is_arch(s, "granite") || is_arch(s, "granitemoe")) {
+    if (is_arch(s, "granite") || is_arch(s, "granitemoe") || has_mamba(s)) {
         arch_key_f32(w, s, "embedding_scale", 3);
         arch_key_f32(w, s, "attention.scale", 0.3f);
         arch_key_f32(w, s, "residual_scale", 0.6f);
@@ -706,11 +735,14 @@ static void keys(struct gw *w, const struct tiny_model *s)
     }
     if (s->head_dim || rope_dim(s) != k_dim(s))
         arch_key(w, s, "rope.dimension_count", rope_dim(s));
-    if (is_hybrid(s)) {
+    if (has_mamba(s))
+        gw_key_bool(w, "granitehybrid.rope.scaling.finetuned", 0);
+    if (is_hybrid(s))
         arch_key(w, s, "full_attention_interval", 2);
+    if (is_hybrid(s) || has_mamba(s)) {
         arch_key(w, s, "ssm.conv_kernel", TAPS);
         arch_key(w, s, "ssm.state_size", delta_k(s));
-        arch_key(w, s, "ssm.group_count", DELTA_K_HEADS);
+        arch_key(w, s, "ssm.group_count", has_mamba(s) ? 1 : DELTA_K_HEADS);
         arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
         arch_key(w, s, "ssm.inner_size", delta_values(s));
     }
@@ -761,8 +793,9 @@ void tiny_model_as(struct tiny_model *shape, const char *name)
 {
     const bool all = strcmp(name, "gemma4-all") == 0, experts = strcmp(name, "gemma4-experts") == 0,
                inputs = strcmp(name, "gemma4-inputs") == 0;
-    shape->arch = all || experts || inputs ? "gemma4" : name;
-    if (all || experts)
+    const bool granite = strcmp(name, "granite-h-moe") == 0;
+    shape->arch = all || experts || inputs ? "gemma4" : granite ? "granitehybrid" : name;
+    if (all || experts || granite)
         shape->n_expert = 7;
     if (all || inputs) {
         shape->n_layer = 5;

@@ -29,7 +29,9 @@ struct tiny_model {
                          gates and, in every second layer from the first on, a recurrence,
                          qwen35moe that and what qwen2moe has, qwen3next the same, with one matrix
                          for beta and alpha, lfm2 short convolutions in every second layer, lfm2moe also
-                         experts but in its first layer, gpt-oss all that it has, gemma4 all
+                         experts but in its first layer, granitehybrid granite's factors, no rope and, in
+                         every second layer from the first on, Mamba-2, with a shared expert and
+                         others where n_expert is given, gpt-oss all that it has, gemma4 all
                          that the dense 31B has, every second layer local from the first on with
                          half as large heads, and experts, inputs of layers and shared KV where
                          n_expert, n_per_layer and n_shared_kv are given */
@@ -44,10 +46,10 @@ struct tiny_model {
     bool merged;                       /* gate and up of experts are one tensor */
     uint32_t n_expert, n_expert_used;  /* 0: 7, 3; n_ff is one's */
     uint32_t n_per_layer, n_shared_kv; /* gemma4 */
-    uint32_t delta_k, delta_v;         /* qwen35: values of a head of K, of V; 0: 12, 40 */
-    uint32_t type;                     /* quant_type of the matrices, or one of TINY_MIXED.. */
-    bool untied;                       /* with output.weight, as gpt-oss always */
-    bool freqs;                        /* with rope_freqs.weight: divisors from 1 to 8 */
+    uint32_t delta_k, delta_v; /* of a recurrent layer: values of a head of K, of V; 0: 12, 40 */
+    uint32_t type;             /* quant_type of the matrices, or one of TINY_MIXED.. */
+    bool untied;               /* with output.weight, as gpt-oss always */
+    bool freqs;                /* with rope_freqs.weight: divisors from 1 to 8 */
     uint64_t seed;
     float scale; /* factor of all weights but norms; 1: logits stay small */
 
@@ -59,8 +61,8 @@ struct tiny_model {
  * of 256 width 256, ffn 512 (TINY_MIXED_K: 288, TINY_MIXED_SMALL: 544). */
 struct tiny_model tiny_model_default(uint32_t type);
 
-/* Sets the architecture; of gemma4 also with what other variants of it have: gemma4-experts,
- * gemma4-inputs (which share KV, too), gemma4-all. */
+/* Sets the architecture; of some also with what other variants of it have: granite-h-moe,
+ * gemma4-experts, gemma4-inputs (which share KV, too), gemma4-all. */
 void tiny_model_as(struct tiny_model *shape, const char *name);
 
 /* Returns the file, aligned to 64, *ret_bytes long; free() it. */

@@ -40,6 +40,12 @@ GEMMA4 = dict(hidden_size=32, intermediate_size=36, num_attention_heads=4, num_k
                                "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0}})
 GEMMA4_LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
 
+# The heads of Mamba-2 have other sizes than those of attention.
+GRANITE_HYBRID = dict(kind="granitemoehybrid", hidden_size=32, intermediate_size=20, shared_intermediate_size=28, num_attention_heads=4,
+                      num_key_value_heads=2, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=10, mamba_n_groups=1, mamba_expand=2,
+                      mamba_chunk_size=16, mamba_conv_bias=True, position_embedding_type="nope", tie_word_embeddings=False,
+                      embedding_multiplier=2.0, attention_multiplier=0.25, residual_multiplier=0.7, logits_scaling=1.25)
+
 MODELS = {
     "llama": dict(kind="llama", hidden_size=36, intermediate_size=40, num_hidden_layers=2, num_attention_heads=6,
                   num_key_value_heads=3, tie_word_embeddings=False),
@@ -181,6 +187,11 @@ MODELS = {
     "glm4": dict(kind="glm4", hidden_size=32, intermediate_size=34, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                  head_dim=12, attention_bias=True, tie_word_embeddings=False, pad_token_id=0,
                  rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
+    # The second layer has attention, without rope, the others Mamba-2. transformers takes the shared expert alone as what is dense.
+    "granitehybrid": dict(num_hidden_layers=3, num_local_experts=0, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                          **GRANITE_HYBRID),
+    "granite-h-moe": dict(num_hidden_layers=2, num_local_experts=7, num_experts_per_tok=3,
+                                  layer_types=["linear_attention", "full_attention"], **GRANITE_HYBRID),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -193,6 +204,15 @@ def recur_in_double(module):
     space = {}
     exec(text[text.index("def "):].replace("torch.float32", "torch.float64"), module.__dict__, space)
     module.torch_chunk_gated_delta_rule = lambda *a, cu_seqlens=None, **k: space["torch_recurrent_gated_delta_rule"](*a, **k)
+
+
+def scan_in_double(module):
+    """The scan of Mamba-2 of a module of transformers, which is float32, in float64: in chunks, which are as exact there."""
+    text = inspect.getsource(module)
+    text = text[text.index("def mamba2_chunk_scan("):]
+    space = {}
+    exec(text[:text.index("\n\n\n")].replace(".float()", ".double()"), module.__dict__, space)
+    module.mamba2_chunk_scan = space["mamba2_chunk_scan"]
 
 
 class NextToken(torch.nn.Module):
@@ -240,6 +260,8 @@ def make_model(spec, seed):
     qwen35, gemma4 = config.model_type.startswith(("qwen3_5", "qwen3_next")), config.model_type == "gemma4_text"
     if qwen35:
         recur_in_double(sys.modules[type(model).__module__])
+    if config.model_type == "granitemoehybrid":
+        scan_in_double(sys.modules[type(model).__module__])
     with torch.no_grad():
         for name, p in model.named_parameters():
             x = torch.randn(p.shape, generator=random, dtype=torch.float64)
@@ -446,6 +468,10 @@ LFM2_PARTS = {**PARTS, "operator_norm.weight": "attn_norm.weight", "ffn_norm.wei
               "feed_forward.w1.weight": "ffn_gate.weight", "feed_forward.w3.weight": "ffn_up.weight",
               "feed_forward.w2.weight": "ffn_down.weight", "feed_forward.gate.weight": "ffn_gate_inp.weight",
               "feed_forward.expert_bias": "exp_probs_b.bias", "feed_forward.experts.down_proj": "ffn_down_exps.weight"}
+GRANITE_HYBRID_PARTS = {**PARTS, "mamba.in_proj.weight": "ssm_in.weight", "mamba.conv1d.weight": "ssm_conv1d.weight",
+                        "mamba.conv1d.bias": "ssm_conv1d.bias", "mamba.dt_bias": "ssm_dt.bias", "mamba.A_log": "ssm_a", "mamba.D": "ssm_d",
+                        "mamba.norm.weight": "ssm_norm.weight", "mamba.out_proj.weight": "ssm_out.weight"}
+OTHER_PARTS["granitehybrid"] = GRANITE_HYBRID_PARTS
 OTHER_PARTS["seed_oss"] = GLM_PARTS
 OTHER_PARTS["glm4"] = {**PARTS, "post_self_attn_layernorm.weight": "post_attention_norm.weight",
                        "post_mlp_layernorm.weight": "post_ffw_norm.weight"}
@@ -479,6 +505,26 @@ def recurrent_part(part, value, c):
     if part.endswith("out_proj.weight"):
         return tiled(value.T, c, width).T
     return value if part.endswith("linear_attn.norm.weight") else tiled(value, c, 1)
+
+
+def mamba_part(part, value):
+    """A tensor of Mamba-2 as files hold it."""
+    if part.endswith("conv1d.weight"):
+        return value[:, 0]
+    if part.endswith("A_log"):
+        return -np.exp(value)[:, None]
+    return value[:, None] if part.endswith(".D") else value
+
+
+def add_mamba(out, c):
+    """Which layers are Mamba-2, and its sizes; the others have no rope."""
+    out.add_head_count_kv([0 if kind == "linear_attention" else c.num_key_value_heads for kind in c.layer_types])
+    out.add_ssm_conv_kernel(c.mamba_d_conv)
+    out.add_ssm_state_size(c.mamba_d_state)
+    out.add_ssm_group_count(c.mamba_n_groups)
+    out.add_ssm_time_step_rank(c.mamba_n_heads)
+    out.add_ssm_inner_size(c.mamba_n_heads * c.mamba_d_head)
+    out.add_rope_scaling_finetuned(False)
 
 
 def query_to_gate(value, c):
@@ -525,8 +571,9 @@ def write(model, name, path):
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
             "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next", "mixtral": "llama", "granitemoeshared": "granitemoe",
-            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "lfm2_moe": "lfm2moe"}.get(c.model_type, c.model_type)
-    permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe")
+            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid"}.get(c.model_type, c.model_type)
+    permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe", "granitehybrid")
+    dense_shared = arch == "granitehybrid" and c.num_local_experts == 0  # files have what is dense under its usual names
     head_dim = None if gemma4 else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     rope = c.rope_parameters["full_attention"] if gemma or gemma4 else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
@@ -539,11 +586,13 @@ def write(model, name, path):
     if gemma4:
         add_gemma4(out, c)
     elif arch not in ("qwen35moe", "qwen3next"):
-        out.add_feed_forward_length(c.intermediate_size)
+        out.add_feed_forward_length(c.shared_intermediate_size if dense_shared else c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
     if arch.startswith("lfm2"):
         out.add_head_count_kv([0 if kind == "conv" else c.num_key_value_heads for kind in c.layer_types])
         out.add_shortconv_l_cache(c.conv_L_cache)
+    elif arch == "granitehybrid":
+        add_mamba(out, c)
     elif not gemma4:
         out.add_head_count_kv(c.num_key_value_heads)
     out.add_layer_norm_rms_eps(c.rms_norm_eps)
@@ -569,7 +618,7 @@ def write(model, name, path):
         out.add_rope_scaling_attn_factors((1 + np.log(c.max_position_embeddings / original) / np.log(original)) ** 0.5)
     if c.model_type == "mistral" and c.sliding_window:
         out.add_sliding_window(c.sliding_window)
-    if arch in ("granite", "granitemoe"):
+    if arch in ("granite", "granitemoe", "granitehybrid"):
         out.add_embedding_scale(c.embedding_multiplier)
         out.add_attention_scale(c.attention_multiplier)
         out.add_residual_scale(c.residual_multiplier)
@@ -589,10 +638,10 @@ def write(model, name, path):
         out.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         out.add_expert_weights_scale(c.routed_scaling_factor)
         out.add_expert_weights_norm(c.norm_topk_prob)
-    if c.model_type in ("mixtral", "granitemoeshared"):
+    if c.model_type in ("mixtral", "granitemoeshared", "granitemoehybrid") and not dense_shared:
         out.add_expert_count(c.num_local_experts)
         out.add_expert_used_count(c.num_experts_per_tok)
-    if arch == "granitemoe":
+    if arch in ("granitemoe", "granitehybrid") and not dense_shared:
         out.add_expert_shared_feed_forward_length(c.shared_intermediate_size)
     if arch == "ernie4_5-moe":
         out.add_expert_count(c.moe_num_experts)
@@ -642,6 +691,8 @@ def write(model, name, path):
             value = value + 1  # files hold the sum
         if key.endswith("conv.conv.weight"):
             value = value[:, 0]
+        if "mamba" in key:
+            value = mamba_part(key, value)
         if "linear_attn" in key:
             value = recurrent_part(key, value, c)
         if permuted and key.endswith("q_proj.weight"):
@@ -667,12 +718,15 @@ def write(model, name, path):
             elif part == "linear_attn.in_proj_qkvz.weight":
                 parts = query_to_gate(value, c)
             elif part == "shared_mlp.input_linear.weight":
-                parts = dict(zip(["ffn_gate_shexp.weight", "ffn_up_shexp.weight"], np.split(value, 2, axis=0)))
+                names = ["ffn_gate.weight", "ffn_up.weight"] if dense_shared else ["ffn_gate_shexp.weight", "ffn_up_shexp.weight"]
+                parts = dict(zip(names, np.split(value, 2, axis=0)))
+            elif dense_shared and part == "shared_mlp.output_linear.weight":
+                parts = {"ffn_down.weight": value}
             else:
                 parts = {OTHER_PARTS.get(arch, PARTS)[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
-            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor or "shortconv.conv" in tensor  # F32 in every file
+            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor or "shortconv.conv" in tensor or tensor.endswith(("ssm_a", "ssm_d"))  # F32 in every file
             out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()

@@ -17,7 +17,7 @@ ALWAYS_INLINE void convolve(const struct cpu_convolution *a, uint32_t n_taps, bo
     const uint32_t n = a->n;
     uint32_t c = 0;
     for (; c + VEC <= n; c += VEC) {
-        vf acc = v_zero();
+        vf acc = a->bias ? v_load(a->bias + c) : v_zero();
         UNROLL
         for (uint32_t j = 0; j < n_taps; j++)
             acc = v_fma(v_load(a->taps + (size_t)j * n + c), v_load(a->x[j] + c), acc);
@@ -25,7 +25,7 @@ ALWAYS_INLINE void convolve(const struct cpu_convolution *a, uint32_t n_taps, bo
     }
     if (c == n)
         return;
-    vf acc = v_zero();
+    vf acc = a->bias ? v_load_part(a->bias + c, n - c) : v_zero();
     for (uint32_t j = 0; j < n_taps; j++)
         acc = v_fma(v_load_part(a->taps + (size_t)j * n + c, n - c),
                     v_load_part(a->x[j] + c, n - c), acc);

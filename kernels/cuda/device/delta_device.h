@@ -57,7 +57,7 @@ static __device__ __forceinline__ void convolve_head(const struct convolve_job &
     for (uint32_t k = threadIdx.x % 32; k < n; k += 32) {
         const int32_t n_taps = (int32_t)job.states.taps;
         const float *taps = job.taps + (uint64_t)(c + k) * n_taps;
-        float acc = 0.0f;
+        float acc = job.added ? job.added[c + k] : 0.0f;
         for (int32_t j = 0; j < n_taps; j++)
             acc = __fmaf_rn(taps[j], input_at(job, s, t + 1 - n_taps + j, c + k), acc);
         y[k] = job.states.n_head_v > 0 ? device_gated(CUDA_GATE_SILU, acc, 1.0f) : acc;
@@ -74,8 +74,9 @@ static __device__ __forceinline__ void beta_and_decay(const struct convolve_job 
                               (job.joined ? h / job.states.run * job.states.run : 0);
         const float l =
             __fadd_rn(job.from[1][from + (job.joined ? job.states.run : 0)], job.bias[h]);
-        job.beta[at] = device_sigmoid(job.from[0][from]);
-        job.decay[at] = device_exp(__fmul_rn(job.a[h], device_softplus(l)));
+        const float step = device_softplus(l);
+        job.beta[at] = job.states.mamba ? step : device_sigmoid(job.from[0][from]);
+        job.decay[at] = device_exp(__fmul_rn(job.a[h], step));
     }
 }
 
@@ -84,7 +85,7 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
                                      float *shared)
 {
     const struct cuda_states &x = job.states;
-    const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp, keys = 2 * x.n_head_k;
+    const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp, keys = x.unit;
     float *y = shared + warp * CUDA_MAX_STATE;
     if (head + 1 == convolve_heads(x))
         beta_and_decay(job, r);
@@ -108,7 +109,7 @@ static __device__ void convolve_item(const struct convolve_job &job, uint32_t r,
     __syncwarp(); /* y is the next item's */
 }
 
-/* ---- the delta rule -------------------------------------------------------------------------- */
+/* ---- the recurrence -------------------------------------------------------------------------- */
 
 /* Steps that are loaded at once, while those before them are computed. */
 enum { DELTA_STEPS = 4 };
@@ -140,19 +141,18 @@ bring_steps(const delta_walk &w, uint32_t t, struct delta_steps &to, uint32_t th
 {
     const struct delta_job &job = w.job;
     const struct cuda_states &x = job.states;
-    const uint32_t of_k = w.head / x.run % x.n_head_k * x.k_dim, keys = x.n_head_k * x.k_dim,
-                   of_v = w.head * x.v_dim + w.column;
+    const uint32_t of_k = w.head / x.run % x.n_head_k * x.k_dim, of_v = w.head * x.v_dim + w.column;
     for (uint32_t i = 0; i <= DELTA_STEPS && t + i < w.n_steps; i++) {
         const bool is_record = t + i < w.s.records;
         const uint32_t r = is_record ? 0 : row_of(job.pass, w.s, t + i);
         const float *record = is_record ? record_of(x, w.s.from, t + i) : nullptr,
                     *row = job.convolved + (uint64_t)r * job.stride,
-                    *k = is_record ? record + x.k : row + keys,
-                    *v = is_record ? record + x.d : row + 2 * keys;
+                    *k = is_record ? record + x.k : row + x.k_at,
+                    *v = is_record ? record + x.d : row + x.v_at;
         for (uint32_t d = thread; d < x.k_dim; d += n) {
             to.k[i][d] = k[of_k + d];
             if (i < DELTA_STEPS)
-                to.q[i][d] = is_record ? 0.0f : row[of_k + d];
+                to.q[i][d] = is_record ? 0.0f : row[x.q_at + of_k + d];
         }
         if (i == DELTA_STEPS)
             break;
@@ -195,9 +195,8 @@ static __device__ __forceinline__ float delta_step(const delta_walk &w, uint32_t
     const uint32_t lane = threadIdx.x, n = w.job.states.k_dim;
     const bool is_record = t < w.s.records, more = t + 1 < w.n_steps;
     const float decay = steps.decay[i], v = steps.v[i][lane],
-                d = is_record || lane >= w.columns
-                        ? v
-                        : __fmul_rn(__fadd_rn(v, -__fmul_rn(p, decay)), steps.beta[i]);
+                kept = w.job.states.mamba ? v : __fadd_rn(v, -__fmul_rn(p, decay)),
+                d = is_record || lane >= w.columns ? v : __fmul_rn(kept, steps.beta[i]);
     const float *k = steps.k[i], *q = steps.q[i], *next = more ? steps.k[i + 1] : k;
     float o = 0.0f, sum = 0.0f;
 #pragma unroll 4
@@ -211,9 +210,9 @@ static __device__ __forceinline__ float delta_step(const delta_walk &w, uint32_t
     if (!is_record && lane < w.columns) {
         const uint32_t r = row_of(w.job.pass, w.s, t),
                        at = w.head * w.job.states.v_dim + w.column + lane;
-        const uint32_t keys = 2 * w.job.states.n_head_k * w.job.states.k_dim;
-        w.job.convolved[(uint64_t)r * w.job.stride + keys + at] = d;
-        w.job.to[(uint64_t)r * w.job.to_stride + at] = o;
+        w.job.convolved[(uint64_t)r * w.job.stride + w.job.states.v_at + at] = d;
+        w.job.to[(uint64_t)r * w.job.to_stride + at] =
+            w.job.added ? __fmaf_rn(w.job.added[w.head], v, o) : o;
     }
     return sum;
 }
@@ -272,14 +271,13 @@ static __device__ __forceinline__ float recorded(const struct delta_job &job, ui
                                                  uint32_t i)
 {
     const struct cuda_states &x = job.states;
-    const uint32_t keys = x.n_head_k * x.k_dim;
     const float *row = job.convolved + (uint64_t)r * job.stride;
     if (i < x.channels)
         return job.mixed[(uint64_t)r * job.stride + i];
     if (i < x.d - x.input)
-        return row[keys + i - (x.k - x.input)];
+        return row[x.k_at + i - (x.k - x.input)];
     if (i < x.decay - x.input)
-        return row[2 * keys + i - (x.d - x.input)];
+        return row[x.v_at + i - (x.d - x.input)];
     return job.decay[(uint64_t)r * job.head_stride + i - (x.decay - x.input)];
 }
 

@@ -384,6 +384,7 @@ START_TEST(convolutions_equal_reference)
                 help_fill(&seed, HELP_NORMAL, taps, (size_t)MODEL_TAPS * n);
                 struct cpu_convolution convolution = {.x = in,
                                                       .taps = taps,
+                                                      .bias = s / 2 % 2 ? x[0] : NULL,
                                                       .n_taps = MODEL_TAPS - (uint32_t)s % 2,
                                                       .n = n,
                                                       .silu = kind % 2};

@@ -52,11 +52,12 @@ END_TEST
 /* Every architecture, with and without divisors of its frequencies, in a float and two quantized
  * types. */
 static const char *const archs[] = {
-    "llama",         "qwen2",      "qwen3",        "gemma3",   "granite", "smollm3",
-    "phi3",          "mistral3",   "qwen3moe",     "qwen2moe", "glm4moe", "qwen35",
-    "qwen35moe",     "granitemoe", "ernie4_5-moe", "gpt-oss",  "gemma4",  "gemma4-experts",
-    "gemma4-inputs", "gemma4-all", "qwen3next",    "lfm2",     "lfm2moe", "seed_oss",
-    "ernie4_5",      "glm4",       "dots1"};
+    "llama",     "qwen2",  "qwen3",          "gemma3",        "granite",
+    "smollm3",   "phi3",   "mistral3",       "qwen3moe",      "qwen2moe",
+    "glm4moe",   "qwen35", "qwen35moe",      "granitemoe",    "ernie4_5-moe",
+    "gpt-oss",   "gemma4", "gemma4-experts", "gemma4-inputs", "gemma4-all",
+    "qwen3next", "lfm2",   "lfm2moe",        "seed_oss",      "ernie4_5",
+    "glm4",      "dots1",  "granitehybrid",  "granite-h-moe"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(every_architecture_gives_the_same_bits)

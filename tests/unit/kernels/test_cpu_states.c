@@ -204,7 +204,7 @@ START_TEST(every_division_of_a_text_gives_the_same_bits)
 {
     const uint32_t types[] = {QUANT_F32, QUANT_Q8_0, QUANT_BF16};
     struct tiny_model shape = hybrid(types[_i % 3]);
-    shape.arch = _i == 6 ? "lfm2" : _i % 2 ? "qwen3next" : "qwen35";
+    shape.arch = _i >= 7 ? "granitehybrid" : _i == 6 ? "lfm2" : _i % 2 ? "qwen3next" : "qwen35";
     shape.delta_k = _i % 2 ? 16 : 0;
     shape.delta_v = _i % 2 ? 32 : 0;
     shape.n_draft = _i < 3;
@@ -376,14 +376,20 @@ START_TEST(nonfinite_numbers_of_a_recurrent_layer_poison_it)
         MODEL_DELTA_QKV,  MODEL_DELTA_Z,          MODEL_DELTA_BETA, MODEL_DELTA_ALPHA,
         MODEL_DELTA_CONV, MODEL_DELTA_A,          MODEL_DELTA_DT,   MODEL_DELTA_NORM,
         MODEL_DELTA_OUT,  MODEL_DELTA_BETA_ALPHA, MODEL_SHORT_IN,   MODEL_SHORT_CONV,
-        MODEL_SHORT_OUT};
+        MODEL_SHORT_OUT,  MODEL_MAMBA_CONV_BIAS,  MODEL_MAMBA_A,    MODEL_MAMBA_D,
+        MODEL_MAMBA_NORM, MODEL_DELTA_QKV,        MODEL_DELTA_Z,    MODEL_DELTA_ALPHA,
+        MODEL_DELTA_DT,   MODEL_DELTA_CONV,       MODEL_DELTA_OUT};
     const uint32_t tokens[] = {9, 8, 7};
     const float bad = NAN;
     struct tiny_model shape = hybrid(QUANT_F32);
     struct one o;
-    shape.arch = tensors[_i] == MODEL_DELTA_BETA_ALPHA ? "qwen3next" : _i >= 10 ? "lfm2" : "qwen35";
+    const uint32_t layer = _i >= 13 ? 0 : 2;
+    shape.arch = _i >= 13                                ? "granitehybrid"
+                 : tensors[_i] == MODEL_DELTA_BETA_ALPHA ? "qwen3next"
+                 : _i >= 10                              ? "lfm2"
+                                                         : "qwen35";
     one_open(&o, &shape);
-    const struct model_tensor *t = &o.m.model->layers[2].tensor[tensors[_i]];
+    const struct model_tensor *t = &o.m.model->layers[layer].tensor[tensors[_i]];
     memcpy(o.m.file + (t->data - o.m.file), &bad, sizeof(bad));
     for (int i = 0; i < N_ISAS; i++) {
         if (!help_has_isa(isas[i]))
@@ -393,7 +399,7 @@ START_TEST(nonfinite_numbers_of_a_recurrent_layer_poison_it)
         one_run(&o, tokens, 0, 3, (struct pass_state){.from = BACKEND_STATE_ZERO, .commit = 1});
         for (uint32_t r = 0; r < 3; r++) {
             ck_assert_int_eq(o.x.results[r].status, -EDOM);
-            ck_assert_uint_eq(o.x.results[r].layer, 2);
+            ck_assert_uint_eq(o.x.results[r].layer, layer);
         }
     }
     one_close(&o);
@@ -497,12 +503,12 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_states");
     TCase *tcase = tcase_create("states");
-    tcase_add_loop_test(tcase, every_division_of_a_text_gives_the_same_bits, 0, 7);
+    tcase_add_loop_test(tcase, every_division_of_a_text_gives_the_same_bits, 0, 9);
     tcase_add_test(tcase, a_record_that_was_rejected_changes_what_follows);
     tcase_add_test(tcase, a_released_state_is_written_anew);
     tcase_add_test(tcase, a_poisoned_row_that_is_recorded_leaves_the_state_alone);
     tcase_add_test(tcase, a_poisoned_row_that_is_folded_in_spoils_its_own_state_alone);
-    tcase_add_loop_test(tcase, nonfinite_numbers_of_a_recurrent_layer_poison_it, 0, 13);
+    tcase_add_loop_test(tcase, nonfinite_numbers_of_a_recurrent_layer_poison_it, 0, 23);
     tcase_add_test(tcase, a_state_that_cannot_be_is_refused);
     tcase_add_test(tcase, a_state_of_another_sequence_is_refused);
     tcase_add_test(tcase, states_are_for_recurrent_layers);

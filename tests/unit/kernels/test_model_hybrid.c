@@ -52,7 +52,7 @@ START_TEST(bad_keys_are_refused)
         {{KEY("ssm.inner_size", GGUF_U32, 0, &odd)}, -EBADMSG, "161 values of 4 heads"},
         {{KEY("ssm.inner_size", GGUF_U32, 0, &one)}, -EBADMSG, "1 values of 4 heads"},
         {{KEY("full_attention_interval", GGUF_U32, 0, &none)}, -EBADMSG, "interval must be"},
-        {{KEY("full_attention_interval", GGUF_U32, 0, &three)}, -EBADMSG, "blk.1.attn_qkv"},
+        {{KEY("full_attention_interval", GGUF_U32, 0, &three)}, -EBADMSG, "blk.1.attn_gate"},
         {{KEY("attention.recurrent_layers", GGUF_BOOL, 5, flags)}, -EBADMSG, "4 booleans"},
         {{KEY("attention.recurrent_layers", GGUF_U32, 0, &one)}, -EBADMSG, "4 booleans"},
         {{KEY("attention.recurrent_layers", GGUF_I32, 4, few)}, -EBADMSG, "4 booleans"},
@@ -259,6 +259,83 @@ START_TEST(heads_of_qwen3next_follow_each_other)
 }
 END_TEST
 
+/* ---- Mamba-2 --------------------------------------------------------------------------------- */
+
+#define MAMBA_KEY(name, its_type, n, its_values)                                                   \
+    .key = "granitehybrid." name, .type = its_type, .count = n, .values = its_values
+
+static struct tiny_model mamba_of_four(void)
+{
+    struct tiny_model shape = shape_of_four();
+    shape.arch = "granitehybrid";
+    return shape;
+}
+
+/* The parts of what one matrix makes are its rows, one after the other. */
+START_TEST(sizes_of_mamba_are_read)
+{
+    const struct tiny_model shape = mamba_of_four();
+    struct opened o;
+    changed_open(&o, &shape, NULL, 0);
+    const struct delta_geometry *d = &o.model->layers[0].geometry.delta;
+    const struct model_tensor *t = o.model->layers[2].tensor;
+    ck_assert(o.model->n_recurrent == 2 && d->mamba && !o.model->layers[1].geometry.delta.mamba);
+    ck_assert(d->n_head_k == 1 && d->n_head_v == 4 && d->k_dim == 12 && d->v_dim == 40);
+    ck_assert(d->channels == 184 && d->v_at == 0 && d->k_at == 160 && d->q_at == 172);
+    ck_assert(t[MODEL_DELTA_Z].rows == 160 && t[MODEL_DELTA_QKV].rows == 184);
+    ck_assert(t[MODEL_DELTA_ALPHA].rows == 4);
+    ck_assert_ptr_eq(t[MODEL_DELTA_QKV].data, t[MODEL_DELTA_Z].data + t[MODEL_DELTA_Z].bytes);
+    ck_assert_ptr_eq(t[MODEL_DELTA_ALPHA].data, t[MODEL_DELTA_QKV].data + t[MODEL_DELTA_QKV].bytes);
+    ck_assert_ptr_null(t[MODEL_MAMBA_CONV_BIAS].data);
+    ck_assert_ptr_nonnull(o.model->layers[0].tensor[MODEL_MAMBA_CONV_BIAS].data);
+    close_opened(&o);
+}
+END_TEST
+
+/* A file says by the key of another thing that attention has no rope. */
+START_TEST(rope_of_granitehybrid_is_the_files_choice)
+{
+    static const uint8_t yes = 1;
+    const struct change change = {MAMBA_KEY("rope.scaling.finetuned", GGUF_BOOL, 0, &yes)};
+    const struct tiny_model shape = mamba_of_four();
+    uint8_t seen[2][MODEL_FINGERPRINT_BYTES];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct opened o;
+        changed_open(&o, &shape, &change, i);
+        ck_assert_uint_eq(o.model->layers[1].geometry.rope, i ? 0 : MODEL_NO_ROPE);
+        ck_assert_int_eq(model_fingerprint(o.model, 1, seen[i]), 0);
+        close_opened(&o);
+    }
+    ck_assert_mem_ne(seen[0], seen[1], sizeof(seen[0]));
+}
+END_TEST
+
+START_TEST(what_mamba_cannot_have_is_refused)
+{
+    static const uint32_t two = 2, six = 6, none[4] = {0, 0, 0, 0};
+    const struct {
+        struct change change;
+        int code;
+        const char *part;
+    } cases[] = {
+        {{MAMBA_KEY("ssm.group_count", GGUF_U32, 0, &two)}, -ENOTSUP, "of 2 groups"},
+        {{MAMBA_KEY("ssm.state_size", GGUF_U32, 0, &six)}, -EBADMSG, "blk.0.ssm_in.weight is"},
+        {{MAMBA_KEY("ssm.inner_size", GGUF_ARRAY, 0, NULL)}, -EBADMSG, "inner_size is missing"},
+        {{MAMBA_KEY("attention.head_count_kv", GGUF_U32, 4, none)},
+         -ENOTSUP,
+         "without attention in any layer"},
+        {{MAMBA_KEY("rope.scaling.finetuned", GGUF_U32, 0, &two)}, -EBADMSG, "not a truth value"},
+        {{.tensor = "blk.0.ssm_a", .tensor_type = QUANT_F32, .cols = 4}, -EBADMSG, "blk.0.ssm_a"},
+    };
+    const struct tiny_model shape = mamba_of_four();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gw w;
+        changed_write(&w, &shape, &cases[i].change, 1);
+        check_refused(&w, cases[i].code, cases[i].part);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("model_hybrid");
@@ -273,6 +350,9 @@ int main(void)
     tcase_add_test(tcase, half_a_next_token_layer_is_refused);
     tcase_add_test(tcase, small_matrices_in_f32_are_portable);
     tcase_add_test(tcase, heads_of_qwen3next_follow_each_other);
+    tcase_add_test(tcase, sizes_of_mamba_are_read);
+    tcase_add_test(tcase, rope_of_granitehybrid_is_the_files_choice);
+    tcase_add_test(tcase, what_mamba_cannot_have_is_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -148,8 +148,8 @@ START_TEST(recurrent_shapes_have_states_of_the_known_sizes)
                   {"qwen3-next-80b-a3b", 79036416}};
     const struct model_shape *s = shape_find(models[_i].shape);
     const struct shape_delta d = shape_delta(s);
-    const uint32_t inputs = 3 * (2 * d.k_heads + d.v_heads) * d.dim;
-    ck_assert_uint_eq(s->n_layer * 3 / 4 * (d.v_heads * d.dim * d.dim + inputs) * 4,
+    const uint32_t inputs = 3 * (2 * d.k_heads * d.k_dim + d.v_heads * d.v_dim);
+    ck_assert_uint_eq(s->n_layer * 3 / 4 * (d.v_heads * d.k_dim * d.v_dim + inputs) * 4,
                       models[_i].bytes);
 }
 END_TEST
@@ -197,10 +197,10 @@ static void copy_model(const char *from_path, const char *type, const char *path
 }
 
 static const char *const archs[] = {
-    "llama",     "qwen2",      "qwen3",        "gemma3",   "granite", "smollm3",
-    "phi3",      "mistral3",   "qwen3moe",     "qwen2moe", "glm4moe", "qwen35",
-    "qwen35moe", "granitemoe", "ernie4_5-moe", "gpt-oss",  "gemma4",  "qwen3next",
-    "lfm2",      "lfm2moe",    "seed_oss",     "ernie4_5", "glm4",    "dots1"};
+    "llama",        "qwen2",    "qwen3",    "gemma3",       "granite", "smollm3",   "phi3",
+    "mistral3",     "qwen3moe", "qwen2moe", "glm4moe",      "qwen35",  "qwen35moe", "granitemoe",
+    "ernie4_5-moe", "gpt-oss",  "gemma4",   "qwen3next",    "lfm2",    "lfm2moe",   "seed_oss",
+    "ernie4_5",     "glm4",     "dots1",    "granitehybrid"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
