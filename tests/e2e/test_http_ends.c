@@ -3,6 +3,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -199,27 +200,25 @@ START_TEST(a_stale_socket_is_replaced)
 }
 END_TEST
 
-/* As a service manager starts it. */
-static pid_t activate(int listen_fd)
+/* As a service manager starts it, with this socket n times. */
+static pid_t activate(int listen_fd, int n)
 {
-    static const char *const argv[] = {NULL, NULL, NULL, NULL};
-    const char *with[4];
-    char program[512], pid_text[16];
-    memcpy(with, argv, sizeof(with));
+    char program[512], pid_text[16], n_text[16];
     snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
-    with[0] = program;
-    with[1] = "--socket";
-    with[2] = rig_daemon.socket;
+    const char *const argv[] = {program, "--socket", rig_daemon.socket, NULL};
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid)
         return pid;
     snprintf(pid_text, sizeof(pid_text), "%d", (int)getpid());
-    setenv("LISTEN_FDS", "1", 1);
+    snprintf(n_text, sizeof(n_text), "%d", n);
+    setenv("LISTEN_FDS", n_text, 1);
     setenv("LISTEN_PID", pid_text, 1);
-    dup2(listen_fd, 3);
+    listen_fd = fcntl(listen_fd, F_DUPFD, 3 + n);
+    for (int i = 0; i < n; i++)
+        dup2(listen_fd, 3 + i);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(with[0], (char **)(uintptr_t)with);
+    execv(argv[0], (char **)(uintptr_t)argv);
     _exit(127);
 }
 
@@ -231,10 +230,11 @@ START_TEST(a_socket_of_the_service_manager_is_used_and_left)
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     ck_assert_int_eq(listen(fd, 8), 0);
-    rig_gate.pid = activate(fd);
+    rig_gate.pid = activate(fd, 1);
     ck_assert_int_eq(rig_wait_health(200), 200);
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
     ck_assert_int_eq(access(rig_gate.socket, F_OK), 0);
+    ck_assert_int_eq(harness_wait(activate(fd, 17)), 64); /* not the first ones alone */
     close(fd);
     unlink(rig_gate.socket);
 }

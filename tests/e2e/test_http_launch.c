@@ -129,23 +129,41 @@ static void put_file(const char *name, const char *text, mode_t mode)
     ck_assert_int_eq(chmod(path, mode), 0);
 }
 
+/* A service manager whose program is this script. */
+static void put_manager(const char *script)
+{
+    char path[4096];
+    const char *old = getenv("PATH");
+    snprintf(path, sizeof(path), "%s/systemd", place.directory);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    put_file("systemd/private", "", 0600);
+    snprintf(path, sizeof(path), "%s/bin", place.directory);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    put_file("bin/systemctl", script, 0700);
+    snprintf(path, sizeof(path), "%s/bin:%s", place.directory, old ? old : "/usr/bin:/bin");
+    setenv("PATH", path, 1);
+}
+
+static void remove_manager(void)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/systemd/private", place.directory);
+    ck_assert_int_eq(unlink(path), 0);
+}
+
 /* Of the configuration that hearth serve writes for a service manager. */
 START_TEST(a_line_break_in_a_file_s_name_begins_no_setting)
 {
-    char command[512];
+    char path[256];
     START("--budget", ROOM_FOR_TWO);
-    snprintf(command, sizeof(command), "mkdir %s/systemd %s/bin", place.directory, place.directory);
-    ck_assert_int_eq(system(command), 0);
-    put_file("systemd/private", "", 0600);
-    put_file("bin/systemctl", "#!/bin/sh\nexit 0\n", 0700);
+    put_manager("#!/bin/sh\nexit 0\n");
     copy_model("evil\nslots = 1 #");
-    snprintf(command, sizeof(command), "PATH=%s/bin:$PATH %s serve evil 2>&1", place.directory,
-             harness_program("hearth"));
-    ck_assert_int_eq(system(command), 65 << 8);
-    snprintf(command, sizeof(command), "%s/.config/hearth/evil-slots-1-.conf", place.directory);
-    ck_assert_int_lt(access(command, F_OK), 0);
-    snprintf(command, sizeof(command), "rm -r %s/systemd", place.directory);
-    ck_assert_int_eq(system(command), 0);
+    struct harness_output o = HARNESS_RUN(NULL, NULL, "serve", "evil");
+    ck_assert_int_eq(o.code, 65);
+    harness_output_fini(&o);
+    snprintf(path, sizeof(path), "%s/.config/hearth/evil-slots-1-.conf", place.directory);
+    ck_assert_int_lt(access(path, F_OK), 0);
+    remove_manager();
 }
 END_TEST
 
@@ -218,6 +236,37 @@ START_TEST(a_stream_that_waits_has_comments)
     ck_assert(is_served("alpha") && is_served("beta") && !is_served("gamma"));
     read_until(fd, "data: [DONE]");
     close(fd);
+}
+END_TEST
+
+/* How often a script wrote a byte there. */
+static long times(const char *name)
+{
+    struct stat st;
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", place.directory, name);
+    return stat(path, &st) == 0 ? (long)st.st_size : 0;
+}
+
+/* Asked without a pause, it would be some hundred times before the comment. */
+START_TEST(a_daemon_that_does_not_stop_is_asked_again_after_a_while)
+{
+    char script[256];
+    snprintf(script, sizeof(script),
+             "#!/bin/sh\n[ $3 != stop ] || { printf x >>%s/asked; false; }\n", place.directory);
+    put_manager(script);
+    remove_manager(); /* it starts none */
+    START("--budget", ROOM_FOR_TWO, "--stay", "0", "--pin", "beta");
+    ask_well("beta");
+    ask_well("alpha");
+    put_file("systemd/private", "", 0600);
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/completions", "",
+              "{\"prompt\":[1,2,3],\"max_tokens\":1,\"model\":\"gamma\",\"stream\":true}");
+    read_until(fd, ": loading gamma\n\n");
+    ck_assert_int_eq(times("asked"), 1);
+    close(fd);
+    remove_manager();
 }
 END_TEST
 
@@ -379,6 +428,39 @@ START_TEST(keep_alive_says_how_long_a_model_stays)
 }
 END_TEST
 
+/* Memory that was given back is overwritten, so that a look at it ends the gateway. */
+START_TEST(a_gateway_ends_while_a_request_is_read)
+{
+    static char body[8192];
+    char byte;
+    setenv("MALLOC_PERTURB_", "165", 1);
+    START("--budget", ROOM_FOR_TWO, "--grace", "0");
+    unsetenv("MALLOC_PERTURB_");
+    ask_well("alpha");
+    struct harness alpha = {0};
+    snprintf(alpha.socket, sizeof(alpha.socket), "%s/hearth/alpha.sock", place.directory);
+    struct hearth *h = harness_connect(&alpha, 0, NULL);
+    struct hearth_info info = {.size = sizeof(info)};
+    ck_assert_int_eq(hearth_info(h, &info), 0);
+    hearth_close(h);
+    ck_assert_int_eq(kill((pid_t)info.server_pid, SIGSTOP), 0);
+    /* The worker that reads it connects to the daemon first; one that is read in the same order fails
+     * before that. */
+    int fd = gateway_connect(&gate);
+    snprintf(body, sizeof(body), "{\"model\":\"alpha\",\"keep_alive\":\"1h\",\"prompt\":\"%*s\"}",
+             5000, "x");
+    http_send(fd, "POST", "/api/generate", "", body);
+    body[strlen(body) - 1] = 0;
+    json_decref(http_json(&gate, "/api/generate", body, 400));
+    ck_assert_int_eq(kill(gate.pid, SIGTERM), 0);
+    ck_assert_int_le(recv(fd, &byte, 1, 0), 0); /* its loop has ended */
+    ck_assert_int_eq(kill((pid_t)info.server_pid, SIGCONT), 0);
+    ck_assert_int_eq(harness_wait(gate.pid), 0);
+    gate.pid = 0;
+    close(fd);
+}
+END_TEST
+
 START_TEST(ollama_s_list_has_those_that_may_be_started)
 {
     START("--budget", ROOM_FOR_TWO, "--upstream", "far=http://127.0.0.1:1/v1");
@@ -446,6 +528,21 @@ START_TEST(one_that_died_is_started_again)
 }
 END_TEST
 
+/* Where no hearth lies beside it. */
+START_TEST(a_budget_needs_hearth)
+{
+    char command[512];
+    START("--budget", ROOM_FOR_TWO);
+    snprintf(
+        command, sizeof(command),
+        "cp %s %s && PATH=/nowhere HOME=/ %s/hearth-http --listen %s/other --budget 1G 2>%s/said",
+        harness_program("hearth-http"), place.directory, place.directory, place.directory,
+        place.directory);
+    ck_assert_int_eq(system(command), 69 << 8);
+    ck_assert_int_gt(times("said"), 0);
+}
+END_TEST
+
 START_TEST(a_port_needs_a_file_of_keys)
 {
     START("--budget", ROOM_FOR_TWO);
@@ -472,16 +569,19 @@ int main(void)
     tcase_add_test(c, the_one_longest_unused_gives_way);
     tcase_add_test(c, a_pinned_model_is_started_at_once_and_never_stopped);
     tcase_add_test(c, a_stream_that_waits_has_comments);
+    tcase_add_test(c, a_daemon_that_does_not_stop_is_asked_again_after_a_while);
     tcase_add_test(c, a_request_whose_client_hung_up_starts_nothing);
     tcase_add_test(c, a_model_that_another_program_uses_stays);
     tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
     tcase_add_test(c, there_is_room_before_a_connection_starts_a_daemon);
     tcase_add_test(c, keep_alive_says_how_long_a_model_stays);
+    tcase_add_test(c, a_gateway_ends_while_a_request_is_read);
     tcase_add_test(c, ollama_s_list_has_those_that_may_be_started);
     tcase_add_test(c, one_that_barely_fits_is_started);
     tcase_add_test(c, what_cannot_be_started_is_one_line);
     tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);
     tcase_add_test(c, one_that_died_is_started_again);
+    tcase_add_test(c, a_budget_needs_hearth);
     tcase_add_test(c, a_port_needs_a_file_of_keys);
     suite_add_tcase(s, c);
     return run_suite(s);

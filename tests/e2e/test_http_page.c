@@ -78,11 +78,23 @@ static bool shows_names(bool by_port, const char *headers)
     return named;
 }
 
+static bool shows_socket(bool by_port)
+{
+    struct http_answer a = get(by_port, "/metrics", "");
+    ck_assert_int_eq(a.status, 200);
+    ck_assert_ptr_nonnull(strstr(a.body, "\nhearth_info{"));
+    bool shown = strstr(a.body, rig_daemon.socket) != NULL;
+    http_answer_fini(&a);
+    return shown;
+}
+
 START_TEST(a_port_without_a_key_shows_no_names)
 {
     struct hearth *h = harness_connect(&rig_daemon, 1, "a-name");
     ck_assert(shows_names(false, ""));
     ck_assert(!shows_names(true, ""));
+    ck_assert(shows_socket(false));
+    ck_assert(!shows_socket(true));
     gateway_stop(&rig_gate);
     gateway_start(&rig_gate, &rig_daemon, true, (const char *const[]){"--api-key", "K", NULL});
     ck_assert_int_eq(status_of(true, "/", "Accept: text/html\r\n"), 200);

@@ -251,6 +251,27 @@ START_TEST(far_ends_are_cut_at_line_breaks)
 }
 END_TEST
 
+/* A line break that lies far from the cut is not where the text is cut. */
+START_TEST(a_long_line_is_cut_within)
+{
+    const size_t n = 100000, short_line = 10;
+    char *prefix = malloc(n + 1), *suffix = malloc(n + 1);
+    memset(prefix, 'p', n);
+    memset(suffix, 's', n);
+    prefix[n] = suffix[n] = 0;
+    prefix[n - short_line] = suffix[short_line] = '\n';
+    const struct hearth_fim f = request(prefix, suffix);
+    OPEN_BPE("qwen2", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>");
+    const char *s = shown(&f, 4096), *suf = strstr(s, "<|fim_suffix|>");
+    ck_assert_ptr_nonnull(suf);
+    ck_assert_int_gt(suf - s, (4096 - 512) / 2);
+    suf += strlen("<|fim_suffix|>");
+    ck_assert_int_ge(strstr(suf, "<|fim_middle|>") - suf, (4096 - 512) / 5);
+    free(prefix);
+    free(suffix);
+}
+END_TEST
+
 /* Types `n` characters after 400 lines, and counts how often something else than the prompt's end
  * changed. */
 static int breaks_while_typing(size_t n, size_t tail)
@@ -522,6 +543,7 @@ int main(void)
     tcase_add_test(c, chunks_are_plain_text_elsewhere);
     tcase_add_test(c, chunks_go_first_where_there_is_no_room);
     tcase_add_test(c, far_ends_are_cut_at_line_breaks);
+    tcase_add_test(c, a_long_line_is_cut_within);
     tcase_add_test(c, typing_changes_the_end_alone);
     tcase_add_test(c, a_prefix_of_megabytes_is_cut_before_it_is_tokenized);
     tcase_add_test(c, a_middle_without_room_is_an_error);

@@ -7,6 +7,7 @@
 #include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/token_json.h"
+#include "client/http/upstream.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -168,13 +169,15 @@ END_TEST
 START_TEST(invalid_utf8_is_replaced_or_listed)
 {
     json_t *s = json_of_text("a\xc3\xa9\xc3z\xff", 6), *whole = json_of_exact("\xc3\xa9", 2);
-    json_t *half = json_of_exact("\xc3", 1);
+    json_t *half = json_of_exact("\xc3", 1), *cut = json_of_text("\xe6\x97z\xf0\x9f\xa6", 6);
     ck_assert_str_eq(json_string_value(s), "a\xc3\xa9\xef\xbf\xbdz\xef\xbf\xbd");
+    ck_assert_str_eq(json_string_value(cut), "\xef\xbf\xbdz\xef\xbf\xbd"); /* one for each */
     ck_assert_str_eq(json_string_value(whole), "\xc3\xa9");
     ck_assert_uint_eq(json_array_size(half), 1);
     ck_assert_int_eq(json_integer_value(json_array_get(half, 0)), 0xc3);
     json_decref(s);
     json_decref(whole);
+    json_decref(cut);
     json_decref(half);
 }
 END_TEST
@@ -288,6 +291,24 @@ START_TEST(options_are_read_and_checked)
 }
 END_TEST
 
+START_TEST(an_upstream_s_url_is_cut_after_its_host_alone)
+{
+    static struct upstreams u;
+    static const char *const urls[][2] = {
+        {"http://a/v1", "http://a"},        {"http://a:1/v1//", "http://a:1"},
+        {"https://a/b/v1/", "https://a/b"}, {"http://a/", "http://a"},
+        {"http://a/v12", "http://a/v12"},   {"http://v1", "http://v1"},
+        {"http://v1/", "http://v1"},        {"http://v1/v1", "http://v1"}};
+    for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+        char entry[64];
+        snprintf(entry, sizeof(entry), "m=%s", urls[i][0]);
+        const struct option_texts entries = {.items = {entry}, .n = 1}, keys = {.n = 0};
+        ck_assert_int_eq(upstreams_read(&u, &entries, &keys, err, sizeof(err)), 0);
+        ck_assert_str_eq(u.all[0].url, urls[i][1]);
+    }
+}
+END_TEST
+
 START_TEST(a_key_file_is_read_whole_or_refused)
 {
     char path[] = "/tmp/hearth-keys-XXXXXX";
@@ -324,6 +345,7 @@ int main(void)
     tcase_add_test(tcase, keys_match_as_a_whole);
     tcase_add_test(tcase, only_a_page_of_the_host_that_is_asked_is_its_own);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);
+    tcase_add_test(tcase, an_upstream_s_url_is_cut_after_its_host_alone);
     tcase_add_test(tcase, a_key_file_is_read_whole_or_refused);
     tcase_add_test(tcase, a_truncated_message_is_valid_utf8);
     tcase_add_test(tcase, a_server_sent_event_is_one_line_of_json);

@@ -132,15 +132,14 @@ END_TEST
 static const char *const archs[] = {"llama", "gemma3", "qwen35", "gemma4-inputs"};
 
 /* Opens a tiny model with this --kv-bytes. Returns the result. */
-static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, size_t err_bytes)
+static int open_shape(const struct tiny_model *shape, uint64_t kv_bytes, char *err,
+                      size_t err_bytes)
 {
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct loaded_model loaded = {0};
     struct config config = {0};
     static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
     size_t n;
-    tiny_model_as(&shape, arch);
-    uint8_t *file = tiny_model_file(&shape, &n);
+    uint8_t *file = tiny_model_file(shape, &n);
 
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, err_bytes), 0);
     config.kv_bytes = kv_bytes;
@@ -149,11 +148,19 @@ static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, si
     ck_assert_msg(rc == 0, "%s", err);
     err[0] = 0;
     rc = loaded_model_open_backend(&loaded, &config, err, err_bytes);
-    ck_assert((loaded.limits.states >= BUDGET_STATES) == (rc == 0 && !strcmp(arch, "qwen35")));
+    ck_assert((loaded.limits.states >= BUDGET_STATES) ==
+              (rc == 0 && !strcmp(shape->arch, "qwen35")));
     loaded_model_close(&loaded);
     config_fini(&config);
     free(file);
     return rc;
+}
+
+static int open_with_kv_bytes(const char *arch, uint64_t kv_bytes, char *err, size_t err_bytes)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    tiny_model_as(&shape, arch);
+    return open_shape(&shape, kv_bytes, err, err_bytes);
 }
 
 START_TEST(kv_bytes_out_of_range_name_the_bound)
@@ -171,6 +178,19 @@ START_TEST(kv_bytes_out_of_range_name_the_bound)
     ck_assert_msg(said && sscanf(said, "give at most %llu", &end) == 1, "%s", err);
     ck_assert_ptr_null(strstr(err, "at least"));
     ck_assert_uint_lt(end, 60ull << 40);
+}
+END_TEST
+
+/* Its pages have no bytes, by which --kv-bytes is divided. */
+START_TEST(a_model_of_recurrent_layers_alone_is_refused)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    char err[600];
+
+    shape.arch = "qwen35";
+    shape.n_layer = 1; /* the second one attends */
+    ck_assert_int_eq(open_shape(&shape, 0, err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, "a model of recurrent layers alone is not supported: serve another one");
 }
 END_TEST
 
@@ -213,6 +233,7 @@ int main(void)
     tcase_add_test(t, another_number_of_tokens_is_named);
     tcase_add_test(t, an_unknown_vocabulary_is_refused_before_the_weights);
     tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 4);
+    tcase_add_test(t, a_model_of_recurrent_layers_alone_is_refused);
     tcase_add_test(t, a_recurrent_draft_model_is_refused);
     suite_add_tcase(suite, t);
     return run_suite(suite);
