@@ -87,6 +87,7 @@ enum kind {
     MAMBA_A,
     MAMBA_D,
     MAMBA_NORM,
+    FFN_GATE_UP_EXPS, /* fused: of each expert rows of gate, then of up */
     N_KINDS,
 };
 
@@ -119,6 +120,7 @@ static const struct {
     {"ffn_gate_inp.weight", FFN_ROUTER, MODEL_FFN_ROUTER},
     {"ffn_gate_exps.weight", FFN_GATE_EXPS, MODEL_FFN_GATE_EXPS},
     {"ffn_up_exps.weight", FFN_UP_EXPS, MODEL_FFN_UP_EXPS},
+    {"ffn_gate_up_exps.weight", FFN_GATE_UP_EXPS, MODEL_FFN_GATE_EXPS},
     {"ffn_down_exps.weight", FFN_DOWN_EXPS, MODEL_FFN_DOWN_EXPS},
     {"exp_probs_b.bias", FFN_CHOICE_BIAS, MODEL_FFN_CHOICE_BIAS},
     {"attn_sinks.weight", ATTN_SINKS, MODEL_ATTN_SINKS},
@@ -253,6 +255,7 @@ static bool is_lacking(const struct random_model *m, uint32_t layer, enum kind k
 {
     const bool kv = kind == ATTN_K || kind == ATTN_V || kind == ATTN_K_NORM,
                experts = (kind >= FFN_ROUTER && kind <= FFN_DOWN_SHARED) ||
+                         kind == FFN_GATE_UP_EXPS ||
                          (kind >= FFN_ROUTER_NORM && kind <= FFN_EXPERT_POST_NORM),
                inputs = kind >= INPUT_GATE && kind <= INPUT_POST_NORM;
     return (kv && shares_kv(m, layer)) || (experts && m->shape->n_expert == 0) ||
@@ -276,9 +279,11 @@ static bool is_listed(const struct random_model *m, uint32_t layer, uint32_t i)
     const bool fused = kind == ATTN_QKV || kind == FFN_GATE_UP,
                part = kind == ATTN_Q || kind == ATTN_K || kind == ATTN_V || kind == FFN_GATE ||
                       kind == FFN_UP,
-               of_delta = kind >= DELTA_QKV && kind <= DELTA_ALPHA;
+               of_delta = kind >= DELTA_QKV && kind <= DELTA_ALPHA,
+               of_merged = kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS;
     return (tensors >> layer_tensors[i].tensor & 1) && (arch->fused ? !part : !fused) &&
-           (arch->mamba ? !of_delta : kind != MAMBA_IN);
+           (arch->mamba ? !of_delta : kind != MAMBA_IN) &&
+           (arch->beside ? !of_merged : kind != FFN_GATE_UP_EXPS);
 }
 
 /* Of the file, that of the next token included. */
@@ -336,7 +341,9 @@ static uint32_t n_ff_expert(const struct model_shape *s)
 
 static uint32_t matrices_of(const struct model_shape *s, enum kind kind) /* 0: not of experts */
 {
-    return kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS || kind == FFN_DOWN_EXPS ? n_expert(s) : 0;
+    const bool of_experts = kind == FFN_GATE_EXPS || kind == FFN_UP_EXPS ||
+                            kind == FFN_GATE_UP_EXPS || kind == FFN_DOWN_EXPS;
+    return of_experts ? n_expert(s) : 0;
 }
 
 /* Of a recurrent layer. Mamba-2 has sizes of its own: twice as many values as the residual. */
@@ -470,6 +477,8 @@ static uint32_t rows_of(const struct random_model *m, struct place p) /* 0: a ve
     case FFN_GATE_SHARED:
     case FFN_UP_SHARED:
         return n_ff_expert(s);
+    case FFN_GATE_UP_EXPS:
+        return 2 * n_ff_expert(s);
     case ATTN_QKV:
         return (s->n_head + 2 * s->n_head_kv) * s->head_dim;
     case FFN_GATE:
@@ -1039,9 +1048,20 @@ static void peaked_row(const struct random_model *m, struct place p, uint64_t ro
     }
 }
 
+/* A row of experts' gates and ups is one of the gates' or of the ups'. */
+static void find_expert_part(const struct random_model *m, struct place *p, uint64_t *row)
+{
+    const uint32_t n = n_ff_expert(m->shape);
+    const uint64_t expert = *row / (2 * n), at = *row % (2 * n);
+    p->kind = at < n ? FFN_GATE_EXPS : FFN_UP_EXPS;
+    *row = expert * n + at % n;
+}
+
 /* A row of a fused tensor is one of its parts'. */
 static void find_part(const struct random_model *m, struct place *p, uint64_t *row)
 {
+    if (p->kind == FFN_GATE_UP_EXPS)
+        find_expert_part(m, p, row);
     const enum kind qkv[] = {ATTN_Q, ATTN_K, ATTN_V}, gate_up[] = {FFN_GATE, FFN_UP};
     const enum kind *part = p->kind == ATTN_QKV ? qkv : gate_up;
     if (p->kind != ATTN_QKV && p->kind != FFN_GATE_UP)

@@ -221,6 +221,59 @@ START_TEST(a_peaked_model_follows_its_walk)
 }
 END_TEST
 
+/* The tiny shape with experts, of those archs whose files hold gate and up apart, and as one. */
+static void write_experts(const char *path, const char *arch, bool peaked)
+{
+    struct model_shape s = *shape_find("tiny");
+    s.n_expert = 5;
+    s.n_expert_used = 2;
+    s.n_ff_expert = 96;
+    write_random(
+        path, 2,
+        &(struct random_model){
+            .shape = &s, .arch = arch, .mix = type_mix_find("F16"), .seed = 6, .peaked = peaked});
+}
+
+/* gemma4's files have gate and up of an expert as one tensor: the same numbers as apart. */
+START_TEST(experts_of_gemma4_are_merged)
+{
+    struct help_model m[2];
+    const char *path[] = {path_of("apart.gguf"), path_of("merged.gguf")};
+    for (uint32_t i = 0; i < 2; i++) {
+        write_experts(path[i], i ? "gemma4" : "qwen3moe", false);
+        help_model_file(&m[i], path[i]);
+        ck_assert(i == !!gguf_find_tensor(m[i].model->gguf, "blk.1.ffn_gate_up_exps.weight"));
+        ck_assert(i == !gguf_find_tensor(m[i].model->gguf, "blk.1.ffn_up_exps.weight"));
+    }
+    for (uint32_t part = MODEL_FFN_GATE_EXPS; part <= MODEL_FFN_UP_EXPS; part++) {
+        const struct model_tensor *a = &m[0].model->layers[1].tensor[part],
+                                  *b = &m[1].model->layers[1].tensor[part];
+        ck_assert(a->n_matrices == 5 && b->n_matrices == 5 && a->rows == 96 && b->rows == 96);
+        ck_assert_uint_eq(b->matrix_bytes, 2 * a->matrix_bytes);
+        for (uint32_t e = 0; e < 5; e++)
+            ck_assert_mem_eq(a->data + e * a->matrix_bytes, b->data + e * b->matrix_bytes,
+                             a->matrix_bytes);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        help_model_close(&m[i]);
+}
+END_TEST
+
+START_TEST(a_peaked_model_with_merged_experts_follows_its_walk)
+{
+    enum { N = 100 };
+    const struct model_shape *s = shape_find("tiny");
+    const char *path = path_of("merged.gguf");
+    uint32_t ids[N], token = s->n_words - 1;
+    write_experts(path, "gemma4", true);
+    greedy(path, token, N, ids);
+    for (uint32_t i = 0; i < N; i++) {
+        token = random_model_next(s, token);
+        ck_assert_uint_eq(ids[i], token);
+    }
+}
+END_TEST
+
 /* Drafts of the next-token layer for a text that is given: how many are what follows. */
 static uint32_t right_drafts(const char *path, const uint32_t *tokens, uint32_t n)
 {
@@ -353,6 +406,8 @@ int main(void)
     tcase_add_loop_test(t, real_shapes_have_the_published_sizes, 0, 9);
     tcase_add_loop_test(t, recurrent_shapes_have_states_of_the_known_sizes, 0, 5);
     tcase_add_loop_test(t, a_peaked_model_follows_its_walk, 0, N_ARCHS);
+    tcase_add_test(t, experts_of_gemma4_are_merged);
+    tcase_add_test(t, a_peaked_model_with_merged_experts_follows_its_walk);
     tcase_add_loop_test(t, drafts_of_a_peaked_model_are_right_as_often_as_asked_for, 0, 8);
     tcase_add_loop_test(t, the_walk_visits_every_word, 0, (int)n_shapes);
     tcase_add_test(t, a_copy_in_the_same_type_is_the_same_model);
