@@ -42,15 +42,15 @@ done <lines
 one=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 1p)")
 two=$(field bytes_per_token "$(grep '"what":"decode"' lines | sed -n 2p)")
 [ "$two" -lt "$one" ] && [ $((2 * two)) -gt "$one" ] || { echo "bytes of a token: $one, $two"; exit 1; }
-bench --model tiny.gguf -p 8 -n 2 -r 1 | grep -qE '^decode +[0-9.]+ tok/s'
+bench --model tiny.gguf -p 8 -n 2 -r 1 | grep -E '^decode +[0-9.]+ tok/s' >/dev/null
 # With some of the slots, then with all: a line each; more slots share a read of the weights.
 bench --model tiny.gguf -p 8 -n 2 -r 1 -b 6 --batches --json >batches
 [ "$(grep '"what":"decode"' batches | grep -o '"slots":[0-9]*' | tr '\n' ' ')" = '"slots":1 "slots":4 "slots":6 ' ]
 grep '"what":"decode"' batches | sed 's/.*"bytes_per_token":\([0-9]*\).*/\1/' | sort -nrc
-bench --model tiny.gguf -p 8 -n 2 -r 1 -b 2 --batches | grep -c '^decode' | grep -qx 2
+bench --model tiny.gguf -p 8 -n 2 -r 1 -b 2 --batches | grep -c '^decode' | grep -x 2 >/dev/null
 # A draft model's passes: the CPU reports none.
 bench --model tiny.gguf -p 8 -n 2 -r 1 --drafts --json >drafts
-grep '"what":"load"' drafts | grep -q '"note":""}' && grep -q '"what":"decode"' drafts
+grep '"what":"load"' drafts | grep '"note":""}' >/dev/null && grep -q '"what":"decode"' drafts
 
 if command -v gnuplot >/dev/null; then
     sed 's/"threads":1/"threads":2/' lines >more

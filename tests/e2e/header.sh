@@ -41,7 +41,7 @@ case $(nm -D --undefined-only "$lib/libhearth.so" | grep -c -E "__(asan|tsan)_in
 esac
 
 others=$(nm -D --defined-only "$lib/libhearth.so" | awk '$2 ~ /[TDBR]/ && $3 !~ /^hearth_/ { print $3 }')
-if [ -n "$others" ] && ! nm -D --undefined-only "$lib/libhearth.so" | grep -qE '__(asan|tsan)_'; then
+if [ -n "$others" ] && ! nm -D --undefined-only "$lib/libhearth.so" | grep -E '__(asan|tsan)_' >/dev/null; then
     echo "exported without being public: $others" >&2
     exit 1
 fi

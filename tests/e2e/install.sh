@@ -62,8 +62,8 @@ make_verb install "" "${here[@]}"
 configured "" "$root/usr/local/etc" "$root/usr/local"
 # The program reads the installed file and names it in --help; --check accepts its model.
 here_hearthd() { env -u XDG_CONFIG_HOME HOME="$root" "$root/usr/local/bin/hearthd" "$@"; }
-here_hearthd --help | grep -qxF "$root/usr/local/etc/hearth/hearthd.conf." || fail "hearthd --help names another hearthd.conf"
-here_hearthd --check | grep -q '^hearth code 5M' || fail "the installed hearthd does not read the installed hearthd.conf"
+here_hearthd --help | grep -xF "$root/usr/local/etc/hearth/hearthd.conf." >/dev/null || fail "hearthd --help names another hearthd.conf"
+here_hearthd --check | grep '^hearth code 5M' >/dev/null || fail "the installed hearthd does not read the installed hearthd.conf"
 grep -qF "$root/usr/local/etc/hearth/hearthd.conf" "$root/usr/local/share/man/man8/hearthd.8" || fail "hearthd.8 names another file"
 echo '# mine' >>"$root/usr/local/etc/hearth/hearthd.conf"
 make_verb install "" "${here[@]}"

@@ -14,13 +14,13 @@ functions=$(nm -D --defined-only "$build/lib/libhearth.so.0" | awk '$2 == "T" { 
 [ "$(echo "$functions" | wc -l)" -ge 15 ] || fail "the library has no functions: $functions"
 for function in $functions; do
     grep -q "^\\\\fB.*$function(" "$build/man/libhearth.3" || fail "libhearth.3 does not describe $function"
-    sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -qw "$function" || fail "$function is not a name of libhearth.3"
+    sed -n '/^.SH NAME/,/^.SH SYN/p' "$build/man/libhearth.3" | grep -w "$function" >/dev/null || fail "$function is not a name of libhearth.3"
 done
 for key in $("$build/bin/hearthd" --help | sed -n 's/^  --\([a-z-]*\) .*/\1/p' | grep -vxE 'config|check|describe|version|help'); do
     grep -q "^\.BI ${key//-/\\\\-} \" = " "$build/man/hearthd.conf.5" || fail "hearthd.conf.5 has no $key"
     # Every key of the page exists: the daemon then reports the missing model, not the key.
     printf '%s =\n' "$key" >"$work/conf"
-    "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep -q "no option is called" && fail "$key is not an option"
+    "$build/bin/hearthd" --config "$work/conf" --check 2>&1 | grep "no option is called" >/dev/null && fail "$key is not an option"
 done
 
 # Installed, each function has its own page.

@@ -16,12 +16,12 @@ for type in F32 F16 BF16 Q8_0; do
 done
 for arch in qwen2 qwen3 gemma3; do
     make --shape tiny --arch $arch --type Q4_K_M $arch.gguf
-    "$bin/hearthd" --model $arch.gguf --check | grep -q "^tiny random 1: $arch, Q4_K, 1.31 M parameters"
+    "$bin/hearthd" --model $arch.gguf --check | grep "^tiny random 1: $arch, Q4_K, 1.31 M parameters" >/dev/null
 done
 make --shape tiny --arch qwen35 --type Q8_0 --peaked --mtp --mtp-acceptance 0.5 mtp.gguf
-"$bin/hearthd" --model mtp.gguf --check | grep -q '^tiny random 1 peaked: qwen35, Q8_0, .* 2 layers and one that drafts, '
+"$bin/hearthd" --model mtp.gguf --check | grep '^tiny random 1 peaked: qwen35, Q8_0, .* 2 layers and one that drafts, ' >/dev/null
 make --from F16.gguf --type=q8_0 copy.gguf
-"$bin/hearthd" --model copy.gguf --check | grep -q '^tiny random 3: llama, Q8_0, '
+"$bin/hearthd" --model copy.gguf --check | grep '^tiny random 3: llama, Q8_0, ' >/dev/null
 
 # Any text round trips through ids: words, code, other scripts, bytes that are not text.
 {
@@ -73,6 +73,6 @@ refused 64 'give the file to write'      --shape tiny --type F16 ''
 cp F16.gguf kept.gguf.part
 refused 64 'rename it first'             --from kept.gguf.part --type Q8_0 kept.gguf
 cmp F16.gguf kept.gguf.part
-make --help | grep -q '^usage: hearth-mkmodel'
-make --version | grep -q '^hearth-mkmodel [0-9]'
+make --help | grep '^usage: hearth-mkmodel' >/dev/null
+make --version | grep '^hearth-mkmodel [0-9]' >/dev/null
 echo 'ok: hearth-mkmodel'

@@ -14,7 +14,7 @@ for candidate in ${HEARTH_PYTHON:+"$HEARTH_PYTHON"} python3 /usr/bin/python3; do
     if "$candidate" -c 'import pytest' 2>/dev/null; then python=$candidate; break; fi
 done
 [ -n "$python" ] || { echo "skip: no Python 3 with pytest (python3-pytest), the Python package is not tested"; exit 0; }
-if nm -D --undefined-only "$BUILD/lib/libhearth.so" | grep -qE '__(asan|tsan)_init'; then
+if nm -D --undefined-only "$BUILD/lib/libhearth.so" | grep -E '__(asan|tsan)_init' >/dev/null; then
     echo "skip: a sanitizer's library does not load into Python"; exit 0
 fi
 

@@ -27,7 +27,7 @@ has() { # PROGRAM: is it there? Else says so.
 
 programs=$(cd "$bin" && ls | grep -E '^hearth' | grep -vx hearth)
 commands=$(hearth --help | sed -n 's/^  \([a-z-]*\)  .*/\1/p')
-[ "$(echo "$commands" | wc -w)" -ge 6 ] && echo "$programs" | grep -qx hearthd
+[ "$(echo "$commands" | wc -w)" -ge 6 ] && echo "$programs" | grep -x hearthd >/dev/null
 
 options() { "$@" --help | grep -oE '^ +(-[a-z], )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+'; echo --help; }
 

@@ -66,7 +66,7 @@ replace() {
     local clients=() client seed
     for seed in 1 2 3; do stream $seed & clients+=($!); done
     for _ in $(seq 200); do
-        "$bin/hearth" status | grep -q '^slots_active *3$' && break
+        "$bin/hearth" status | grep '^slots_active *3$' >/dev/null && break
         sleep 0.02
     done
     kill -"$1" "$activator"
@@ -94,7 +94,7 @@ stopped
 activate "${options[@]}" --idle-stop 1
 for round in 1 2; do
     before=$(date +%s%N)
-    "$bin/hearth" run --max-tokens 4 --tokens 5,6,7 --json | grep -q '"reason":"length"' || fail "no answer in round $round"
+    "$bin/hearth" run --max-tokens 4 --tokens 5,6,7 --json | grep '"reason":"length"' >/dev/null || fail "no answer in round $round"
     kill -0 "$activator" 2>/dev/null || [ $(($(date +%s%N) - before)) -gt 1000000000 ] ||
         fail "the daemon stopped at once"
     stopped

@@ -10,7 +10,7 @@ case $build in /*) ;; *) build=$PWD/$build ;; esac
 vectors=${HEARTH_TESTDATA:-}/vectors/jinja_chat_templates.hf.json
 command -v python3 >/dev/null || { echo "skip: python3 is not installed: prefixes over turns are not tested"; exit 0; }
 [ $# -gt 0 ] || [ -f "$vectors" ] || { echo "skip: HEARTH_TESTDATA has no chat templates: prefixes over turns are not tested"; exit 0; }
-if nm -D --undefined-only "$build/lib/libhearth.so" | grep -qE '__(asan|tsan)_init'; then
+if nm -D --undefined-only "$build/lib/libhearth.so" | grep -E '__(asan|tsan)_init' >/dev/null; then
     echo "skip: a sanitizer's library does not load into Python"; exit 0
 fi
 

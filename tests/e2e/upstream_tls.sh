@@ -73,12 +73,12 @@ ask() { # SOCKET MODEL
     curl -s --unix-socket "$folder/$1" http://localhost/v1/completions -d "{\"model\":\"$2\",\"prompt\":\"x\"}" | tee -a "$folder/said"
 }
 gateway ours.sock --upstream-ca "$folder/ours.pem"
-ask ours.sock good | grep -q '"over TLS"' || fail "a valid certificate is refused"
+ask ours.sock good | grep '"over TLS"' >/dev/null || fail "a valid certificate is refused"
 for name in stranger elsewhere expired; do
-    ask ours.sock "$name" | grep -q '"code": *502.*certificate that does not hold' || fail "$name: an invalid certificate is not refused"
+    ask ours.sock "$name" | grep '"code": *502.*certificate that does not hold' >/dev/null || fail "$name: an invalid certificate is not refused"
 done
 gateway system.sock
-ask system.sock good | grep -qE '"code": *502.*(certificate that does not hold|without certificates)' ||
+ask system.sock good | grep -E '"code": *502.*(certificate that does not hold|without certificates)' >/dev/null ||
     fail "a certificate of an unknown authority is taken"
 
 [ "$(cat "$folder"/*.keys)" = "Bearer $key" ] || fail "the key was sent to another server: $(cat "$folder"/*.keys)"

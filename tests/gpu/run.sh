@@ -186,7 +186,7 @@ choose_programs() {
     local folder
     for folder in $build $portable; do
         if "$folder/bin/hearthd" --version >/dev/null 2>&1 && "$folder/bin/hearth" --version >/dev/null 2>&1 &&
-            ! ldd "$folder/tests/e2e/test_determinism" 2>&1 | grep -qE 'not found|No such file'; then
+            ! ldd "$folder/tests/e2e/test_determinism" 2>&1 | grep -E 'not found|No such file' >/dev/null; then
             programs=$folder
             return
         fi

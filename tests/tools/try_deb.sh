@@ -43,7 +43,7 @@ knows=1 # apt install
 in_root getent group hearth >/dev/null || fail "there is no group hearth"
 [ -L "$root/etc/systemd/system/sockets.target.wants/hearthd.socket" ] || fail "hearthd.socket is not enabled"
 [ "$(find "$root/etc/systemd" -name '*hearth*' | wc -l)" = 1 ] || fail "more than hearthd.socket is enabled"
-in_root hearthd --check --config /etc/hearth/hearthd.conf | grep -q 'fingerprint' || fail "hearthd --check"
+in_root hearthd --check --config /etc/hearth/hearthd.conf | grep 'fingerprint' >/dev/null || fail "hearthd --check"
 for page in hearth.1 hearthd.8 hearth-http.8; do
     in_root test -s "/usr/share/man/man${page##*.}/$page.gz" || fail "no man page $page"
 done
@@ -60,9 +60,9 @@ chown 0:"$(in_root getent group hearth | cut -d: -f3)" "$root/run/hearth" && chm
 chroot "$root" env -i PATH=/usr/bin "${as_hearth[@]}" hearthd --config /etc/hearth/hearthd.conf 2>build/deb/daemon.log &
 daemon=$!
 for _ in $(seq 100); do [ -S "$root/run/hearth/hearth.sock" ] && break; sleep 0.1; done
-in_root hearth run --max-tokens 8 --json 'def main():' | grep -q '"reason":"length"' || fail "hearth run has no answer"
-in_root hearth top --once --interval 0.2 | grep -q 'tokens/s' || fail "hearth top"
-in_root python3 -c 'import hearth; print(hearth.__file__)' | grep -q dist-packages || fail "python3-hearth"
+in_root hearth run --max-tokens 8 --json 'def main():' | grep '"reason":"length"' >/dev/null || fail "hearth run has no answer"
+in_root hearth top --once --interval 0.2 | grep 'tokens/s' >/dev/null || fail "hearth top"
+in_root python3 -c 'import hearth; print(hearth.__file__)' | grep dist-packages >/dev/null || fail "python3-hearth"
 in_root nvim --headless -c 'lua require("hearth")' -c 'if exists(":HearthStatus") | echo "there" | endif' -c q 2>&1 |
     grep -q there || fail "the nvim plugin is not found"
 cat >"$root/tmp/debs/use.c" <<'C'
@@ -83,7 +83,7 @@ in_root sh -c 'cc /tmp/debs/use.c -o /tmp/debs/use $(pkg-config --cflags --libs 
     fail "libhearth-dev does not build a program"
 chroot "$root" env -i /usr/bin/hearth-http --listen /run/hearth/http.sock 2>/dev/null & gateway=$!
 for _ in $(seq 100); do [ -S "$root/run/hearth/http.sock" ] && break; sleep 0.1; done
-in_root curl -s --unix-socket /run/hearth/http.sock http://hearth/health | grep -q ok || fail "hearth-http"
+in_root curl -s --unix-socket /run/hearth/http.sock http://hearth/health | grep ok >/dev/null || fail "hearth-http"
 { kill "$gateway" && wait "$gateway"; } || fail "hearth-http does not stop cleanly"
 { kill "$daemon" && wait "$daemon"; } || fail "hearthd does not stop cleanly"
 daemon=

@@ -29,7 +29,7 @@ for root; do
 
     tar -xzf "${tarballs[0]}" -C "$root/tmp/release" --no-same-owner
     install=(sh "/tmp/release/$(basename "${tarballs[0]}" .tar.gz)/install.sh")
-    as_user "${install[@]}" | grep -q 'hearth models' || fail "install.sh does not say what is next"
+    as_user "${install[@]}" | grep 'hearth models' >/dev/null || fail "install.sh does not say what is next"
     knows=$((2 + $(tests/tools/try_models.sh use "$root" "$path"))) || fail "what a user does" # tar and install.sh
     as_user hearth-http --version >/dev/null || fail "hearth-http does not start"
     if as_user python3 -c 'import ensurepip' 2>/dev/null; then
@@ -39,7 +39,7 @@ for root; do
         as_user hearth serve cpp >/dev/null
         as_user /tmp/home/venv/bin/python -c 'import hearth
 with hearth.Client(model="cpp") as client:
-    print(client.generate("def main():", max_tokens=8).wait().reason)' | grep -qx length || fail "the wheel"
+    print(client.generate("def main():", max_tokens=8).wait().reason)' | grep -x length >/dev/null || fail "the wheel"
         as_user hearth stop cpp
         rm -rf "$root/tmp/home/venv" "$root/tmp/home/.local/state"
         wheel=", the wheel"
@@ -52,7 +52,7 @@ with hearth.Client(model="cpp") as client:
     snapshot | diff build/release/before - || fail "something is left"
     as_root=(chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin HOME=/root)
     "${as_root[@]}" "${install[@]}" >/dev/null
-    "${as_root[@]}" hearthd --check --config /etc/hearth/hearthd.conf | grep -q fingerprint || fail "hearthd of the machine"
+    "${as_root[@]}" hearthd --check --config /etc/hearth/hearthd.conf | grep fingerprint >/dev/null || fail "hearthd of the machine"
     "${as_root[@]}" "${install[@]}" --uninstall >/dev/null
     snapshot | diff build/release/before - || fail "something of the machine's is left"
     echo "ok: $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$root/etc/os-release"): the tarball$wheel; $knows commands to know"
