@@ -75,22 +75,26 @@ enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, 
     return grammar_must_end(&request->run) ? DONE_EOS : (enum done_reason)0;
 }
 
+/* Each draft is compared with the marks once: request->ahead goes along. */
 bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t token)
 {
-    const struct request *request = slot->request;
+    struct request *request = slot->request;
     if (!request->constrained)
         return true;
     if (request->marks.where == MARKS_BOUND) /* the run begins with the next step */
-        return request->run.grammar && grammar_draft(&slot->request->run, token) == 0;
-    struct marks ahead = request->marks;
-    for (uint32_t i = 0; i <= slot->spec.drafted; i++) {
-        uint32_t n, next = i < slot->spec.drafted ? slot->tokens[slot->spec.accepted + i] : token;
-        const char *bytes = vocab_bytes(vocab, next, &n);
-        if (marks_forced(&ahead) != MARKS_NO_TOKEN)
-            return false;
-        (void)marks_accept(&ahead, bytes, n);
-    }
-    return ahead.where != MARKS_BOUND && marks_forced(&ahead) == MARKS_NO_TOKEN;
+        return request->run.grammar && grammar_draft(&request->run, token) == 0;
+    if (slot->spec.drafted == 0)
+        request->ahead = request->marks;
+    struct marks ahead = request->ahead;
+    uint32_t n;
+    const char *bytes = vocab_bytes(vocab, token, &n);
+    if (marks_forced(&ahead) != MARKS_NO_TOKEN)
+        return false;
+    (void)marks_accept(&ahead, bytes, n);
+    if (ahead.where == MARKS_BOUND || marks_forced(&ahead) != MARKS_NO_TOKEN)
+        return false;
+    request->ahead = ahead;
+    return true;
 }
 
 /* The mask after the first `draft` drafts. Returns 1 with the request's masks[draft] set, 0: not in

@@ -44,6 +44,7 @@ struct request {
     struct stop_text stop_texts[STOP_TEXTS_MAX];
     struct grammars_entry *grammar; /* NULL: none */
     struct marks marks;             /* where the grammar binds, where thoughts end */
+    struct marks ahead;             /* the same after the drafts so far */
     struct grammar_run run;         /* where the answer stands in the grammar, once it binds */
     bool constrained;               /* it has a grammar, or a limit of thoughts */
     bool compiled;                  /* the grammar was seen compiled */

@@ -3,6 +3,8 @@
  * wrongly; they go on after a resume; what cannot be served is told in one line; a text is compiled
  * once, users take turns, and no other slot notices a grammar that costs much.
  */
+#include "daemon/engine/constrain.h"
+#include "daemon/engine/request.h"
 #include "ipc/params.h"
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
@@ -411,6 +413,28 @@ START_TEST(marks_in_a_long_answer_so_far_are_paid)
 }
 END_TEST
 
+/* Drafts that were taken are not read again: written over with a mark, they bind nothing. */
+START_TEST(a_draft_is_compared_with_the_marks_once)
+{
+    struct rig_desc desc = {.proposer = PROPOSER_NONE};
+    struct params p = with_grammar(grammars[3]);
+    struct request request = {.constrained = true, .params = p};
+    struct slot slot = {.request = &request, .tokens = tokens, .spec = {.accepted = 5}};
+    request.params.marks = marks;
+    request.params.n_marks = 2;
+    marks_begin(&request.marks, &request.params);
+    open_with(&desc, 1);
+    const struct vocab *vocab = rig.engine->constrain.vocab;
+    for (uint32_t i = 0; i < WINDOW_MAX; i++) {
+        ck_assert(!constrain_draft(vocab, &slot, FAKE_BYTES + 'b'));
+        ck_assert(constrain_draft(vocab, &slot, FAKE_BYTES + 'g'));
+        spec_draft(&slot.spec, tokens, FAKE_BYTES + 'b');
+        ck_assert(!constrain_draft(vocab, &slot, FAKE_BYTES + 'h')); /* "gh", from two drafts */
+    }
+    close_all();
+}
+END_TEST
+
 /* More grammars than there is room for, again and again: those in use stay. */
 START_TEST(grammars_are_kept_and_given_up)
 {
@@ -691,6 +715,7 @@ int main(void)
     tcase_add_test(tests, a_dear_grammar_holds_up_itself_alone);
     tcase_add_test(tests, a_long_answer_so_far_holds_up_itself_alone);
     tcase_add_test(tests, marks_in_a_long_answer_so_far_are_paid);
+    tcase_add_test(tests, a_draft_is_compared_with_the_marks_once);
     tcase_add_test(tests, grammars_are_kept_and_given_up);
     tcase_add_test(tests, a_grammar_that_is_compiled_holds_up_itself_alone);
     tcase_add_test(tests, the_memory_of_a_large_request_is_given_back);
