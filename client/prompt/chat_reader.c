@@ -26,6 +26,7 @@ struct hearth_chat_reader {
     struct bound *bound;     /* with the other readers of the chat */
     const json_t *tool;      /* of the call that is read, if it is one of those */
     struct buffer arguments; /* its arguments so far */
+    size_t steps;            /* that are left to look whether calls follow their schemas */
     char unfit[320];         /* why the first call that does not follow its schema does not */
 };
 
@@ -57,6 +58,7 @@ static char *join_lines(const json_t *lines)
 static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
 {
     chat_form_find(c, &reader->desc);
+    reader->steps = SCHEMA_FITS_STEPS;
     reader->n_marks = chat_form_marks(c, &reader->desc, reader->marks, MOST_MARKS);
     reader->n_marks = reader->n_marks < MOST_MARKS ? reader->n_marks : MOST_MARKS;
     reader->tools = json_incref(c->tools);
@@ -196,7 +198,7 @@ static void check_arguments(struct hearth_chat_reader *reader)
     json_t *value =
         json_loadb(reader->arguments.data, reader->arguments.bytes, JSON_ALLOW_NUL, NULL);
     char why[160];
-    if (value && !*reader->unfit && !schema_fits(schema, value, why, sizeof(why)))
+    if (value && !*reader->unfit && !schema_fits(schema, value, &reader->steps, why, sizeof(why)))
         snprintf(reader->unfit, sizeof(reader->unfit),
                  "arguments of %.60s do not follow its schema at %s",
                  json_string_value(json_object_get(tool, "name")), why);

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEPS_MAX = 200000, DEPTH_MAX = 64, PLACE_BYTES = 200 };
+enum { DEPTH_MAX = 64, PLACE_BYTES = 200 };
 
 struct check {
     const json_t *root;
-    size_t steps; /* above STEPS_MAX: given up */
+    size_t steps; /* that are left; 0: given up */
     uint32_t depth;
+    bool too_deep;           /* given up, too */
     char place[PLACE_BYTES]; /* of the value, a JSON pointer, cut at the end */
     char *why;
     size_t why_bytes;
@@ -19,13 +20,23 @@ struct check {
 
 static bool fits(struct check *k, const json_t *schema, const json_t *value);
 
+static bool gave_up(const struct check *k)
+{
+    return k->too_deep || k->steps == 0;
+}
+
+static void spend(struct check *k, size_t steps)
+{
+    k->steps -= steps < k->steps ? steps : k->steps;
+}
+
 /* The same without a line about what does not fit. */
 static bool fits_quietly(struct check *k, const json_t *schema, const json_t *value)
 {
-    struct check quiet = *k;
-    quiet.why_bytes = 0;
-    bool ok = fits(&quiet, schema, value);
-    k->steps = quiet.steps;
+    const size_t why_bytes = k->why_bytes;
+    k->why_bytes = 0;
+    bool ok = fits(k, schema, value);
+    k->why_bytes = why_bytes;
     return ok;
 }
 
@@ -88,17 +99,49 @@ KEYWORD(type)
     return ok || (json_is_null(value) && json_is_true(json_object_get(with, "nullable")));
 }
 
-static bool is_same(const json_t *a, const json_t *b)
+/* What is in a value itself, not in its members. */
+static size_t length(const json_t *of)
 {
-    return json_equal(a, b) ||
-           (json_is_number(a) && json_is_number(b) && json_number_value(a) == json_number_value(b));
+    return json_array_size(of) + json_object_size(of) + json_string_length(of) / 16;
+}
+
+static bool is_same(struct check *k, const json_t *a, const json_t *b);
+
+static bool has_same_members(struct check *k, const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)a, key, member) {
+        const json_t *other = json_object_get(b, key);
+        if (!other || !is_same(k, member, other))
+            return false;
+    }
+    return json_object_size(a) == json_object_size(b);
+}
+
+/* As json_equal(), but 1 is 1.0, and each part is a step. */
+static bool is_same(struct check *k, const json_t *a, const json_t *b)
+{
+    spend(k, 1 + length(a));
+    if (gave_up(k))
+        return false;
+    if (json_is_number(a) && json_is_number(b) && !(json_is_integer(a) && json_is_integer(b)))
+        return json_number_value(a) == json_number_value(b);
+    if (json_is_object(a) && json_is_object(b))
+        return has_same_members(k, a, b);
+    if (!json_is_array(a) || json_array_size(a) != json_array_size(b))
+        return json_equal(a, b);
+    for (size_t i = 0; i < json_array_size(a); i++)
+        if (!is_same(k, json_array_get(a, i), json_array_get(b, i)))
+            return false;
+    return true;
 }
 
 KEYWORD(enumeration)
 {
     UNUSED;
     for (size_t i = 0; i < json_array_size(is); i++)
-        if (is_same(json_array_get(is, i), value))
+        if (is_same(k, json_array_get(is, i), value))
             return true;
     return false;
 }
@@ -106,7 +149,7 @@ KEYWORD(enumeration)
 KEYWORD(constant)
 {
     UNUSED;
-    return is_same(is, value);
+    return is_same(k, is, value);
 }
 
 KEYWORD(minimum)
@@ -177,9 +220,9 @@ KEYWORD(unique)
 {
     UNUSED;
     size_t n = json_is_true(is) ? json_array_size(value) : 0;
-    for (size_t i = 0; i < n && k->steps < STEPS_MAX; i++)
-        for (size_t j = 0; j < i; j++, k->steps++)
-            if (is_same(json_array_get(value, i), json_array_get(value, j)))
+    for (size_t i = 0; i < n && !gave_up(k); i++)
+        for (size_t j = 0; j < i; j++)
+            if (is_same(k, json_array_get(value, i), json_array_get(value, j)))
                 return false;
     return true;
 }
@@ -231,8 +274,9 @@ KEYWORD(most_members)
     return !json_is_object(value) || (double)json_object_size(value) <= json_number_value(is);
 }
 
-static bool has_all(const json_t *names, const json_t *value)
+static bool has_all(struct check *k, const json_t *names, const json_t *value)
 {
+    spend(k, json_array_size(names));
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
         if (name && !json_object_get(value, name))
@@ -244,7 +288,7 @@ static bool has_all(const json_t *names, const json_t *value)
 KEYWORD(required)
 {
     UNUSED;
-    return !json_is_object(value) || has_all(is, value);
+    return !json_is_object(value) || has_all(k, is, value);
 }
 
 KEYWORD(dependent)
@@ -254,7 +298,7 @@ KEYWORD(dependent)
     json_object_foreach((json_t *)is, key, names) {
         if (!json_object_get(value, key))
             continue;
-        if (json_is_array(names) ? !has_all(names, value) : !fits(k, names, value))
+        if (json_is_array(names) ? !has_all(k, names, value) : !fits(k, names, value))
             return false;
     }
     (void)with;
@@ -410,26 +454,19 @@ static bool fail(struct check *k, const char *keyword)
     return false;
 }
 
-/* What a keyword looks at. */
-static size_t length(const json_t *of)
-{
-    return json_array_size(of) + json_object_size(of) + json_string_length(of) / 16;
-}
-
 static bool fits(struct check *k, const json_t *schema, const json_t *value)
 {
     bool ok = true;
     if (json_is_false(schema))
         return fail(k, "false");
-    if (k->depth == DEPTH_MAX)
-        k->steps = STEPS_MAX + 1;
-    if (!json_is_object(schema) || k->steps > STEPS_MAX)
+    k->too_deep |= k->depth == DEPTH_MAX;
+    spend(k, 1);
+    if (!json_is_object(schema) || gave_up(k))
         return true;
     k->depth++;
-    k->steps++;
     for (size_t i = 0; ok && i < sizeof(keywords) / sizeof(keywords[0]); i++) {
         const json_t *is = json_object_get(schema, keywords[i].name);
-        k->steps += is ? length(is) + length(value) : 0;
+        spend(k, is ? length(is) + length(value) : 0);
         if (is && !keywords[i].holds(k, is, schema, value))
             ok = fail(k, keywords[i].name);
     }
@@ -437,10 +474,13 @@ static bool fits(struct check *k, const json_t *schema, const json_t *value)
     return ok;
 }
 
-bool schema_fits(const json_t *schema, const json_t *value, char *why, size_t why_bytes)
+bool schema_fits(const json_t *schema, const json_t *value, size_t *steps, char *why,
+                 size_t why_bytes)
 {
-    struct check k = {.root = schema, .why = why, .why_bytes = why_bytes};
+    struct check k = {.root = schema, .steps = *steps, .why = why, .why_bytes = why_bytes};
     if (why_bytes)
         *why = 0;
-    return fits(&k, schema, value) || k.steps > STEPS_MAX;
+    bool ok = fits(&k, schema, value);
+    *steps = k.steps;
+    return ok || gave_up(&k);
 }

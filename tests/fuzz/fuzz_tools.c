@@ -196,7 +196,9 @@ static void check_call(const struct chat *c, bool exact, const struct buffer *na
     must(tool != NULL);
     json_t *value = json_loadb(arguments->data, arguments->bytes, JSON_ALLOW_NUL, NULL);
     if (value) { /* it may have numbers that are out of range */
-        bool fits = schema_fits(json_object_get(tool, "parameters"), value, why, sizeof(why));
+        size_t steps = SCHEMA_FITS_STEPS;
+        bool fits =
+            schema_fits(json_object_get(tool, "parameters"), value, &steps, why, sizeof(why));
         must(fits || !exact || !chat_grammar_binds(c, tool));
     }
     json_decref(value);

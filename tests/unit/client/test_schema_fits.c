@@ -9,12 +9,15 @@
 #include "client/schema/schema_fits.h"
 #include "tests/run_suite.h"
 
+static size_t left; /* of the steps of the last one */
+
 static bool fits(const char *schema, const char *value, char why[160])
 {
+    left = SCHEMA_FITS_STEPS;
     json_t *s = json_loads(schema, JSON_DECODE_ANY, NULL);
     json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
     ck_assert_msg(s && v, "%s %s", schema, value);
-    bool got = schema_fits(s, v, why, 160);
+    bool got = schema_fits(s, v, &left, why, 160);
     json_decref(s);
     json_decref(v);
     return got;
@@ -72,6 +75,7 @@ START_TEST(a_check_that_takes_too_long_fails_nothing)
     char why[160];
     struct buffer t = {0};
     ck_assert(fits("{\"$ref\":\"#\"}", "1", why));
+    ck_assert_uint_gt(left, 0); /* what follows is still checked */
     ck_assert(fits("{\"not\":{\"$ref\":\"#\"}}", "1", why));
     ck_assert(fits("{\"oneOf\":[{\"$ref\":\"#\"},{\"$ref\":\"#\"}]}", "1", why));
     buffer_text(&t, "{\"not\":{\"$ref\":\"#/$defs/0\"},\"$defs\":{");
@@ -88,6 +92,62 @@ START_TEST(a_check_that_takes_too_long_fails_nothing)
 }
 END_TEST
 
+/* n times the same value. */
+static json_t *repeat(json_t *value, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append(list, value);
+    json_decref(value);
+    return list;
+}
+
+/* The steps of n values, each of which is compared with n names, or with a constant of n parts. */
+static size_t steps_of(json_t *each, json_t *value, size_t n)
+{
+    char why[160];
+    size_t steps = SIZE_MAX;
+    json_t *schema = json_pack("{s:o}", "items", each), *values = repeat(value, n);
+    ck_assert(schema_fits(schema, values, &steps, why, sizeof(why)));
+    json_decref(schema);
+    json_decref(values);
+    return SIZE_MAX - steps;
+}
+
+/* What is looked at n times takes n steps, wherever it lies. */
+START_TEST(each_part_that_is_looked_at_is_a_step)
+{
+    const size_t n = 1000;
+    json_t *names = repeat(json_string("a"), n), *deep = repeat(json_integer(1), n);
+    json_t *has_a = json_pack("{s:i}", "a", 1);
+    size_t steps[] = {
+        steps_of(json_pack("{s:{s:O}}", "dependentRequired", "a", names), json_incref(has_a), n),
+        steps_of(json_pack("{s:O}", "required", names), has_a, n),
+        steps_of(json_pack("{s:O}", "const", deep), json_incref(deep), n),
+        steps_of(json_pack("{s:[{s:O}]}", "enum", "in", deep), json_pack("{s:O}", "in", deep), n)};
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        ck_assert_msg(steps[i] >= n * n && steps[i] < 10 * n * n, "%zu: %zu", i, steps[i]);
+    json_decref(names);
+    json_decref(deep);
+}
+END_TEST
+
+START_TEST(no_more_steps_are_taken_than_there_are)
+{
+    char why[160];
+    size_t steps = 80;
+    json_t *schema = json_pack("{s:b}", "uniqueItems", 1), *list = json_array();
+    for (int i = 0; i < 10; i++)
+        json_array_append_new(list, json_integer(i < 9 ? i : 0));
+    ck_assert(!schema_fits(schema, list, &steps, why, sizeof(why)));
+    ck_assert(steps > 0 && steps < 48);
+    ck_assert(schema_fits(schema, list, &steps, why, sizeof(why))); /* with what is left of them */
+    ck_assert_uint_eq(steps, 0);
+    json_decref(schema);
+    json_decref(list);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schema_fits");
@@ -95,6 +155,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_value_follows_a_schema_or_the_place_is_named, 0,
                         (int)(sizeof(rows) / sizeof(rows[0])));
     tcase_add_test(tcase, a_check_that_takes_too_long_fails_nothing);
+    tcase_add_test(tcase, each_part_that_is_looked_at_is_a_step);
+    tcase_add_test(tcase, no_more_steps_are_taken_than_there_are);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
