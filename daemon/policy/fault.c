@@ -12,7 +12,8 @@
 static const char *const names[FAULT_COUNT] = {
     [FAULT_DRAFT_MISMATCH] = "draft-mismatch", [FAULT_REFUSE_PAGES] = "refuse-pages",
     [FAULT_DELAY_PASS] = "delay-pass",         [FAULT_STORE_FAIL] = "store-fail",
-    [FAULT_STORE_TEAR] = "store-tear",         [FAULT_ACCEPT_DRAFTS] = "accept-drafts",
+    [FAULT_STORE_TEAR] = "store-tear",         [FAULT_STORE_SLOW] = "store-slow",
+    [FAULT_ACCEPT_DRAFTS] = "accept-drafts",
 };
 
 static uint32_t rates[FAULT_COUNT]; /* of 2^32 */
@@ -41,7 +42,8 @@ int fault_parse(const char *text, uint64_t seed, char *err, size_t err_bytes)
         if (text[name_bytes] != '=' || fault_set(text, name_bytes, text + name_bytes + 1) < 0) {
             snprintf(err, err_bytes,
                      "fault '%s': give NAME=RATE, a rate from 0 to 1, NAME one of draft-mismatch, "
-                     "refuse-pages, delay-pass, store-fail, store-tear, accept-drafts",
+                     "refuse-pages, delay-pass, store-fail, store-tear, store-slow, "
+                     "accept-drafts",
                      text);
             return -EINVAL;
         }

@@ -7,6 +7,7 @@
  *   delay-pass=RATE       a pass takes 2 ms longer: cancels and newer requests arrive in its middle
  *   store-fail=RATE       a read or write of the KV store fails
  *   store-tear=RATE       a write of the KV store ends in the middle, and is said to be whole
+ *   store-slow=RATE       a read or write of the KV store takes 50 ms, and those after it wait
  *   accept-drafts=RATE    a draft is accepted unverified. This one breaks the promise, so that the
  *                         determinism suite can show that it would notice
  *
@@ -25,6 +26,7 @@ enum fault {
     FAULT_DELAY_PASS,
     FAULT_STORE_FAIL,
     FAULT_STORE_TEAR,
+    FAULT_STORE_SLOW,
     FAULT_ACCEPT_DRAFTS,
     FAULT_COUNT
 };

@@ -12,12 +12,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     PARTS = 2,
     /* While the day's bytes are spent, the thread looks for another day this often. */
     LOOK_MS = 60000,
+    SLOW_NS = 50000000,
 };
 
 static const uint64_t BELL = UINT64_MAX; /* user_data of the poll on event_fd */
@@ -123,6 +125,8 @@ static int prepare(struct io *io, struct io_busy *b)
         rc = -ENOENT;
     if (rc == 0 && job->fault == IO_FAILS)
         rc = -EIO;
+    if (job->fault == IO_SLOW)
+        nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
     if (rc < 0)
         return rc;
     const struct store_file_header *header = header_of(io, job);

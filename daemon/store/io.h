@@ -32,7 +32,12 @@ enum {
 enum io_kind { IO_READ, IO_WRITE, IO_LET_GO };
 
 /* What a test build makes go wrong. */
-enum io_fault { IO_SOUND, IO_TORN /* half is written, and said to be whole */, IO_FAILS };
+enum io_fault {
+    IO_SOUND,
+    IO_TORN, /* half is written, and said to be whole */
+    IO_FAILS,
+    IO_SLOW, /* the thread sleeps first */
+};
 
 struct io_job {
     uint32_t seq; /* the ring's */

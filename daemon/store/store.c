@@ -189,6 +189,7 @@ static void post(struct store *store, uint32_t id, enum io_kind kind)
         .class = r->class,
         .fault = fault_hits(FAULT_STORE_FAIL)                       ? IO_FAILS
                  : kind == IO_WRITE && fault_hits(FAULT_STORE_TEAR) ? IO_TORN
+                 : fault_hits(FAULT_STORE_SLOW)                     ? IO_SLOW
                                                                     : IO_SOUND,
         .buffer = id,
         .segment = r->segment,

@@ -91,7 +91,7 @@ static const struct configuration faulty[] = {
      "2",
      "store fails",
      {"--kv-bytes", few_pages, "--kv-store", store, "--kv-store-min", "32"},
-     "refuse-pages=0.05,store-fail=0.1,store-tear=0.1",
+     "refuse-pages=0.05,store-fail=0.1,store-tear=0.1,store-slow=0.02",
      false},
 };
 
