@@ -45,7 +45,7 @@ await() { # SOCKET
     exit 1
 }
 
-# The first run writes the weights' file, the second one uses it.
+# The first run writes the weights' file and the store's, the second one uses them.
 for loop in auto epoll; do
     export HEARTH_SOCKET=$folder/$loop.sock
     watch hearthd.service "hearthd.$loop" "$build/bin/hearthd" --model "$model" --event-loop $loop --threads 2 \
@@ -60,6 +60,7 @@ for loop in auto epoll; do
     ask /metrics
     ask /completion -d '{"prompt": "x = ", "n_predict": 20, "json_schema": {"type": "integer"}}'
     ask /completion -d '{"prompt": "x = ", "n_predict": 20, "stream": true}'
+    ask /completion -d "{\"prompt\": \"$(seq -s ' ' 150)\", \"n_predict\": 1}"
     for _ in $(seq 300); do
         [ ! -f "$(echo "$folder"/weights/*.weights)" ] || break
         sleep 0.1
@@ -67,6 +68,7 @@ for loop in auto epoll; do
     stop
 done
 [ -f "$(echo "$folder"/weights/*.weights)" ] || { echo "the weights were not kept"; exit 1; }
+[ -f "$(echo "$folder"/store/*/*/*.kv)" ] || { echo "nothing was stored"; exit 1; }
 if grep -v 'exited with\|killed by' "$folder"/hearthd.* "$folder"/gateway.*; then
     echo "a system call is not in the unit's SystemCallFilter: add it, or do not make it"
     exit 1
