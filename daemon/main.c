@@ -226,7 +226,8 @@ static void open_store(struct daemon *daemon)
     if (!config->kv_store || config->check)
         return;
     fill_seed(daemon, &seed);
-    snprintf(model, sizeof(model), "%s (%s, %s)", daemon->loaded.name, seed.numerics, seed.kv_type);
+    snprintf(model, sizeof(model), "%.80s (%.23s, %s)", daemon->loaded.name, seed.numerics,
+             seed.kv_type);
     const struct store_options options = {
         .path = config->kv_store,
         .model = model,
