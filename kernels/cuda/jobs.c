@@ -155,9 +155,10 @@ static bool is_added_by_norm(const struct layer_op *add)
            add[1].from[0] == add->to[0];
 }
 
-/* A norm of all rows, with the OP_ADD before it; or one of those with wants. */
+/* A norm of all rows, with the OP_ADD before it; or one of those with wants. What no matmul reads is floats: Q and K. */
 static struct norm_job norm_job_of(const struct backend *b, const struct layer_op *op)
 {
+    const uint32_t forms = forms_of(b, op);
     struct norm_job job = {
         .pass = b->upload.to,
         .x = floats_of(b, op->from[0]),
@@ -165,7 +166,7 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
         .out = b->buffers.of[op->to[0]],
         .stride = b->buffers.of[op->from[0]].stride,
         .n = op->n,
-        .forms = forms_of(b, op),
+        .forms = forms ? forms : FORM_FLOATS,
         .wanted = op->wanted,
         .factor = op->factor,
         .eps = b->model->rms_eps,

@@ -238,8 +238,8 @@ static struct layer_op *qkv_finish(struct maker *k)
         op->to[i] = BUFFER_Q + i;
         op->tensor[i] = MODEL_ATTN_Q_BIAS + i;
     }
-    op->head_norm[0] = MODEL_ATTN_Q_NORM;
-    op->head_norm[1] = MODEL_ATTN_K_NORM;
+    op->head_norm[0] = g->whole_norms ? MODEL_NO_TENSOR : MODEL_ATTN_Q_NORM;
+    op->head_norm[1] = g->whole_norms ? MODEL_NO_TENSOR : MODEL_ATTN_K_NORM;
     if (!g->shares_kv)
         op->append = (struct op_memory){MEMORY_PAGES, g->memory};
     return op;
@@ -249,11 +249,17 @@ static struct layer_op *qkv_finish(struct maker *k)
 static void heads(struct maker *k)
 {
     const struct layer_geometry *g = &k->l->geometry;
-    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, BUFFER_Q, g->n_head * g->q_dim);
+    const bool whole = g->whole_norms;
+    const uint32_t q = g->n_head * g->q_dim;
+    struct layer_op *op = matmul(k, BUFFER_NORM, MODEL_ATTN_Q, whole ? BUFFER_RAW_Q : BUFFER_Q, q);
     if (!g->shares_kv)
-        and_part(op, MODEL_ATTN_K, BUFFER_K);
+        and_part(op, MODEL_ATTN_K, whole ? BUFFER_RAW_K : BUFFER_K);
     if (!g->shares_kv && k->l->tensor[MODEL_ATTN_V].data)
         and_part(op, MODEL_ATTN_V, BUFFER_V);
+    if (whole) {
+        add_row(k, OP_NORM, BUFFER_RAW_Q, MODEL_ATTN_Q_NORM, BUFFER_Q, q);
+        add_row(k, OP_NORM, BUFFER_RAW_K, MODEL_ATTN_K_NORM, BUFFER_K, g->n_head_kv * g->k_dim);
+    }
     qkv_finish(k)->check = true;
 }
 
@@ -500,6 +506,7 @@ static uint32_t width_of(const struct layer_op *op, enum op_buffer buffer)
     const struct layer_geometry *g = op->geometry;
     switch (buffer) {
     case BUFFER_K:
+    case BUFFER_RAW_K:
         return g->n_head_kv * g->k_dim;
     case BUFFER_V:
         return g->n_head_kv * g->v_dim;

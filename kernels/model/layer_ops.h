@@ -37,6 +37,8 @@ enum op_buffer {
     BUFFER_K,     /* [n_head_kv][k_dim] */
     BUFFER_V,     /* [n_head_kv][v_dim] */
     BUFFER_ATTENTION, /* [n_head][v_dim] the output of attention */
+    BUFFER_RAW_Q,     /* [n_head][k_dim] where all heads are normed together: before it */
+    BUFFER_RAW_K,     /* [n_head_kv][k_dim] */
     BUFFER_FFN,       /* [n_ff] gate, then f(gate) * up */
     BUFFER_UP,        /* [n_ff] */
     BUFFER_EXPERTS,   /* [n_ff] f(gate) * up of an expert */
@@ -65,7 +67,7 @@ enum layer_op_kind {
     OP_LOOKUP,     /* to = factor * row of another table */
     OP_INPUTS,     /* of each layer's n_per_layer values: to = (rmsnorm(factor * from[0], tensor) +
                       from[1]) / sqrt(2) */
-    OP_NORM,       /* to = factor * rmsnorm(from, tensor) */
+    OP_NORM,       /* to = factor * rmsnorm(from, tensor), or without the tensor from as it is */
     OP_MATMUL,     /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
     OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, and of V where the layer
                       norms it, rope; K and V appended. V may come from K as its matmul left it

@@ -21,7 +21,8 @@ enum size {
     V_ROWS,
     ATTENDED,
     HEADS,
-    HEAD_DIM,
+    Q_NORMED,
+    K_NORMED,
     ROPE_PAIRS,
     PER_LAYER,
     ALL_LAYERS, /* PER_LAYER of each */
@@ -73,8 +74,8 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_ATTN_V_BIAS] = {"attn_v.bias", ONE, V_ROWS, false},
     [MODEL_ATTN_SINKS] = {"attn_sinks.weight", ONE, HEADS, false},
     [MODEL_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, EMBD, false},
-    [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, HEAD_DIM, false},
-    [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, HEAD_DIM, false},
+    [MODEL_ATTN_Q_NORM] = {"attn_q_norm.weight", ONE, Q_NORMED, false},
+    [MODEL_ATTN_K_NORM] = {"attn_k_norm.weight", ONE, K_NORMED, false},
     [MODEL_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_NORM] = {"ffn_norm.weight", ONE, EMBD, false},
     [MODEL_FFN_GATE] = {"ffn_gate.weight", DENSE_FF, EMBD, false},
@@ -148,8 +149,10 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return g->n_head * g->v_dim;
     case HEADS:
         return g->n_head;
-    case HEAD_DIM:
-        return g->k_dim;
+    case Q_NORMED:
+        return g->whole_norms ? g->n_head * g->k_dim : g->k_dim;
+    case K_NORMED:
+        return g->whole_norms ? g->n_head_kv * g->k_dim : g->k_dim;
     case ROPE_PAIRS:
         return m->ropes[0].n / 2;
     case PER_LAYER:
@@ -297,12 +300,19 @@ static uint32_t memory_of(const struct model_loader *l, uint32_t layer)
     return n;
 }
 
+static bool has_rope(const struct model_loader *l, uint32_t layer)
+{
+    const uint32_t plain = l->arch->no_rope_period;
+    const bool global = l->model->local_sliding_window > 0 && !l->local[layer];
+    return !l->model->no_rope && !(plain > 0 && (layer + 1) % plain == 0) &&
+           !(global && l->arch->local_rope_alone);
+}
+
 /* Layers of a model differ in which rope and which sliding window they have, in heads and KV, in
  * their widths, in experts, and in whether they are recurrent. */
 static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t layer)
 {
     const struct model *m = l->model;
-    const uint32_t plain = l->arch->no_rope_period;
     const bool local = l->local[layer], own = local && m->local_head_dim > 0,
                dense = m->n_expert == 0 || layer < l->n_dense;
     const uint32_t k_dim = own ? m->local_head_dim : m->head_dim,
@@ -313,6 +323,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .memory = memory_of(l, layer),
         .shares_kv = shares_kv(l, layer),
         .value_norm = l->arch->value_norm,
+        .whole_norms = l->arch->whole_norms,
         .q_dim = k_dim + (l->arch->head_gate ? v_dim : 0),
         .n_head = m->n_head,
         .n_head_kv = l->n_head_kv[layer],
@@ -323,8 +334,7 @@ static struct layer_geometry geometry_of(const struct model_loader *l, uint32_t 
         .n_expert = dense ? 0 : m->n_expert,
         .n_expert_used = dense ? 0 : m->n_expert_used,
         .n_ff_shared = dense ? 0 : l->n_ff_shared,
-        .rope = m->no_rope || (plain > 0 && (layer + 1) % plain == 0) ? MODEL_NO_ROPE
-                                                                      : local && m->n_ropes > 1,
+        .rope = has_rope(l, layer) ? local && m->n_ropes > 1 : MODEL_NO_ROPE,
         .sliding_window = local ? m->local_sliding_window : MODEL_NO_WINDOW,
     };
 }

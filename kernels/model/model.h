@@ -102,8 +102,9 @@ enum model_layer_tensor {
     MODEL_ATTN_V_BIAS,     /* [n_head_kv * v_dim] F32 */
     MODEL_ATTN_SINKS,      /* [n_head] F32 */
     MODEL_ATTN_OUT_BIAS,   /* [n_embd] F32 */
-    MODEL_ATTN_Q_NORM,     /* [head_dim] F32, where the architecture has it: qwen3, gemma3 */
-    MODEL_ATTN_K_NORM,     /* [head_dim] F32 */
+    MODEL_ATTN_Q_NORM,     /* [head_dim] F32, where the architecture has it: qwen3, gemma3; of
+                              whole_norms [n_head * head_dim] */
+    MODEL_ATTN_K_NORM,     /* [head_dim] F32; of whole_norms [n_head_kv * head_dim] */
     MODEL_ATTN_POST_NORM,  /* [n_embd] F32, of what attention adds: gemma3 */
     MODEL_FFN_NORM,        /* [n_embd] F32 */
     MODEL_FFN_GATE,        /* [n_ff][n_embd] */
@@ -231,10 +232,11 @@ struct layer_geometry {
     uint32_t q_dim;             /* k_dim, or with v_dim more that gate a head's output */
     bool recurrent;             /* has a state in place of KV */
     struct delta_geometry delta;
-    uint32_t memory; /* which of the layers that have KV of their own, or of those with a state */
-    bool shares_kv;  /* reads KV of an earlier layer, that of `memory`, and makes none */
-    bool value_norm; /* heads of V are normed, without weights */
-    uint32_t n_ff;   /* with experts that of one of them */
+    uint32_t memory;  /* which of the layers that have KV of their own, or of those with a state */
+    bool shares_kv;   /* reads KV of an earlier layer, that of `memory`, and makes none */
+    bool value_norm;  /* heads of V are normed, without weights */
+    bool whole_norms; /* all heads of Q, and of K, are normed together */
+    uint32_t n_ff;    /* with experts that of one of them */
     uint32_t n_ff_beside;             /* of the dense part beside experts; 0: none */
     uint32_t n_expert, n_expert_used; /* 0: one feed-forward part for all rows */
     uint32_t n_ff_shared;             /* of the shared expert; 0: none */

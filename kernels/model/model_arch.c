@@ -33,6 +33,7 @@
 
 #define QKV_BIAS (HAS(MODEL_ATTN_Q_BIAS) | HAS(MODEL_ATTN_K_BIAS) | HAS(MODEL_ATTN_V_BIAS))
 #define QK_NORM (HAS(MODEL_ATTN_Q_NORM) | HAS(MODEL_ATTN_K_NORM))
+#define PRE_NORM (HAS(MODEL_ATTN_NORM) | HAS(MODEL_FFN_NORM))
 #define POST_NORM (HAS(MODEL_ATTN_POST_NORM) | HAS(MODEL_FFN_POST_NORM))
 #define BESIDE                                                                                     \
     (HAS(MODEL_FFN_ROUTER_NORM) | HAS(MODEL_FFN_EXPERT_NORM) | HAS(MODEL_FFN_EXPERT_SCALE) |       \
@@ -55,6 +56,7 @@ static const struct model_arch ARCHS[] = {
      .embedding_scaled = true,
      .local_period = 6,
      .local_rope = true,
+     .local_base = 10000.0f,
      .tensors = LLAMA_TENSORS | QK_NORM | POST_NORM},
     {.name = "granite", .rope = MODEL_ROPE_ADJACENT, .scales = true, .tensors = LLAMA_TENSORS},
     {.name = "smollm3", .rope = MODEL_ROPE_ADJACENT, .no_rope_period = 4, .tensors = LLAMA_TENSORS},
@@ -70,6 +72,19 @@ static const struct model_arch ARCHS[] = {
      .fused = true,
      .tensors = LLAMA_TENSORS | QKV_BIAS | POST_NORM,
      .optional = QKV_BIAS},
+    {.name = "exaone4",
+     .rope = MODEL_ROPE_HALVES,
+     .local_period = 4,
+     .local_optional = true,
+     .local_rope_alone = true,
+     .tensors = (LLAMA_TENSORS & ~PRE_NORM) | QK_NORM | POST_NORM},
+    {.name = "olmo2",
+     .rope = MODEL_ROPE_HALVES,
+     .local_period = 4,
+     .local_optional = true,
+     .local_rope = true,
+     .whole_norms = true,
+     .tensors = (LLAMA_TENSORS & ~PRE_NORM) | QK_NORM | POST_NORM},
     {.name = "mistral3", .rope = MODEL_ROPE_ADJACENT, .tensors = LLAMA_TENSORS},
     {.name = "qwen2moe",
      .rope = MODEL_ROPE_HALVES,
@@ -170,6 +185,7 @@ static const struct model_arch ARCHS[] = {
      .embedding_scaled = true,
      .local_period = 6,
      .local_rope = true,
+     .local_base = 10000.0f,
      .local_given = true,
      .local_heads = true,
      .unit_scores = true,
@@ -184,7 +200,7 @@ static const struct model_arch ARCHS[] = {
 };
 #define ARCH_NAMES                                                                                 \
     "llama, qwen2, qwen3, qwen3moe, gemma3, granite, smollm3, phi3, seed_oss, ernie4_5, glm4, "    \
-    "mistral3, qwen2moe, "                                                                         \
+    "exaone4, olmo2, mistral3, qwen2moe, "                                                         \
     "glm4moe, dots1, qwen35, qwen35moe, qwen3next, lfm2, lfm2moe, granitehybrid, granitemoe, "     \
     "ernie4_5-moe, gpt-oss, "                                                                      \
     "gemma4"

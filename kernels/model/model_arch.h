@@ -18,11 +18,15 @@ struct model_arch {
     uint32_t
         local_period; /* 0, or: layers are local but every n-th, where the file says no other n */
     uint32_t no_rope_period; /* 0, or: every n-th layer has no rope */
-    bool local_rope;         /* local layers turn by another base, without scaling */
+    bool local_rope;         /* local layers turn without scaling, by a base of their own: */
+    float local_base;        /* where no key says another one; 0: the others' */
+    bool local_optional;     /* no layer is local where the file gives no window */
+    bool local_rope_alone;   /* where layers are local, the others have no rope */
     bool local_given;        /* the file must say which layers are local, */
     bool local_heads;        /* and the sizes of their heads; the others have rope_freqs.weight */
     bool unit_scores;        /* attention scores have no factor */
     bool value_norm;         /* heads of V are normed, without weights */
+    bool whole_norms;        /* all heads of Q, and of K, are normed together */
     bool shared_kv;          /* the last layers may read the KV of earlier ones */
     bool beside;             /* experts, where the file has any, are beside a dense part */
     bool logit_cap;          /* the file may cap logits */

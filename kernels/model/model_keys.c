@@ -676,10 +676,11 @@ static int read_local_layers(struct model_loader *l)
     int rc = read_pattern(l);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
-    m->ropes[1] = (struct model_rope_table){.n = m->ropes[0].n,
-                                            .base = l->arch->local_rope ? 10000.0f : base,
-                                            .scale = 1.0f,
-                                            .attention = 1.0f};
+    m->ropes[1] =
+        (struct model_rope_table){.n = m->ropes[0].n,
+                                  .base = l->arch->local_base > 0 ? l->arch->local_base : base,
+                                  .scale = 1.0f,
+                                  .attention = 1.0f};
     m->n_ropes = l->arch->local_rope ? 2 : 1;
     rc = read_count(l, "attention.sliding_window", MODEL_MAX_CONTEXT, &m->local_sliding_window);
     if (!rc && l->arch->local_heads)
@@ -789,6 +790,14 @@ static int refuse_features(struct model_loader *l)
     return 0;
 }
 
+static bool has_local_layers(const struct model_loader *l)
+{
+    uint32_t window = 0;
+    const int rc = gguf_u32(l->gguf, key_of(l, "attention.sliding_window").name, &window);
+    const bool none = rc == -ENOENT || (!rc && window == 0);
+    return l->arch->local_period > 0 && !(l->arch->local_optional && none);
+}
+
 int model_read_keys(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -810,7 +819,7 @@ int model_read_keys(struct model_loader *l)
     if (!rc)
         rc = read_temperature(l);
     if (!rc)
-        rc = l->arch->local_period > 0 ? read_local_layers(l) : read_window(l);
+        rc = has_local_layers(l) ? read_local_layers(l) : read_window(l);
     if (!rc)
         rc = read_layer_parts(l);
     m->rms_eps = NAN;

@@ -366,6 +366,7 @@ static uint32_t delta_channels(const struct random_model *m)
 static uint32_t cols_of(const struct random_model *m, struct place p)
 {
     const struct model_shape *s = m->shape;
+    const bool whole = find_arch(m->arch)->whole_norms;
     switch (p.kind) {
     case ATTN_OUTPUT:
     case ATTN_Q_BIAS:
@@ -374,8 +375,9 @@ static uint32_t cols_of(const struct random_model *m, struct place p)
     case ATTN_V_BIAS:
         return n_head_kv_of(m, p.layer) * head_dim_of(m, p.layer);
     case ATTN_Q_NORM:
+        return head_dim_of(m, p.layer) * (whole ? s->n_head : 1);
     case ATTN_K_NORM:
-        return head_dim_of(m, p.layer);
+        return head_dim_of(m, p.layer) * (whole ? s->n_head_kv : 1);
     case FFN_DOWN:
         return n_ff_of(m, p.layer);
     case FFN_DOWN_EXPS:

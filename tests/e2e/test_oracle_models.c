@@ -16,7 +16,8 @@ static const char *const names[] = {
     "phi3-long",    "qwen3moe",  "qwen2moe",      "glm4moe",        "mixtral",       "granitemoe",
     "ernie4_5-moe", "gpt-oss",   "gemma4",        "gemma4-experts", "gemma4-inputs", "qwen35",
     "qwen35moe",    "qwen3next", "lfm2",          "lfm2moe",        "seed_oss",      "ernie4_5",
-    "glm4",         "dots1",     "granitehybrid", "granite-h-moe"};
+    "glm4",         "dots1",     "granitehybrid", "granite-h-moe",  "exaone4",       "olmo2",
+    "olmo3"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]) };
 
 static struct harness d;

@@ -152,7 +152,7 @@ static void every_architecture_gives_the_same_bits(void)
         "llama",        "qwen2",    "qwen3",    "gemma3",         "granite",       "smollm3",
         "phi3",         "mistral3", "qwen3moe", "qwen2moe",       "glm4moe",       "granitemoe",
         "ernie4_5-moe", "gpt-oss",  "gemma4",   "gemma4-experts", "gemma4-inputs", "gemma4-all",
-        "seed_oss",     "ernie4_5", "glm4",     "dots1"};
+        "seed_oss",     "ernie4_5", "glm4",     "dots1",          "exaone4",       "olmo2"};
     enum { N = sizeof(archs) / sizeof(archs[0]) };
     static const uint32_t types[] = {QUANT_Q8_0, QUANT_BF16};
     for (uint32_t i = 0; i < 2 * N; i++) {

@@ -178,6 +178,12 @@ static bool has_mamba(const struct tiny_model *s)
     return is_arch(s, "granitehybrid");
 }
 
+/* What a part adds is normed, not what it reads. */
+static bool has_no_norm_before(const struct tiny_model *s)
+{
+    return is_arch(s, "exaone4") || is_arch(s, "olmo2");
+}
+
 /* A shared expert has a gate of its own. */
 static bool has_shared_gate(const struct tiny_model *s)
 {
@@ -235,7 +241,7 @@ static bool has_head_norms(const struct tiny_model *s)
 {
     return is_arch(s, "qwen3") || is_arch(s, "qwen3moe") || is_arch(s, "gemma3") ||
            is_arch(s, "glm4moe") || is_arch(s, "dots1") || is_gemma4(s) || is_hybrid(s) ||
-           has_short_conv(s);
+           has_short_conv(s) || has_no_norm_before(s);
 }
 
 static bool has_qkv_bias(const struct tiny_model *s)
@@ -411,11 +417,14 @@ static void extras(struct builder *b, uint32_t index)
     }
     for (int i = 0; i < 2 && has_head_norms(s) && !is_recurrent(s, index); i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, parts[i]);
+        const uint32_t heads = !is_arch(s, "olmo2") ? 1 : i == 0 ? s->n_head : n_kv;
         if (i == 0 || !shares_kv(s, index))
-            tensor(b, name, QUANT_F32, halved(s, index, k_dim(s)), 0, 1, 0.3f);
+            tensor(b, name, QUANT_F32, heads * halved(s, index, k_dim(s)), 0, 1, 0.3f);
     }
     const char *const added[] = {"post_attention", "post_ffw"};
-    for (int i = 0; i < 2 && (is_arch(s, "gemma3") || is_arch(s, "glm4") || is_gemma4(s)); i++) {
+    const bool post_norms =
+        is_arch(s, "gemma3") || is_arch(s, "glm4") || is_gemma4(s) || has_no_norm_before(s);
+    for (int i = 0; i < 2 && post_norms; i++) {
         snprintf(name, sizeof(name), "blk.%u.%s_norm.weight", index, added[i]);
         tensor(b, name, QUANT_F32, s->n_embd, 0, 2, 0.3f);
     }
@@ -517,7 +526,8 @@ static void layer(struct builder *b, uint32_t index)
     float in = 1.0f / sqrtf((float)s->n_embd);
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u." part ".weight", index), name)
-    vector(b, NAME("attn_norm"), s->n_embd);
+    if (!has_no_norm_before(s))
+        vector(b, NAME("attn_norm"), s->n_embd);
     if (is_recurrent(s, index) && has_short_conv(s)) {
         short_conv(b, index);
     } else if (is_recurrent(s, index) && has_mamba(s)) {
@@ -536,7 +546,8 @@ static void layer(struct builder *b, uint32_t index)
     if (!is_recurrent(s, index))
         matrix(b, NAME("attn_output"), out, s->n_embd, 1.0f / sqrtf((float)out));
     const bool late = has_late_norm(s) || is_arch(s, "gpt-oss") || is_arch(s, "seed_oss");
-    vector(b, late ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
+    if (!has_no_norm_before(s))
+        vector(b, late ? NAME("post_attention_norm") : NAME("ffn_norm"), s->n_embd);
 #undef NAME
     feed_forward(b, index);
     extras(b, index);
@@ -711,6 +722,15 @@ static void keys(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
         arch_key(w, s, "attention.sliding_window_pattern", 2);
         gw_key_f32(w, "gemma3.rope.freq_base", 1e6f);
+    }
+    if (has_no_norm_before(s)) {
+        arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);
+        arch_key(w, s, "attention.sliding_window_pattern", 2);
+    }
+    if (is_arch(s, "olmo2")) { /* of layers that see all */
+        gw_key_string(w, "olmo2.rope.scaling.type", "yarn");
+        gw_key_f32(w, "olmo2.rope.scaling.factor", 4);
+        gw_key_u32(w, "olmo2.rope.scaling.original_context_length", 64);
     }
     if (is_arch(s, "gpt-oss")) {
         arch_key(w, s, "attention.sliding_window", s->window ? s->window : 20);

@@ -25,7 +25,9 @@ struct tiny_model {
                          expert with a gate, glm4moe all of experts but that gate, and a first
                          layer without them, as ernie4_5-moe and dots1; granitemoe granite's factors and
                          experts, seed_oss biases, glm4 these, fused gates, norms as gemma3 and a narrow rope,
-                         ernie4_5 nothing more, llama experts where n_expert is given, qwen35 heads with
+                         exaone4 norms of heads and of what parts add, none before these, every second layer
+                         local, the others without rope, olmo2 the same but for the rope, which is YaRN there, with
+                         norms of all heads together, ernie4_5 nothing more, llama experts where n_expert is given, qwen35 heads with
                          gates and, in every second layer from the first on, a recurrence,
                          qwen35moe that and what qwen2moe has, qwen3next the same, with one matrix
                          for beta and alpha, lfm2 short convolutions in every second layer, lfm2moe also

@@ -191,7 +191,20 @@ MODELS = {
     "granitehybrid": dict(num_hidden_layers=3, num_local_experts=0, layer_types=["linear_attention", "full_attention", "linear_attention"],
                           **GRANITE_HYBRID),
     "granite-h-moe": dict(num_hidden_layers=2, num_local_experts=7, num_experts_per_tok=3,
-                                  layer_types=["linear_attention", "full_attention"], **GRANITE_HYBRID),
+                          layer_types=["linear_attention", "full_attention"], **GRANITE_HYBRID),
+    # The second layer sees all, without rope, the others 12 positions.
+    "exaone4": dict(kind="exaone4", hidden_size=32, intermediate_size=36, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                    head_dim=12, sliding_window=12, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                    tie_word_embeddings=False, pad_token_id=0, rope_parameters=LLAMA3),
+    "olmo2": dict(kind="olmo2", hidden_size=32, intermediate_size=36, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                  tie_word_embeddings=False, pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 500000.0}),
+    # The second layer sees all, by YaRN, the others 12 positions.
+    "olmo3": dict(kind="olmo3", hidden_size=32, intermediate_size=36, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+                  sliding_window=12, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                  tie_word_embeddings=False, pad_token_id=0,
+                  rope_parameters={"full_attention": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 2.0, "beta_fast": 4.0,
+                                                      "beta_slow": 1.0, "original_max_position_embeddings": 64},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}),
 }
 
 BPE = {"llama3": "llama-bpe", "qwen2": "qwen2", "qwen3": "qwen2", "qwen3moe": "qwen2", "qwen2moe": "qwen2",
@@ -476,6 +489,7 @@ OTHER_PARTS["seed_oss"] = GLM_PARTS
 OTHER_PARTS["glm4"] = {**PARTS, "post_self_attn_layernorm.weight": "post_attention_norm.weight",
                        "post_mlp_layernorm.weight": "post_ffw_norm.weight"}
 OTHER_PARTS["lfm2"] = OTHER_PARTS["lfm2moe"] = LFM2_PARTS
+OTHER_PARTS["exaone4"] = OTHER_PARTS["olmo2"] = GEMMA_PARTS
 GLOBALS = {"model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
            "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
            "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight", "model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
@@ -571,11 +585,11 @@ def write(model, name, path):
     arch = {"gemma3_text": "gemma3", "mistral": "llama", "ministral3": "mistral3", "qwen3_moe": "qwen3moe",
             "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "qwen3_5_text": "qwen35",
             "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next", "mixtral": "llama", "granitemoeshared": "granitemoe",
-            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid"}.get(c.model_type, c.model_type)
+            "ernie4_5_moe": "ernie4_5-moe", "gpt_oss": "gpt-oss", "gemma4_text": "gemma4", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "olmo3": "olmo2"}.get(c.model_type, c.model_type)
     permuted = arch in ("llama", "granite", "smollm3", "mistral3", "granitemoe", "granitehybrid")
     dense_shared = arch == "granitehybrid" and c.num_local_experts == 0  # files have what is dense under its usual names
     head_dim = None if gemma4 else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    rope = c.rope_parameters["full_attention"] if gemma or gemma4 else c.rope_parameters
+    rope = c.rope_parameters.get("full_attention", c.rope_parameters)
     out = gguf.GGUFWriter(path, arch)
     out.add_name(f"oracle {name}")
     out.add_context_length(c.max_position_embeddings)
@@ -667,6 +681,9 @@ def write(model, name, path):
         out.add_sliding_window(c.sliding_window)
     if "partial_rotary_factor" in rope and not gemma4:
         out.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
+    if c.model_type in ("exaone4", "olmo3"):
+        out.add_sliding_window(c.sliding_window)
+        out.add_sliding_window_pattern([kind == "sliding_attention" for kind in c.layer_types])
     if gemma:
         out.add_sliding_window(c.sliding_window)
         out.add_sliding_window_pattern(c.layer_types.index("full_attention") + 1)

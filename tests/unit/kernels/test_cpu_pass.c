@@ -57,7 +57,8 @@ static const char *const archs[] = {
     "glm4moe",   "qwen35", "qwen35moe",      "granitemoe",    "ernie4_5-moe",
     "gpt-oss",   "gemma4", "gemma4-experts", "gemma4-inputs", "gemma4-all",
     "qwen3next", "lfm2",   "lfm2moe",        "seed_oss",      "ernie4_5",
-    "glm4",      "dots1",  "granitehybrid",  "granite-h-moe"};
+    "glm4",      "dots1",  "granitehybrid",  "granite-h-moe", "exaone4",
+    "olmo2"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(every_architecture_gives_the_same_bits)

@@ -105,7 +105,8 @@ START_TEST(logits_are_close_to_double_precision)
         {"seed_oss", QUANT_F32, 1e-4, 1},      {"ernie4_5", QUANT_F32, 1e-4, 1},
         {"glm4", QUANT_F32, 1e-4, 1},          {"dots1", QUANT_F32, 1e-4, 1},
         {"granitehybrid", QUANT_F32, 1e-4, 1}, {"granite-h-moe", QUANT_F32, 1e-4, 1},
-        {"granitehybrid", QUANT_Q8_0, 2, 2},
+        {"granitehybrid", QUANT_Q8_0, 2, 2},   {"exaone4", QUANT_F32, 1e-4, 1},
+        {"olmo2", QUANT_F32, 1e-4, 1},
     };
     const bool unequal = strcmp(cases[_i].arch, "unequal") == 0,
                sinks = strcmp(cases[_i].arch, "sinks") == 0;
@@ -452,7 +453,7 @@ int main(void)
 {
     Suite *suite = suite_create("cpu_reference");
     TCase *doubles = tcase_create("double");
-    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 45);
+    tcase_add_loop_test(doubles, logits_are_close_to_double_precision, 0, 47);
     tcase_add_test(doubles, a_recurrent_state_does_not_drift);
     tcase_add_loop_test(doubles, a_quantized_model_keeps_its_predictions, 0, EVERY_WRITTEN);
     tcase_set_timeout(doubles, 60);

@@ -164,7 +164,8 @@ START_TEST(other_kinds_of_files_are_refused_by_name)
     gw_key_string(&w, "general.architecture", "mamba");
     check_refused(&w, -ENOTSUP,
                   "architecture mamba is not supported yet; supported: llama, qwen2, qwen3, "
-                  "qwen3moe, gemma3, granite, smollm3, phi3, seed_oss, ernie4_5, glm4, mistral3, "
+                  "qwen3moe, gemma3, granite, smollm3, phi3, seed_oss, ernie4_5, glm4, exaone4, "
+                  "olmo2, mistral3, "
                   "qwen2moe, glm4moe, dots1, qwen35, "
                   "qwen35moe, qwen3next, lfm2, lfm2moe, granitehybrid, granitemoe, ernie4_5-moe, "
                   "gpt-oss");

@@ -14,12 +14,14 @@
 #include "tests/rig/gguf_writer.h"
 
 static const char *const names[] = {
-    "llama",          "llama3",        "llama-linear", "mistral",       "qwen2",        "qwen3",
-    "gemma3",         "granite",       "smollm3",      "phi3",          "llama-yarn",   "phi3-long",
-    "mistral3",       "qwen3moe",      "qwen2moe",     "glm4moe",       "qwen35",       "qwen35moe",
-    "mixtral",        "granitemoe",    "ernie4_5-moe", "gpt-oss",       "qwen35-mtp",   "gemma4",
-    "gemma4-experts", "gemma4-inputs", "qwen3next",    "lfm2",          "lfm2moe",      "seed_oss",
-    "ernie4_5",       "glm4",          "dots1",        "granitehybrid", "granite-h-moe"};
+    "llama",         "llama3",    "llama-linear", "mistral",       "qwen2",
+    "qwen3",         "gemma3",    "granite",      "smollm3",       "phi3",
+    "llama-yarn",    "phi3-long", "mistral3",     "qwen3moe",      "qwen2moe",
+    "glm4moe",       "qwen35",    "qwen35moe",    "mixtral",       "granitemoe",
+    "ernie4_5-moe",  "gpt-oss",   "qwen35-mtp",   "gemma4",        "gemma4-experts",
+    "gemma4-inputs", "qwen3next", "lfm2",         "lfm2moe",       "seed_oss",
+    "ernie4_5",      "glm4",      "dots1",        "granitehybrid", "granite-h-moe",
+    "exaone4",       "olmo2",     "olmo3"};
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), PAGES = 4, MOST = 128 };
 
 /* Logits reach 20 to 30. In F32 with KV in f32 only the rounding of f32 sums remains, at most 3e-5

@@ -197,10 +197,10 @@ static void copy_model(const char *from_path, const char *type, const char *path
 }
 
 static const char *const archs[] = {
-    "llama",        "qwen2",    "qwen3",    "gemma3",       "granite", "smollm3",   "phi3",
-    "mistral3",     "qwen3moe", "qwen2moe", "glm4moe",      "qwen35",  "qwen35moe", "granitemoe",
-    "ernie4_5-moe", "gpt-oss",  "gemma4",   "qwen3next",    "lfm2",    "lfm2moe",   "seed_oss",
-    "ernie4_5",     "glm4",     "dots1",    "granitehybrid"};
+    "llama",        "qwen2",    "qwen3",    "gemma3",        "granite", "smollm3",   "phi3",
+    "mistral3",     "qwen3moe", "qwen2moe", "glm4moe",       "qwen35",  "qwen35moe", "granitemoe",
+    "ernie4_5-moe", "gpt-oss",  "gemma4",   "qwen3next",     "lfm2",    "lfm2moe",   "seed_oss",
+    "ernie4_5",     "glm4",     "dots1",    "granitehybrid", "exaone4", "olmo2"};
 enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
 
 START_TEST(a_peaked_model_follows_its_walk)
