@@ -385,7 +385,7 @@ determinism: deps-check ## the determinism suite at length
 	@for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K MXFP4 IQ4_NL IQ4_XS IQ3_XXS IQ3_S; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_TYPE=$$type HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
-	@for arch in gemma3 gemma4 gemma4-inputs qwen3moe gpt-oss qwen35 qwen35moe qwen3next lfm2 granitehybrid; do \
+	@for arch in gemma3 gemma4 gemma4-experts gemma4-inputs qwen3moe gpt-oss qwen35 qwen35moe qwen3next lfm2 granitehybrid; do \
 	    BUILD=build/faults HEARTH_DETERMINISM_ARCH=$$arch HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
 	    build/faults/tests/e2e/test_determinism || exit 1; done
 	@BUILD=build/faults HEARTH_DETERMINISM_KV=q8_0 HEARTH_DETERMINISM=$(DETERMINISM_TYPE_ROUNDS) \
