@@ -225,13 +225,30 @@ void prefix_give_window(struct prefix *prefix, uint32_t id, uint32_t window)
 
 /* ---- restart points -------------------------------------------------------------------------- */
 
+static uint32_t *points_of(struct prefix *prefix, uint32_t id)
+{
+    return &prefix->points_of[prefix->pages[id].uid % PREFIX_USERS];
+}
+
+static void points_add(struct prefix *prefix, uint32_t id)
+{
+    list_add(prefix, &prefix->points, id);
+    (*points_of(prefix, id))++;
+}
+
+static void points_remove(struct prefix *prefix, uint32_t id)
+{
+    list_remove(prefix, &prefix->points, id);
+    (*points_of(prefix, id))--;
+}
+
 /* The page loses its restart point, which no slot begins from. */
 static uint32_t lose_point(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint32_t state = page->point;
     assert(page->beginners == 0);
-    list_remove(prefix, &prefix->points, id);
+    points_remove(prefix, id);
     page->point = PAGE_NONE;
     return state;
 }
@@ -245,7 +262,7 @@ void prefix_keep(struct prefix *prefix, uint32_t id, uint32_t state)
         return;
     }
     page->point = state;
-    list_add(prefix, &prefix->points, id);
+    points_add(prefix, id);
 }
 
 void prefix_use_point(struct prefix *prefix, uint32_t id)
@@ -253,8 +270,8 @@ void prefix_use_point(struct prefix *prefix, uint32_t id)
     const struct prefix_page *page = &prefix->pages[id];
     if (page->point == PAGE_NONE || page->beginners > 0)
         return;
-    list_remove(prefix, &prefix->points, id);
-    list_add(prefix, &prefix->points, id);
+    points_remove(prefix, id);
+    points_add(prefix, id);
 }
 
 void prefix_drop_point(struct prefix *prefix, uint32_t id)
@@ -264,10 +281,15 @@ void prefix_drop_point(struct prefix *prefix, uint32_t id)
 
 uint32_t prefix_take_point(struct prefix *prefix)
 {
-    if (prefix->points.n == 0)
+    uint32_t most = 0, id = prefix->points.oldest;
+    if (id == PAGE_NONE)
         return PAGE_NONE;
-    leave(prefix, prefix->points.oldest, PREFIX_POINT);
-    return lose_point(prefix, prefix->points.oldest);
+    for (uint32_t i = 0; i < PREFIX_USERS; i++)
+        most = prefix->points_of[i] > most ? prefix->points_of[i] : most;
+    while (*points_of(prefix, id) < most)
+        id = prefix->pages[id].point_link.newer;
+    leave(prefix, id, PREFIX_POINT);
+    return lose_point(prefix, id);
 }
 
 void prefix_begin(struct prefix *prefix, uint32_t id)
@@ -275,7 +297,7 @@ void prefix_begin(struct prefix *prefix, uint32_t id)
     struct prefix_page *page = &prefix->pages[id];
     assert(page->cached && page->held > page->beginners && page->point != PAGE_NONE);
     if (page->beginners++ == 0)
-        list_remove(prefix, &prefix->points, id);
+        points_remove(prefix, id);
 }
 
 void prefix_begun(struct prefix *prefix, uint32_t id)
@@ -283,7 +305,7 @@ void prefix_begun(struct prefix *prefix, uint32_t id)
     struct prefix_page *page = &prefix->pages[id];
     assert(page->cached && page->beginners > 0);
     if (--page->beginners == 0)
-        list_add(prefix, &prefix->points, id);
+        points_add(prefix, id);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */

@@ -39,7 +39,8 @@
  *   state                   *         *        begins after 3 or 5, or from nothing
  *
  *   begun    counted: that many slots, which hold the page, begin from it and ran no pass since
- *   else     in a list by the time it was used; the oldest is given up first
+ *   else     in a list by the time it was used; of the user who has the most there, the oldest is
+ *            given up first: else one user's prompts would cost all others theirs
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
  * elsewhere. What a text goes past for good is not: a page whose holder writes over it, what
@@ -57,6 +58,7 @@
 
 enum {
     PREFIX_TOKENS = 32, /* of one page */
+    PREFIX_USERS = 64,  /* whose restart points are counted apart; further ones share a count */
 };
 
 /* What a page of the cache consists of. */
@@ -102,6 +104,7 @@ struct prefix {
     struct prefix_list idle;            /* of these, held by no slot */
     struct prefix_list passed, resting; /* window pages read by no slot */
     struct prefix_list points;          /* restart points that no slot begins from */
+    uint32_t points_of[PREFIX_USERS];   /* how many of them each user has */
     struct pages *windows;              /* pool of window pages; set after init if window > 0 */
     uint32_t window;                    /* positions of a window; 0: no layer has one */
     struct pages *states;               /* set after init if the model is recurrent, else NULL */
@@ -165,8 +168,7 @@ void prefix_keep(struct prefix *prefix, uint32_t page, uint32_t state);
 void prefix_use_point(struct prefix *prefix, uint32_t page);
 void prefix_drop_point(struct prefix *prefix, uint32_t page);
 
-/* The state of the oldest restart point that no slot begins from, which its page loses, or
- * PAGE_NONE. */
+/* The state of a restart point that no slot begins from, which its page loses, or PAGE_NONE. */
 uint32_t prefix_take_point(struct prefix *prefix);
 
 /* One more slot begins from the page's restart point; one less. */

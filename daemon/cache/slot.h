@@ -187,8 +187,8 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
-/* A free state; else that of the idle slot that was used least recently, else that of the restart
- * point that was. PAGE_NONE: there is none. */
+/* A free state; else that of the idle slot that was used least recently, else that of a restart
+ * point (prefix_take_point). PAGE_NONE: there is none. */
 uint32_t slots_take_state(struct slots *slots, struct prefix *prefix);
 
 /* The slot, which has pages, gets a state of its own if it has none and the model is recurrent.

@@ -195,6 +195,28 @@ START_TEST(users_share_no_state)
 }
 END_TEST
 
+/* More of them than there are states; its own state the idle slot does lose. */
+START_TEST(another_users_prompts_leave_a_restart_point)
+{
+    enum { PROMPTS = 8 * CLIENTS };
+    teardown();
+    open_with(&(struct rig_desc){.slots = CLIENTS,
+                                 .states = 5 * CLIENTS,
+                                 .pages = (PROMPTS + CLIENTS) * (RIG_TOKENS / 32 + 1),
+                                 .proposer = PROPOSER_NONE});
+    rig_detach(&rig, &clients[1]);
+    rig_attach(&rig, &clients[1], 1, USER + 1, "");
+    (void)cached_of(0);
+    const uint32_t cached = cached_of(0);
+    ck_assert_uint_gt(cached, 0);
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+        rig_tokens(tokens[1], RIG_TOKENS, 100 + i);
+        ck_assert_uint_eq(cached_of(1), 0);
+    }
+    ck_assert_uint_eq(cached_of(0), cached);
+}
+END_TEST
+
 /* Fewer states than slots, and as many as there may be at least: all get theirs in turn. */
 START_TEST(states_are_shared_out_like_pages)
 {
@@ -449,6 +471,7 @@ int main(void)
     tcase_add_test(t, choices_of_one_prompt_compute_it_once);
     tcase_add_test(t, texts_that_part_meet_where_they_do);
     tcase_add_test(t, users_share_no_state);
+    tcase_add_test(t, another_users_prompts_leave_a_restart_point);
     tcase_add_loop_test(t, states_are_shared_out_like_pages, 0, 8);
     tcase_add_test(t, answers_that_need_not_be_verified_are);
     tcase_add_test(t, nothing_is_drafted_from_a_restart_point);

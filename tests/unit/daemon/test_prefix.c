@@ -348,9 +348,9 @@ static void teardown_states(void)
 }
 
 /* A chain with a restart point on each page. */
-static void keep_chain(uint32_t from, uint32_t n, uint32_t *ret)
+static void keep_chain(uid_t uid, uint32_t from, uint32_t n, uint32_t *ret)
 {
-    publish_chain(ALICE, PAGE_NONE, from, n, ret);
+    publish_chain(uid, PAGE_NONE, from, n, ret);
     for (uint32_t i = 0; i < n; i++)
         prefix_keep(&prefix, ret[i], pages_take(&states));
 }
@@ -359,7 +359,7 @@ START_TEST(a_page_has_one_restart_point)
 {
     uint32_t chain[1];
 
-    keep_chain(1, 1, chain);
+    keep_chain(ALICE, 1, 1, chain);
     uint32_t point = prefix.pages[chain[0]].point;
     prefix_keep(&prefix, chain[0], pages_take(&states));
     ck_assert_uint_eq(prefix.pages[chain[0]].point, point);
@@ -374,7 +374,7 @@ START_TEST(the_restart_point_that_was_used_least_recently_goes_first)
 {
     uint32_t chain[3];
 
-    keep_chain(1, 3, chain);
+    keep_chain(ALICE, 1, 3, chain);
     prefix_hold(&prefix, chain[0]);
     prefix_hold(&prefix, chain[1]);
     prefix_begin(&prefix, chain[1]);
@@ -393,16 +393,37 @@ START_TEST(the_restart_point_that_was_used_least_recently_goes_first)
 }
 END_TEST
 
+START_TEST(the_user_with_the_most_restart_points_loses_one)
+{
+    uint32_t alice[1], bob[3];
+
+    keep_chain(ALICE, 1, 1, alice);
+    keep_chain(BOB, 1, 3, bob);
+    for (uint32_t i = 0; i < 20; i++) { /* whatever BOB asks for */
+        uint32_t state = prefix_take_point(&prefix), page = publish(BOB, bob[2], 10 + i);
+        ck_assert_uint_ne(state, PAGE_NONE);
+        prefix_keep(&prefix, page, state);
+        prefix_release(&prefix, page);
+    }
+    ck_assert_uint_ne(prefix.pages[alice[0]].point, PAGE_NONE);
+    for (uint32_t i = 0; i < 2; i++)
+        ck_assert_uint_ne(prefix_take_point(&prefix), PAGE_NONE);
+    ck_assert_uint_ne(prefix.pages[alice[0]].point, PAGE_NONE);
+    ck_assert_uint_ne(prefix_take_point(&prefix), PAGE_NONE); /* both have one: the older one */
+    ck_assert_uint_eq(prefix.pages[alice[0]].point, PAGE_NONE);
+}
+END_TEST
+
 START_TEST(a_page_that_leaves_gives_its_restart_point_back)
 {
     uint32_t chain[3], page;
 
-    keep_chain(1, 3, chain);
+    keep_chain(ALICE, 1, 3, chain);
     release_chain(chain + 1, 2);
     ck_assert(prefix_withdraw(&prefix, chain[0]));
     ck_assert_uint_eq(states.n_free, STATES);
     pages_return(&pool, chain[0]);
-    keep_chain(4, 2, chain);
+    keep_chain(ALICE, 4, 2, chain);
     release_chain(chain, 2);
     do
         page = prefix_take(&prefix);
@@ -425,7 +446,7 @@ START_TEST(dropping_a_restart_point_that_a_slot_begins_from_is_our_mistake)
 {
     uint32_t chain[1];
 
-    keep_chain(1, 1, chain);
+    keep_chain(ALICE, 1, 1, chain);
     prefix_begin(&prefix, chain[0]);
     prefix_drop_point(&prefix, chain[0]);
 }
@@ -561,6 +582,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup_states, teardown_states);
     tcase_add_test(t, a_page_has_one_restart_point);
     tcase_add_test(t, the_restart_point_that_was_used_least_recently_goes_first);
+    tcase_add_test(t, the_user_with_the_most_restart_points_loses_one);
     tcase_add_test(t, a_page_that_leaves_gives_its_restart_point_back);
     tcase_add_test_raise_signal(t, a_restart_point_of_a_page_that_is_not_held_is_our_mistake,
                                 SIGABRT);
