@@ -452,7 +452,9 @@ int main(void)
     tcase_add_test(c, headers_and_trailers_without_end_are_not_kept);
     tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they allow no preloading */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)a_look_up_of_a_name_holds_none_up; /* they allow no preloading */
+#else
     tcase_add_test(c, a_look_up_of_a_name_holds_none_up);
 #endif
     tcase_add_test(c, entries_and_keys_that_are_wrong_do_not_start);
