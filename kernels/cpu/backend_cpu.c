@@ -32,7 +32,7 @@ static int cpu_probe(char *err, size_t err_bytes)
     return 0;
 }
 
-static int choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes)
+int cpu_choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes)
 {
     for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
         if (name && strcmp(name, isas[i]->name) != 0)
@@ -79,20 +79,6 @@ static void *scratch(struct backend *b, size_t count, size_t bytes, bool *failed
     return memory;
 }
 
-/* [rows][width], and where a matmul reads it the same as blocks. Strides are whole blocks of 32, so
- * whole groups of a matrix, too. */
-static void buffer_scratch(struct backend *b, struct cpu_input *x, size_t rows, uint32_t width,
-                           bool input, bool *failed)
-{
-    x->stride = (width + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
-    x->f = scratch(b, rows * x->stride, sizeof(float), failed);
-    if (!input)
-        return;
-    x->q = scratch(b, rows * x->stride, 1, failed);
-    x->d = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(float), failed);
-    x->sum = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(int32_t), failed);
-}
-
 /* Rows of a buffer. */
 static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
 {
@@ -100,15 +86,34 @@ static size_t buffer_rows(const struct backend *b, enum op_buffer buffer)
                                    : layer_ops_rows(&b->model->ops, buffer, b->limits.rows);
 }
 
-static void experts_scratch(struct backend *b, bool *failed)
+/* [rows][width], unless the caller brings it, and where a matmul reads it the same as blocks. Strides
+ * are whole blocks of 32, so whole groups of a matrix, too. */
+void cpu_buffer_scratch(struct backend *b, enum op_buffer buffer, bool *failed)
+{
+    const struct layer_ops *ops = &b->model->ops;
+    struct cpu_input *x = &b->buffers.of[buffer];
+    const size_t rows = buffer_rows(b, buffer);
+    x->stride = (ops->width[buffer] + CPU_BLOCK - 1) / CPU_BLOCK * CPU_BLOCK;
+    if (!x->f)
+        x->f = scratch(b, rows * x->stride, sizeof(float), failed);
+    if (!ops->input[buffer])
+        return;
+    x->q = scratch(b, rows * x->stride, 1, failed);
+    x->d = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(float), failed);
+    x->sum = scratch(b, rows * x->stride / CPU_BLOCK, sizeof(int32_t), failed);
+}
+
+void cpu_experts_scratch(struct backend *b, bool *failed)
 {
     struct cpu_experts *x = &b->buffers.experts;
     const struct layer_ops *ops = &b->model->ops;
     const size_t pairs = (size_t)b->limits.rows * ops->n_expert_used;
     if (ops->n_expert == 0)
         return;
-    x->chosen = scratch(b, pairs, sizeof(uint32_t), failed);
-    x->weight = scratch(b, pairs, sizeof(float), failed);
+    if (!x->chosen) /* the caller may bring these */
+        x->chosen = scratch(b, pairs, sizeof(uint32_t), failed);
+    if (!x->weight)
+        x->weight = scratch(b, pairs, sizeof(float), failed);
     x->active = scratch(b, ops->n_expert, sizeof(uint32_t), failed);
     x->first = scratch(b, ops->n_expert + 1, sizeof(uint32_t), failed);
     x->pair_row = scratch(b, pairs, sizeof(uint32_t), failed);
@@ -141,7 +146,7 @@ static void row_scratch(struct backend *b, bool *failed)
     const size_t rows = b->limits.rows;
     for (int i = 0; i < N_BUFFERS; i++)
         if (ops->width[i] > 0)
-            buffer_scratch(b, &u->of[i], buffer_rows(b, i), ops->width[i], ops->input[i], failed);
+            cpu_buffer_scratch(b, i, failed);
     for (uint32_t i = 0; i < b->model->n_ropes; i++) {
         u->cs[i] = scratch(b, rows * b->model->ropes[i].n, sizeof(float), failed);
         u->sn[i] = scratch(b, rows * b->model->ropes[i].n, sizeof(float), failed);
@@ -163,7 +168,7 @@ static int open_scratch(struct backend *b)
     bool failed = false;
     set_ones(b, &failed);
     row_scratch(b, &failed);
-    experts_scratch(b, &failed);
+    cpu_experts_scratch(b, &failed);
     states_scratch(b, &failed);
     u->bad = scratch(b, rows, 1, &failed);
     u->poisoned = scratch(b, rows, sizeof(uint32_t), &failed);
@@ -284,7 +289,7 @@ static int cpu_open(const struct model *model, const struct backend_limits *limi
     const struct cpu_isa *isa = NULL;
     int rc = contract_check_limits(limits, model, err, err_bytes);
     if (!rc)
-        rc = choose_isa(limits->isa, &isa, err, err_bytes);
+        rc = cpu_choose_isa(limits->isa, &isa, err, err_bytes);
     if (!rc && limits->native)
         rc = fail(err, err_bytes, -ENOTSUP,
                   "the CPU has no native numerics: use --numerics portable, or --device cuda");

@@ -288,7 +288,15 @@ static inline const float *cpu_vector_of(const struct backend *b, const struct l
     return b->use->layers[op->layer].vector[tensor];
 }
 
-/* pass.c: computes a pass that was checked. */
+/* pass.c: computes a pass that was checked. quantize_row: makes blocks of values [n] of row r of a
+ * buffer. */
 void cpu_pass_run(struct backend *b, const struct pass *pass);
+void cpu_quantize_row(struct backend *b, enum op_buffer buffer, uint32_t n, uint32_t r);
+
+/* backend_cpu.c. choose_isa: name NULL: the best of this machine; -ENOTSUP with a line.
+ * buffer_scratch, experts_scratch: allocate what is NULL; *failed where memory is missing. */
+int cpu_choose_isa(const char *name, const struct cpu_isa **ret, char *err, size_t err_bytes);
+void cpu_buffer_scratch(struct backend *b, enum op_buffer buffer, bool *failed);
+void cpu_experts_scratch(struct backend *b, bool *failed);
 
 #endif

@@ -63,13 +63,18 @@ static bool quantized_reader(const struct backend *b, const struct layer_op *op)
     return false;
 }
 
+void cpu_quantize_row(struct backend *b, enum op_buffer buffer, uint32_t n, uint32_t r)
+{
+    const struct cpu_input *x = &b->buffers.of[buffer];
+    size_t at = (size_t)r * x->stride;
+    b->isa->quantize(x->f + at, n, x->q + at, x->d + at / CPU_BLOCK, x->sum + at / CPU_BLOCK);
+}
+
 static void quantize_row_of(struct backend *b, const struct layer_op *op, uint32_t r,
                             uint32_t worker)
 {
     (void)worker;
-    const struct cpu_input *x = &b->buffers.of[op->to[0]];
-    size_t at = (size_t)r * x->stride;
-    b->isa->quantize(x->f + at, op->n, x->q + at, x->d + at / CPU_BLOCK, x->sum + at / CPU_BLOCK);
+    cpu_quantize_row(b, op->to[0], op->n, r);
 }
 
 /* x = x * factor, [n] */
