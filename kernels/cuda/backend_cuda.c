@@ -165,24 +165,32 @@ static void place_all(struct backend *b)
     place_states(b);
 }
 
+static size_t count_memory(struct backend *b)
+{
+    b->weight_memory.used = b->scratch_memory.used = b->kv_memory.used = b->state_memory.used = 0;
+    place_all(b);
+    return b->weight_memory.used + b->scratch_memory.used + b->stack_bytes + b->kv_memory.used +
+           b->state_memory.used;
+}
+
 /* Counts, and says in one line when it is too much. */
-static int count_memory(struct backend *b, char *err, size_t err_bytes)
+static int find_room(struct backend *b, char *err, size_t err_bytes)
 {
     size_t free_bytes = 0, total = 0;
     const cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
     if (code != cudaSuccess)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
-    place_all(b);
-    const size_t weights = b->weight_memory.used, scratch = b->scratch_memory.used + b->stack_bytes,
+    const size_t bytes = count_memory(b), weights = b->weight_memory.used,
                  kv = b->kv_memory.used + b->state_memory.used;
-    if (weights + scratch + kv <= free_bytes)
+    if (bytes <= free_bytes)
         return 0;
     return fail(err, err_bytes, -ENOMEM,
                 "the GPU has %zu MiB free, %zu are needed (weights %zu, KV%s %zu, the rest %zu): "
                 "lower kv-bytes, slots or "
                 "context, or use --device cpu",
-                free_bytes >> 20, (weights + scratch + kv) >> 20, weights >> 20,
-                b->model->n_recurrent > 0 ? " and states" : "", kv >> 20, scratch >> 20);
+                free_bytes >> 20, bytes >> 20, weights >> 20,
+                b->model->n_recurrent > 0 ? " and states" : "", kv >> 20,
+                (bytes - weights - kv) >> 20);
 }
 
 /* Memory of the host that the device writes: both addresses. */
@@ -307,7 +315,7 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     int rc = open_device(b, err, err_bytes);
     if (!rc)
-        rc = count_memory(b, err, err_bytes);
+        rc = find_room(b, err, err_bytes);
     if (!rc)
         rc = take_memory(b, err, err_bytes);
     if (!rc && !cuda_ok(b,

@@ -127,11 +127,10 @@ struct backend {
     size_t stack_bytes;        /* that the device sets aside for its kernels' stacks */
     struct cuda_arena weight_memory, scratch_memory, kv_memory, state_memory;
     struct cuda_queue queue;
-    /* Canonical, fast where that is another one; without, with a head; NULL above limits.rows. */
-    cudaGraphExec_t graphs[2][CUDA_GRAPH_BUCKETS][2];
-    uint32_t least_bucket; /* 0; other ones are for the self-test */
-    struct cuda_grid grid; /* of the jobs that are launched */
-    bool native;           /* numerics of canonical passes, and their id */
+    cudaGraphExec_t *graphs; /* graph.c; NULL above limits.rows */
+    uint32_t least_bucket;   /* 0; other ones are for the self-test */
+    struct cuda_grid grid;   /* of the jobs that are launched */
+    bool native;             /* numerics of canonical passes, and their id */
     char numerics[32];
     struct cuda_blas *blas; /* NULL: own kernels compute every matmul */
     bool fast;              /* fast passes have native numerics, canonical ones not */
@@ -199,9 +198,10 @@ uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs 
 struct sample_job cuda_sample_job(const struct backend *b);
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
 
-/* graph.c. open: false when the instance broke. run: launches the graph for b->pass; false when there is none, or the
- * instance broke. */
+/* graph.c. open: false when the instance broke. exists: for passes of up to 2^bucket rows. run: launches the graph for
+ * b->pass; false when there is none, or the instance broke. */
 bool cuda_graph_open(struct backend *b);
+bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bucket);
 void cuda_graph_close(struct backend *b);
 bool cuda_graph_run(struct backend *b);
 

@@ -1,6 +1,10 @@
 /* Graphs: the launches of a pass captured once, for passes of up to 1, 2, 4 .. 64 rows, with and without a head. A pass
  * runs the smallest one that covers it: no launch of the host but one. Larger passes launch their kernels one by one. */
+#include <stdlib.h>
+
 #include "kernels/cuda/backend_cuda.h"
+
+enum { HEADS = 2 }; /* without and with one */
 
 static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool head)
 {
@@ -14,6 +18,12 @@ static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool h
         .kinds = 1u << CUDA_ITEM_ROW | 1u << CUDA_ITEM_TILE,
         .states = rows,
     };
+}
+
+/* The graphs of a bucket: [HEADS] */
+static cudaGraphExec_t *graphs_of(const struct backend *b, enum pass_kind kind, uint32_t bucket)
+{
+    return b->graphs + (kind * CUDA_GRAPH_BUCKETS + bucket) * HEADS;
 }
 
 static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *ret_exec)
@@ -33,6 +43,15 @@ static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *re
     return (int)code;
 }
 
+static bool open_bucket(struct backend *b, enum pass_kind kind, uint32_t bucket)
+{
+    for (int head = 0; head < HEADS; head++)
+        if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &graphs_of(b, kind, bucket)[head]),
+                     "the capture of a graph"))
+            return false;
+    return true;
+}
+
 static bool open_kind(struct backend *b, enum pass_kind kind)
 {
     if (!cuda_has(b, kind))
@@ -41,28 +60,31 @@ static bool open_kind(struct backend *b, enum pass_kind kind)
     for (uint32_t bucket = 0; bucket < CUDA_GRAPH_BUCKETS; bucket++) {
         if (bucket > 0 && 1u << (bucket - 1) >= b->limits.rows)
             break;
-        for (int head = 0; head < 2; head++) {
-            if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &b->graphs[kind][bucket][head]),
-                         "the capture of a graph"))
-                return false;
-        }
+        if (!open_bucket(b, kind, bucket))
+            return false;
     }
     return true;
 }
 
 bool cuda_graph_open(struct backend *b)
 {
-    return open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST);
+    b->graphs = calloc(2u * CUDA_GRAPH_BUCKETS * HEADS, sizeof(cudaGraphExec_t));
+    return cuda_ok(b, b->graphs ? cudaSuccess : cudaErrorMemoryAllocation, "opening graphs") &&
+           open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST);
+}
+
+bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bucket)
+{
+    return graphs_of(b, kind, bucket)[0] != NULL;
 }
 
 void cuda_graph_close(struct backend *b)
 {
-    for (uint32_t i = 0; i < 2 * CUDA_GRAPH_BUCKETS * 2; i++) {
-        cudaGraphExec_t graph =
-            b->graphs[i / (CUDA_GRAPH_BUCKETS * 2)][i / 2 % CUDA_GRAPH_BUCKETS][i % 2];
-        if (graph)
-            cudaGraphExecDestroy(graph);
-    }
+    const uint32_t n = b->graphs ? 2 * CUDA_GRAPH_BUCKETS * HEADS : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (b->graphs[i])
+            cudaGraphExecDestroy(b->graphs[i]);
+    free(b->graphs);
 }
 
 bool cuda_graph_run(struct backend *b)
@@ -73,6 +95,6 @@ bool cuda_graph_run(struct backend *b)
     if (bucket == CUDA_GRAPH_BUCKETS)
         return false;
     const enum pass_kind kind = b->fast ? b->pass->kind : PASS_CANONICAL;
-    cudaGraphExec_t graph = b->graphs[kind][bucket][b->n_wanted > 0];
+    cudaGraphExec_t graph = graphs_of(b, kind, bucket)[b->n_wanted > 0];
     return cuda_ok(b, (int)cudaGraphLaunch(graph, b->queue.stream), "the launch of a graph");
 }

@@ -681,13 +681,18 @@ static void run_end(struct backend *b)
     cuda_ok(b, cuda_launch_end(&b->queue, &job), "the end of a pass");
 }
 
+static void run_embedding(struct backend *b)
+{
+    const struct embed_job job = cuda_embed_job(b);
+    cuda_ok(b, cuda_launch_embed(&b->queue, &job, b->grid.rows), "the embedding");
+}
+
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
 {
     const struct layer_ops *ops = &b->model->ops;
-    const struct embed_job embed = cuda_embed_job(b);
     const uint32_t end = grid.wanted > 0 ? ops->n : ops->head;
     b->grid = grid;
-    cuda_ok(b, cuda_launch_embed(&b->queue, &embed, grid.rows), "the embedding");
+    run_embedding(b);
     for (uint32_t i = 1; i < end && !b->broken; i++)
         run_op(b, &ops->op[i], i < ops->head ? grid.rows : grid.wanted);
     if (b->broken) /* a launch failed: there are no logits to sample from */

@@ -230,7 +230,7 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
 {
     struct backend *b = t->b;
     int rc = 0;
-    for (uint32_t i = 0; i < CUDA_GRAPH_BUCKETS && b->graphs[PASS_CANONICAL][i][1] && !rc &&
+    for (uint32_t i = 0; i < CUDA_GRAPH_BUCKETS && cuda_graph_exists(b, PASS_CANONICAL, i) && !rc &&
                          (i == 0 || is_quick(t));
          i++) {
         const uint32_t fewest = i == 0 ? 1 : (1u << (i - 1)) + 1,
