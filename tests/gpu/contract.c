@@ -11,9 +11,11 @@
  *
  *     contract [NAME...]     the tests whose names begin so; all without a name
  *     contract --part NAME   the tests of a part
- *     contract --list        names of tests, to run each in its own process, since a failing kernel
+ *     contract --list [PART] names of tests, to run each in its own process, since a failing kernel
  *                            takes its process down
  *     contract --parts       names of parts
+ *
+ * HEARTH_CONTRACT_FIRST=1    the first failure ends it
  *
  * Prints a line for each test; exits with 1 when one failed, with 77 when there is no device.
  */
@@ -31,6 +33,7 @@
 
 uint32_t failures;
 const char *test_name;
+bool first_alone;
 
 bool simulated(void)
 {
@@ -734,12 +737,19 @@ static const struct test {
 };
 enum { TESTS = sizeof(tests) / sizeof(tests[0]) };
 
-static int list(bool parts)
+/* Names of tests, of a part or all (NULL). */
+static int list_tests(const char *part)
 {
     for (uint32_t i = 0; i < TESTS; i++)
-        if (!parts)
+        if (!part || strcmp(tests[i].part, part) == 0)
             puts(tests[i].name);
-        else if (i == 0 || strcmp(tests[i].part, tests[i - 1].part) != 0)
+    return 0;
+}
+
+static int list_parts(void)
+{
+    for (uint32_t i = 0; i < TESTS; i++)
+        if (i == 0 || strcmp(tests[i].part, tests[i - 1].part) != 0)
             puts(tests[i].part);
     return 0;
 }
@@ -768,10 +778,11 @@ int main(int argc, char **argv)
     char err[512];
     uint32_t n = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc == 2 && strcmp(argv[1], "--list") == 0)
-        return list(false);
+    first_alone = getenv("HEARTH_CONTRACT_FIRST") != NULL;
+    if (argc > 1 && strcmp(argv[1], "--list") == 0)
+        return list_tests(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--parts") == 0)
-        return list(true);
+        return list_parts();
     if (device_choose(DEVICE_CUDA, &device, err, sizeof(err))) {
         printf("skip: %s\n", err);
         return 77;

@@ -8,11 +8,13 @@
 #define HEARTH_TESTS_GPU_CONTRACT_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/gpu/subject.h"
 
 extern uint32_t failures;
 extern const char *test_name;
+extern bool first_alone; /* the first failure ends the process */
 
 #define EXPECT(condition, ...)                                                                     \
     do {                                                                                           \
@@ -21,6 +23,8 @@ extern const char *test_name;
             printf("%s: line %d: ", test_name, __LINE__);                                          \
             printf(__VA_ARGS__);                                                                   \
             printf("\n");                                                                          \
+            if (first_alone)                                                                       \
+                exit(1);                                                                           \
             return;                                                                                \
         }                                                                                          \
     } while (0)

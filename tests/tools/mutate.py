@@ -5,15 +5,18 @@
     tests/tools/mutate.py --seed 1 --list               # only say which they are
     tests/tools/mutate.py --seed 1 --only 7,12          # two of them again
     tests/tools/mutate.py --seed 1 --skip ipc/bell.c:41:relation    # equivalent, draw another one for it
+    tests/tools/mutate.py --seed 1 --of cuda --count 40             # in the CUDA backend, on the simulated GPU
 
 The tree is copied to a scratch folder, and built and tested there: first as it is, for the times, then with each mistake. A
-mistake is drawn by part (ipc; engine, cache and policy; control), then kind, then place. One that does not compile, or that
+mistake is drawn by part (ipc; engine, cache and policy; control; or device code and host side), then kind, then place. One that does not compile, or that
 gives the same machine code, is drawn anew. The suites of a mistake are those that are linked with a file that it is in, the ones of
-its name first, the fastest first; then those of PROGRAMS, which start a daemon; up to the first that fails. A test that hangs fails by its timeout.
+its name first, the fastest first; then those of PROGRAMS, which start a daemon; up to the first that fails. Of a mistake in the CUDA
+backend they are the tests of the pass contract, one by one, then the daemon on the simulator. A test that hangs fails by its timeout.
 """
 
 import argparse
 import filecmp
+import glob
 import json
 import os
 import random
@@ -25,13 +28,22 @@ import sys
 import tempfile
 import time
 
-# The parts of fifty mistakes, and the folders that each is drawn from.
-PARTS = {"ipc": (20, ["ipc"]), "engine": (20, ["daemon/engine", "daemon/cache", "daemon/policy"]),
-         "control": (10, ["daemon/control"])}
+# The parts of fifty mistakes, or of forty, and the folders that each is drawn from.
+PARTS = {"daemon": {"ipc": (20, ["ipc"]), "engine": (20, ["daemon/engine", "daemon/cache", "daemon/policy"]),
+                    "control": (10, ["daemon/control"])},
+         "cuda": {"device": (24, ["kernels/cuda/device"]), "host": (16, ["kernels/cuda"])}}
 UNITS = {"ipc": ["unit/ipc", "stress", "unit/client/test_client_", "unit/daemon"], "engine": ["unit/daemon"],
          "control": ["unit/daemon"]}
 PROGRAMS = ["e2e/test_hostile", "e2e/test_start", "e2e/test_descriptors", "e2e/test_prefix", "e2e/test_crowd",
             "e2e/test_kills", "e2e/test_load", "hostile/test_client"]
+
+# Parts of the contract that a file's mistakes are looked for in first; of any other file in all.
+CONTRACT_FIRST = [(r"expert", ["experts", "cut"]), (r"delta|plan_state", ["states"]), (r"sample", ["samples"]),
+                  (r"half|native", ["native", "fast"]), (r"blas|cublas", ["fast"]), (r"cut", ["cut"]),
+                  (r"attend", ["heads", "shapes"]), (r"matmul|weights|repack|layout", ["types", "shapes"])]
+SIMULATED = ["all", "build/tests/cudasim/libcublas.so.13", "build/tests/gpu/contract", "build/tests/e2e/test_cuda"]
+PLAIN = "build/plain"  # the plugin without a mistake
+UNKNOWN_SECONDS = 60
 
 WORD = r"[A-Za-z_][\w.>\[\]*-]*"
 DECLARATION = re.compile(r"^\s*(static|const|struct|enum|union|extern|void|bool|char|float|double|u?int\d*_t|int|unsigned|long"
@@ -88,7 +100,7 @@ def candidates(path):
             inside = True
         elif raw.startswith("}"):
             inside = False
-        if line is None or line != raw.rstrip() or path.endswith(".c") and not inside:
+        if line is None or line != raw.rstrip() or path.endswith((".c", ".cu")) and not inside:
             continue
         for kind, places in KINDS.items():
             for new in places(line):
@@ -129,6 +141,8 @@ def kill_session(session):
 class Tree:
     """A scratch copy, built once."""
 
+    targets = ["tests"]
+
     def __init__(self, folder):
         self.folder = folder
         self.times = {}  # of each suite, on the tree as it is
@@ -146,7 +160,8 @@ class Tree:
                 return 124
 
     def make(self, *targets):
-        return self.run(["make", "CUDA=0", "WERROR=", "-j2", *targets], log=os.path.join(self.folder, "make.log"))
+        compilers = [f"{name}={os.environ[name]}" for name in ("CC", "CXX") if name in os.environ]
+        return self.run(["make", "CUDA=0", "WERROR=", "-j2", *compilers, *targets], log=os.path.join(self.folder, "make.log"))
 
     def fill(self):
         listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], stdout=subprocess.PIPE, check=True).stdout
@@ -154,14 +169,14 @@ class Tree:
         for root, _, names in os.walk(self.folder): # of an earlier time
             for name in names:
                 path = os.path.relpath(os.path.join(root, name), self.folder)
-                if path.endswith((".c", ".h")) and path not in files:
+                if path.endswith((".c", ".h", ".cu")) and path not in files:
                     os.unlink(os.path.join(self.folder, path))
         for name in sorted(files):
             to = os.path.join(self.folder, name)
             os.makedirs(os.path.dirname(to), exist_ok=True)
             if not os.path.exists(to) or not filecmp.cmp(name, to, shallow=False):
                 shutil.copy(name, to)
-        if self.make("tests"):
+        if self.make(*self.targets):
             sys.exit(f"mutate: the tree does not build: {self.folder}/make.log")
         if os.path.exists(os.path.join(self.folder, "times.json")):
             self.times = json.loads(self.read("times.json"))
@@ -236,33 +251,126 @@ class Tree:
         m = re.search(r":[FE]:[^:]*:([^:]*):\d+: *(.*)", text)
         return m[1] if m else text.strip().split("\n")[-1][:60]
 
-    def assembly(self, sources):
-        """What the compiler makes of the files, or None where one does not compile, or with a warning."""
+    def assembly(self, source):
+        """What the compiler makes of a file, or None where it does not compile, or with a warning."""
+        flags = ["-std=gnu11", "-D_GNU_SOURCE", '-DHEARTH_VERSION="0"', "-Wall", "-Wextra", "-Werror", "-O2", "-g0", "-ffp-contract=off", "-fPIC"]
+        return self.compiled(["gcc", "-I.", *flags, "-S", "-o", "-", source])
+
+    def compiled(self, command):
+        done = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        return None if done.returncode else done.stdout
+
+    def matters(self, path, line, new):
+        """Does a mistake compile everywhere, and change what the compiler makes of some file?"""
+        before = self.read(path)
+        changes = False
+        for user in self.users(path):
+            plain = self.assembly(user)
+            self.write(path, mutated(self, path, line, new))
+            with_it = self.assembly(user)
+            self.write(path, before)
+            if with_it is None:
+                return False
+            changes = changes or with_it != plain
+        return changes
+
+    def try_one(self, part, path, line, new):
+        """Returns (suite or None, what failed)."""
+        before = self.read(path)
+        groups = self.suites(part, path)
+        for suite in sum(groups, []): # before the mistake
+            self.seconds(suite)
+        self.write(path, mutated(self, path, line, new))
+        try:
+            for group in groups:
+                if self.build(group):
+                    return "build", "it does not link"
+                for suite in group:
+                    if rc := self.test(suite, 20 + 8 * self.times.get(suite, UNKNOWN_SECONDS)):
+                        return suite, "hangs" if rc == 124 else self.first_failure()
+            return None, ""
+        finally:
+            self.write(path, before)
+
+    def build(self, group):
+        """Builds what suites of a group need."""
+        return group != ["model"] and self.make(*["all"] * (group == PROGRAMS), *[f"build/tests/{s}" for s in group])
+
+
+class Simulated(Tree):
+    """The CUDA backend, on tests/cudasim."""
+
+    targets = SIMULATED
+
+    def users(self, source):
+        """As objects: a body of several variants is one for each."""
+        folder = os.path.join(self.folder, "build/tests/cudasim/obj")
         found = []
-        for c in sources:
-            flags = ["-std=gnu11", "-D_GNU_SOURCE", '-DHEARTH_VERSION="0"', "-Wall", "-Wextra", "-Werror", "-O2", "-g0", "-ffp-contract=off", "-fPIC"]
-            done = subprocess.run(["gcc", "-I.", *flags, "-S", "-o", "-", c], cwd=self.folder, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                return None
-            found.append(done.stdout)
-        return found
+        for name in glob.glob(f"{folder}/kernels/cuda/**/*.d", recursive=True):
+            with open(name, encoding="utf-8") as f:
+                if re.search(rf"(^|\s){re.escape(source)}(\s|$)", f.read()):
+                    found.append(os.path.relpath(name, folder)[:-2])
+        return sorted(found)
+
+    def assembly(self, source):
+        flags = ["-DHEARTH_CUDASIM", "-isystem", "tests/cudasim/include", "-Wall", "-Werror", "-O2", "-g0", "-fPIC", "-ffp-contract=off"]
+        if not source.endswith(".cu"):
+            return self.compiled(["gcc", "-I.", "-std=gnu11", "-D_GNU_SOURCE", '-DHEARTH_VERSION="0"', "-Wextra", *flags, "-S", "-o", "-", source + ".c"])
+        body = re.match(r"(.*)_(\d)\.cu$", source)
+        return self.compiled(["g++", "-I.", "-x", "c++", "-std=gnu++17", "-fno-exceptions", "-fno-rtti", "-Wno-unknown-pragmas", *flags,
+                              *([f"-DROW_TILES={body[2]}", "-S", "-o", "-", body[1] + ".cu"] if body else ["-S", "-o", "-", source])])
+
+    def contract(self, *arguments):
+        return subprocess.run(["build/tests/gpu/contract", *arguments], cwd=self.folder, stdout=subprocess.PIPE, check=True, text=True).stdout.split()
+
+    def suites(self, part, source):
+        first = next((parts for pattern, parts in CONTRACT_FIRST if re.search(pattern, os.path.basename(source))), [])
+        tests = {test: part for part in self.contract("--parts") for test in self.contract("--list", part)}
+        order = sorted(tests, key=lambda test: (tests[test] not in first, self.times.get(test, UNKNOWN_SECONDS)))
+        return [order + ["e2e/test_cuda"]]
+
+    def fill(self):
+        super().fill()
+        os.makedirs(os.path.join(self.folder, PLAIN), exist_ok=True)
+        for name in ("hearth-cuda.so", "libcublas.so.13"):
+            shutil.copy(os.path.join(self.folder, "build/tests/cudasim", name), os.path.join(self.folder, PLAIN))
+
+    def seconds(self, suite):
+        """All of them take long: one that failed is run without the mistake afterwards (test)."""
+        return self.times.get(suite, UNKNOWN_SECONDS)
+
+    def test(self, suite, timeout):
+        failed = self.run_with("build/tests/cudasim", suite, timeout, "test.log")
+        if failed and suite not in self.times:
+            began = time.time()
+            if self.run_with(PLAIN, suite, 1800, "plain.log"):
+                sys.exit(f"mutate: {suite} fails without a mistake: {self.folder}/plain.log")
+            self.times[suite] = time.time() - began
+            self.write("times.json", json.dumps(self.times))
+        return failed
+
+    def run_with(self, plugins, suite, timeout, log):
+        command = [f"build/tests/{suite}"] if "/" in suite else ["build/tests/gpu/contract", suite]
+        return self.run(["env", f"HEARTH_PLUGINS={plugins}", "HEARTH_CONTRACT_FIRST=1", *command], timeout, log=os.path.join(self.folder, log))
+
+    def build(self, group):
+        return self.make(*self.targets)
 
 
-def draw(seed, skip, count):
+def draw(parts, seed, skip, count):
     """Yields mistakes in the seed's order for ever: (part, file, line, kind, new lines)."""
     rng = random.Random(seed)
     pools = {}
-    for part, (_, folders) in PARTS.items():
+    for part, (_, folders) in parts.items():
         pools[part] = {}
         for folder in folders:
             for name in sorted(os.listdir(folder)):
-                if name.endswith((".c", ".h")):
+                if name.endswith((".c", ".h", ".cu")):
                     path = f"{folder}/{name}"
                     for line, kind, new in candidates(path):
                         pools[part].setdefault(kind, []).append((path, line, new))
-    total = sum(n for n, _ in PARTS.values())
-    wanted = [part for part, (n, _) in PARTS.items() for _ in range(max(1, n * count // total))][:count]
+    total = sum(n for n, _ in parts.values())
+    wanted = [part for part, (n, _) in parts.items() for _ in range(max(1, n * count // total))][:count]
     for part in wanted:
         while True:
             pool = pools[part][rng.choice(sorted(pools[part]))]
@@ -279,29 +387,11 @@ def mutated(tree, path, line, new):
     return "\n".join(lines)
 
 
-def try_one(tree, part, path, line, new):
-    """Returns (suite or None, what failed)."""
-    before = tree.read(path)
-    groups = tree.suites(part, path)
-    for suite in sum(groups, []): # before the mistake
-        tree.seconds(suite)
-    tree.write(path, mutated(tree, path, line, new))
-    try:
-        for group in groups:
-            if group != ["model"] and tree.make(*["all"] * (group == PROGRAMS), *[f"build/tests/{s}" for s in group]):
-                return "build", "it does not link"
-            for suite in group:
-                if rc := tree.test(suite, 20 + 8 * tree.times.get(suite, 30)):
-                    return suite, "hangs" if rc == 124 else tree.first_failure()
-        return None, ""
-    finally:
-        tree.write(path, before)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--of", choices=PARTS, default="daemon", help="what they are made in")
     parser.add_argument("--only", help="numbers of the list, 7,12")
     parser.add_argument("--skip", default="", help="FILE:LINE:KIND,... that change nothing: others are drawn for them")
     parser.add_argument("--list", action="store_true", help="do not run them")
@@ -312,31 +402,26 @@ def main():
 
     scratch = options.scratch or tempfile.mkdtemp(prefix="hearth-mutate-")
     os.makedirs(scratch, exist_ok=True)
-    tree = Tree(scratch)
+    tree = (Simulated if options.of == "cuda" else Tree)(scratch)
     tree.fill()
     caught = tried = 0
-    drawn = draw(options.seed, set(options.skip.split(",")), options.count)
+    drawn = draw(PARTS[options.of], options.seed, set(options.skip.split(",")), options.count)
     mistake, number, seen = next(drawn), 1, set()
     try:
         while True:
             part, path, line, kind, new = mistake
             key = (path, line, tuple(new))
-            before = tree.read(path)
-            users = [] if key in seen else tree.users(path)
-            seen.add(key)
-            plain = tree.assembly(users)
-            tree.write(path, mutated(tree, path, line, new))
-            changed = tree.assembly(users)
-            tree.write(path, before)
-            if not users or changed is None or changed == plain:
+            if key in seen or not tree.matters(path, line, new):
+                seen.add(key)
                 mistake = drawn.send(False)
                 continue
+            seen.add(key)
             if not only or number in only:
                 print(f"{number:2} {path}:{line}:{kind}")
-                old = before.split("\n")[line - 1:line - 1 + len(new)]
+                old = tree.read(path).split("\n")[line - 1:line - 1 + len(new)]
                 print("\n".join([f"     - {o.strip()}" for o in old] + [f"     + {n.strip()}" for n in new]), flush=True)
                 if not options.list:
-                    suite, what = try_one(tree, part, path, line, new)
+                    suite, what = tree.try_one(part, path, line, new)
                     tried += 1
                     caught += suite is not None
                     print(f"     {suite}: {what}" if suite else "     NOT NOTICED", flush=True)
