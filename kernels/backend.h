@@ -178,6 +178,10 @@ struct backend_limits {
                               any other; memory is committed when one is first written */
     uint32_t context;      /* positions are below this; bounds the rope tables */
     uint32_t threads;      /* including the caller, at least 1 */
+    /* 0, or the most of a device's memory that the instance may take. Weights of experts that do
+     * not fit are kept, and computed, by the host: with the same bits, those of the last layers
+     * first. For the CPU it has no meaning. */
+    uint64_t gpu_bytes;
     bool kv_q8_0;    /* KV in blocks of int8 instead of f16 (or f32): other numerics, 0.56 x the
                       memory of f16 if head_dim is a multiple of 32 */
     bool native;     /* use the device's own, faster arithmetic, if it has any: as reproducible, but
@@ -212,6 +216,8 @@ struct backend_info {
                                  is first written, so a state that was only kept has none */
     uint64_t expert_bytes; /* of weights of experts that passes have read so far, as in the file: an
                               expert once for all rows of a pass that use it; 0: not counted */
+    uint32_t host_layers;  /* of a device: layers whose experts the host computes (gpu_bytes) */
+    size_t host_bytes;     /* of their weights, which are not in weight_bytes */
     bool mtp; /* PASS_MTP: the model has a next-token layer, and this backend runs it */
     const void
         *image; /* [image_bytes] the weights, ready for another instance; NULL: there is none */

@@ -168,9 +168,26 @@ static void place_all(struct backend *b)
 static size_t count_memory(struct backend *b)
 {
     b->weight_memory.used = b->scratch_memory.used = b->kv_memory.used = b->state_memory.used = 0;
+    memset(b->weights.layers, 0, (b->model->n_layer + 1) * sizeof(*b->weights.layers));
     place_all(b);
     return b->weight_memory.used + b->scratch_memory.used + b->stack_bytes + b->kv_memory.used +
            b->state_memory.used;
+}
+
+/* Experts go to the CPU, those of the last layer first, until the rest fits `most` bytes; with room for graphs and code where
+ * that is all there is. Returns what it takes. */
+static size_t cut_to_fit(struct backend *b, size_t most, bool all)
+{
+    enum { GRAPHS = 32 }; /* a part of it */
+    size_t bytes = count_memory(b);
+    if (bytes <= most || b->model->ops.n_expert == 0)
+        return bytes;
+    most -= all ? most / GRAPHS : 0;
+    while (bytes > most && b->cut.first_layer > 0) {
+        b->cut.first_layer--;
+        bytes = count_memory(b);
+    }
+    return bytes;
 }
 
 /* Counts, and says in one line when it is too much. */
@@ -180,15 +197,16 @@ static int find_room(struct backend *b, char *err, size_t err_bytes)
     const cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
     if (code != cudaSuccess)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
-    const size_t bytes = count_memory(b), weights = b->weight_memory.used,
-                 kv = b->kv_memory.used + b->state_memory.used;
-    if (bytes <= free_bytes)
+    const bool all = b->limits.gpu_bytes == 0 || b->limits.gpu_bytes > free_bytes;
+    const size_t most = all ? free_bytes : b->limits.gpu_bytes, bytes = cut_to_fit(b, most, all),
+                 weights = b->weight_memory.used, kv = b->kv_memory.used + b->state_memory.used;
+    if (bytes <= most)
         return 0;
     return fail(err, err_bytes, -ENOMEM,
-                "the GPU has %zu MiB free, %zu are needed (weights %zu, KV%s %zu, the rest %zu): "
+                "the GPU has %zu MiB free%s, %zu are needed (weights %zu, KV%s %zu, the rest %zu): "
                 "lower kv-bytes, slots or "
                 "context, or use --device cpu",
-                free_bytes >> 20, bytes >> 20, weights >> 20,
+                most >> 20, all ? "" : " (gpu-bytes)", bytes >> 20, weights >> 20,
                 b->model->n_recurrent > 0 ? " and states" : "", kv >> 20,
                 (bytes - weights - kv) >> 20);
 }
@@ -262,6 +280,7 @@ static void cuda_close(struct backend *b)
         return;
     cuda_graph_close(b);
     cuda_blas_close(b);
+    cuda_cut_close(b);
     if (b->queue.stream)
         cudaStreamDestroy(b->queue.stream);
     cuda_arena_close(&b->weight_memory);
@@ -326,6 +345,8 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
     if (!rc)
         rc = cuda_upload_weights(b, err, err_bytes);
     if (!rc)
+        rc = cuda_cut_open(b, err, err_bytes);
+    if (!rc)
         cuda_blas_warm_up(b);
     if (!rc && (b->broken || !cuda_run_once(b) || !cuda_graph_open(b)))
         rc = cuda_open_failed(b, err, err_bytes);
@@ -355,6 +376,7 @@ static int cuda_open(const struct model *model, const struct backend_limits *lim
         return fail(err, err_bytes, -ENOMEM, "no memory");
     b->model = model;
     b->limits = *limits;
+    b->cut.first_layer = model->n_layer;
     kv_geometry_init(&b->geometry, model, limits->kv_q8_0, limits->window_pages > 0);
     state_geometry_init(&b->state_geometry, model);
     b->most = most_of(model);
@@ -435,6 +457,8 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .kv_bytes = kv_bytes(&b->geometry, &b->limits),
         .state_bytes = b->state_geometry.state_bytes,
         .record_bytes = b->state_geometry.record_bytes,
+        .host_layers = cuda_cut_layers(b),
+        .host_bytes = b->cut.experts ? host_experts_bytes(b->cut.experts) : 0,
         .note = b->note[0] ? b->note : NULL,
     };
 }

@@ -10,6 +10,7 @@
  *   plan_state.c      and of the states of recurrent layers
  *   jobs.c          the jobs of a pass in their order
  *   graph.c         the same, captured
+ *   cut.c           experts that do not fit the device
  *   native.c        which passes are in native numerics, and the id
  *   blas.c          matmuls of many rows by cuBLAS, where there is one
  *   warm.c          the first passes, at open: every kernel once, and the self-test
@@ -24,6 +25,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/host_experts.h"
 #include "kernels/cuda/arena.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
@@ -113,9 +115,19 @@ struct cuda_most {
     uint32_t head_dim; /* of K or V */
 };
 
+/* Experts of layers from first_layer on are the CPU's (cut.c); n_layer: none are. A pass has a piece for each such layer, and
+ * one before them. */
+struct cuda_cut {
+    uint32_t first_layer, n_pieces;
+    uint32_t *begin;       /* [n_pieces] of the model's operations: 0, then OP_EXPERT_GATEs */
+    struct host_rows rows; /* pinned; without a cut NULL, as experts */
+    struct host_experts *experts;
+};
+
 struct backend {
     const struct model *model;
     struct backend_limits limits;
+    struct cuda_cut cut;
     struct cuda_weights weights;
     struct cuda_buffers buffers;
     struct cuda_upload upload;
@@ -192,18 +204,25 @@ size_t cuda_most_state_words(const struct backend *b);
 void cuda_forget_states(const struct backend *b);
 
 /* jobs.c: the jobs of a pass. layer_jobs: those of the layer, or the head, whose first operation is op[i] of the model's;
- * returns where the next one begins. run_jobs: launches all of them. */
+ * returns where the next one begins. run_jobs: launches those of a piece. */
 struct embed_job cuda_embed_job(const struct backend *b);
 uint32_t cuda_layer_jobs(const struct backend *b, uint32_t i, struct layer_jobs *ret);
 struct sample_job cuda_sample_job(const struct backend *b);
-void cuda_run_jobs(struct backend *b, struct cuda_grid grid);
+void cuda_run_jobs(struct backend *b, struct cuda_grid grid, uint32_t piece);
 
-/* graph.c. open: false when the instance broke. exists: for passes of up to 2^bucket rows. run: launches the graph for
- * b->pass; false when there is none, or the instance broke. */
+/* graph.c. open: false when the instance broke. exists: for passes of up to 2^bucket rows. run: launches the graph of a piece
+ * of b->pass; false when there is none, or the instance broke. */
 bool cuda_graph_open(struct backend *b);
 bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bucket);
 void cuda_graph_close(struct backend *b);
-bool cuda_graph_run(struct backend *b);
+bool cuda_graph_run(struct backend *b, uint32_t piece);
+
+/* cut.c. open: after memory was taken; 0, or an error with its line. cross: before a piece but the first: what the CPU
+ * computes between it and the one before it; false: the instance broke. layers: how many have their experts there. */
+int cuda_cut_open(struct backend *b, char *err, size_t err_bytes);
+void cuda_cut_close(struct backend *b);
+bool cuda_cut_cross(struct backend *b, uint32_t piece);
+uint32_t cuda_cut_layers(const struct backend *b);
 
 /* native.c. choose_numerics: sets native, fast and the id; needs the device's name. has: does the
  * instance have passes of this kind that are not those of the other kind? tensors: is a pass of
@@ -245,6 +264,12 @@ int cuda_pass_finish(struct backend *b);
 
 /* Marks the instance as broken, unless the code is success. True when all is well. */
 bool cuda_ok(struct backend *b, int code, const char *what);
+
+/* Are the experts of this layer the CPU's? */
+static inline bool cuda_on_host(const struct backend *b, uint32_t layer)
+{
+    return layer >= b->cut.first_layer && layer < b->model->n_layer;
+}
 
 static inline uint32_t cuda_padded(uint32_t n)
 {

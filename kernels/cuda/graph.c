@@ -1,10 +1,9 @@
 /* Graphs: the launches of a pass captured once, for passes of up to 1, 2, 4 .. 64 rows, with and without a head. A pass
- * runs the smallest one that covers it: no launch of the host but one. Larger passes launch their kernels one by one. */
+ * runs the smallest one that covers it: no launch of the host but one, or one for each of its pieces (cut.c). Larger passes
+ * launch their kernels one by one. */
 #include <stdlib.h>
 
 #include "kernels/cuda/backend_cuda.h"
-
-enum { HEADS = 2 }; /* without and with one */
 
 static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool head)
 {
@@ -20,19 +19,20 @@ static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool h
     };
 }
 
-/* The graphs of a bucket: [HEADS] */
+/* The graphs of a bucket: a piece each, and the last piece with a head. */
 static cudaGraphExec_t *graphs_of(const struct backend *b, enum pass_kind kind, uint32_t bucket)
 {
-    return b->graphs + (kind * CUDA_GRAPH_BUCKETS + bucket) * HEADS;
+    return b->graphs + (kind * CUDA_GRAPH_BUCKETS + bucket) * (b->cut.n_pieces + 1);
 }
 
-static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *ret_exec)
+static int capture(struct backend *b, struct cuda_grid grid, uint32_t piece,
+                   cudaGraphExec_t *ret_exec)
 {
     cudaGraph_t graph = NULL;
     cudaError_t code = cudaStreamBeginCapture(b->queue.stream, cudaStreamCaptureModeThreadLocal);
     if (code != cudaSuccess)
         return (int)code;
-    cuda_run_jobs(b, grid);
+    cuda_run_jobs(b, grid, piece);
     code = cudaStreamEndCapture(b->queue.stream, &graph);
     if (code == cudaSuccess && !b->broken)
         code = cudaGraphInstantiate(ret_exec, graph, 0);
@@ -45,8 +45,11 @@ static int capture(struct backend *b, struct cuda_grid grid, cudaGraphExec_t *re
 
 static bool open_bucket(struct backend *b, enum pass_kind kind, uint32_t bucket)
 {
-    for (int head = 0; head < HEADS; head++)
-        if (!cuda_ok(b, capture(b, grid_of(b, bucket, head), &graphs_of(b, kind, bucket)[head]),
+    const uint32_t last = b->cut.n_pieces - 1;
+    for (uint32_t i = 0; i <= last + 1; i++)
+        if (!cuda_ok(b,
+                     capture(b, grid_of(b, bucket, i > last), i < last ? i : last,
+                             &graphs_of(b, kind, bucket)[i]),
                      "the capture of a graph"))
             return false;
     return true;
@@ -68,7 +71,7 @@ static bool open_kind(struct backend *b, enum pass_kind kind)
 
 bool cuda_graph_open(struct backend *b)
 {
-    b->graphs = calloc(2u * CUDA_GRAPH_BUCKETS * HEADS, sizeof(cudaGraphExec_t));
+    b->graphs = calloc(2u * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1), sizeof(cudaGraphExec_t));
     return cuda_ok(b, b->graphs ? cudaSuccess : cudaErrorMemoryAllocation, "opening graphs") &&
            open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST);
 }
@@ -80,14 +83,14 @@ bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bu
 
 void cuda_graph_close(struct backend *b)
 {
-    const uint32_t n = b->graphs ? 2 * CUDA_GRAPH_BUCKETS * HEADS : 0;
+    const uint32_t n = b->graphs ? 2 * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1) : 0;
     for (uint32_t i = 0; i < n; i++)
         if (b->graphs[i])
             cudaGraphExecDestroy(b->graphs[i]);
     free(b->graphs);
 }
 
-bool cuda_graph_run(struct backend *b)
+bool cuda_graph_run(struct backend *b, uint32_t piece)
 {
     uint32_t bucket = b->least_bucket;
     while (bucket < CUDA_GRAPH_BUCKETS && 1u << bucket < b->pass->n_rows)
@@ -95,6 +98,7 @@ bool cuda_graph_run(struct backend *b)
     if (bucket == CUDA_GRAPH_BUCKETS)
         return false;
     const enum pass_kind kind = b->fast ? b->pass->kind : PASS_CANONICAL;
-    cudaGraphExec_t graph = graphs_of(b, kind, bucket)[b->n_wanted > 0];
+    const bool head = piece == b->cut.n_pieces - 1 && b->n_wanted > 0;
+    cudaGraphExec_t graph = graphs_of(b, kind, bucket)[piece + head];
     return cuda_ok(b, (int)cudaGraphLaunch(graph, b->queue.stream), "the launch of a graph");
 }

@@ -35,10 +35,12 @@ static bool is_expert(const struct layer_op *op)
     return op->kind == OP_EXPERT_GATE || op->kind == OP_EXPERT_SUM;
 }
 
-/* How a matmul that reads what `op` writes needs it. Experts have no native matmuls. */
+/* How a matmul that reads what `op` writes needs it. Experts have no native matmuls; the CPU makes its own blocks. */
 static uint32_t forms_for(const struct backend *b, const struct layer_op *reader)
 {
     uint32_t forms = 0;
+    if (is_expert(reader) && cuda_on_host(b, reader->layer))
+        return FORM_FLOATS;
     for (uint32_t i = 0; i < reader->n_parts; i++) {
         const uint32_t type = layer_of(b, reader)->matrix[reader->tensor[i]].type;
         const bool native = b->tensors && !is_expert(reader);
@@ -439,11 +441,20 @@ static struct expert_job expert_job_of(const struct backend *b, const struct lay
     return job;
 }
 
+/* Of the CPU's experts, whose sums are there. */
+static struct cuda_experts experts_to_sum(const struct backend *b, const struct layer_op *op)
+{
+    struct cuda_experts experts = experts_of(b, op);
+    if (cuda_on_host(b, op->layer))
+        experts.n_used = 0;
+    return experts;
+}
+
 static struct expert_sum_job expert_sum_job_of(const struct backend *b, const struct layer_op *op)
 {
     return (struct expert_sum_job){
         .pass = b->upload.to,
-        .experts = experts_of(b, op),
+        .experts = experts_to_sum(b, op),
         .y = b->buffers.expert_y,
         .shared = op->from[1] ? floats_of(b, op->from[1]) : NULL,
         .shared_gate = op->from[2] ? floats_of(b, op->from[2]) : NULL,
@@ -462,13 +473,16 @@ enum { OP_JOBS = 2 };
 static uint32_t make_expert_jobs(const struct backend *b, const struct layer_op *op,
                                  struct cuda_job job[OP_JOBS])
 {
-    job[0].kind = CUDA_JOB_EXPERT;
-    job[0].of.expert = expert_job_of(b, op);
+    uint32_t n = 0;
+    if (!cuda_on_host(b, op->layer)) {
+        job[n].kind = CUDA_JOB_EXPERT;
+        job[n++].of.expert = expert_job_of(b, op);
+    }
     if (op->kind == OP_EXPERT_GATE)
-        return 1;
-    job[1].kind = CUDA_JOB_EXPERT_SUM;
-    job[1].of.expert_sum = expert_sum_job_of(b, op);
-    return 2;
+        return n;
+    job[n].kind = CUDA_JOB_EXPERT_SUM;
+    job[n++].of.expert_sum = expert_sum_job_of(b, op);
+    return n;
 }
 
 /* Of a recurrent layer; and an OP_HEAD_GATE of attention, which its own job computes. */
@@ -687,15 +701,17 @@ static void run_embedding(struct backend *b)
     cuda_ok(b, cuda_launch_embed(&b->queue, &job, b->grid.rows), "the embedding");
 }
 
-void cuda_run_jobs(struct backend *b, struct cuda_grid grid)
+void cuda_run_jobs(struct backend *b, struct cuda_grid grid, uint32_t piece)
 {
     const struct layer_ops *ops = &b->model->ops;
-    const uint32_t end = grid.wanted > 0 ? ops->n : ops->head;
+    const bool last = piece == b->cut.n_pieces - 1;
+    const uint32_t end = !last ? b->cut.begin[piece + 1] : grid.wanted > 0 ? ops->n : ops->head;
     b->grid = grid;
-    run_embedding(b);
-    for (uint32_t i = 1; i < end && !b->broken; i++)
+    if (piece == 0)
+        run_embedding(b);
+    for (uint32_t i = piece == 0 ? 1 : b->cut.begin[piece]; i < end && !b->broken; i++)
         run_op(b, &ops->op[i], i < ops->head ? grid.rows : grid.wanted);
-    if (b->broken) /* a launch failed: there are no logits to sample from */
+    if (b->broken || !last) /* broken: a launch failed, there are no logits to sample from */
         return;
     if (grid.wanted > 0)
         run_samples(b);

@@ -49,11 +49,20 @@ static bool is_placed(const struct model *m, uint32_t i, uint32_t t,
     return file->data && !(i == m->n_layer && t == MODEL_TOKEN_EMBD && m->tied);
 }
 
+/* Whether tensor t of layer i is the CPU's alone. */
+static bool is_elsewhere(const struct backend *b, uint32_t i, uint32_t t)
+{
+    return cuda_on_host(b, i) && t >= MODEL_FFN_GATE_EXPS && t <= MODEL_FFN_DOWN_EXPS_BIAS &&
+           t != MODEL_FFN_ROUTER_BIAS;
+}
+
 static void place_layer(struct backend *b, uint32_t i, struct cuda_layer *l)
 {
     const struct model_tensor *file;
     for (uint32_t t = 0, n = tensors_of(b->model, i, &file); t < n; t++)
-        if (is_vector(b->model, i, t))
+        if (is_elsewhere(b, i, t))
+            continue;
+        else if (is_vector(b->model, i, t))
             l->vector[t] = place_vector(b, &file[t]);
         else if (is_placed(b->model, i, t, &file[t]))
             place_matrix(b, &file[t], &l->matrix[t]);
@@ -160,7 +169,9 @@ static void load_layer(struct loader *l, uint32_t i, const struct cuda_layer *to
     const struct model *m = l->b->model;
     const struct model_tensor *file;
     for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
-        if (is_vector(m, i, t))
+        if (is_elsewhere(l->b, i, t))
+            continue;
+        else if (is_vector(m, i, t))
             load_vector(l, &file[t], to->vector[t]);
         else if (is_placed(m, i, t, &file[t]))
             load_matrix(l, &file[t], &to->matrix[t]);

@@ -140,8 +140,8 @@ LAYOUT_INLINE uint32_t expert_runs(const struct cuda_experts x, uint32_t rows, u
     return (pairs + used * (most - 1)) / most;
 }
 
-/* to = sum of weight * y over a row's experts, ascending, + the shared expert's and residual where there are these. Items:
- * row, part of 256 values. */
+/* to = sum of weight * y over a row's experts, ascending, + the shared expert's and residual where there are these. With
+ * n_used 0 y are the sums, [rows][stride]. Items: row, part of 256 values. */
 struct expert_sum_job {
     struct cuda_pass pass;
     struct cuda_experts experts;

@@ -99,14 +99,17 @@ static void finish_all_wanted(struct backend *b)
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
-/* By a graph, or launched one by one. */
-static void run_kernels(struct backend *b)
+/* A piece of the pass, by a graph or launched one by one; the last one's logits follow it. */
+static void run_piece(struct backend *b, uint32_t piece)
 {
-    cuda_upload_pass(b);
-    if (b->broken || cuda_graph_run(b)) /* broken: what is on the device is not a whole pass */
-        return;
-    cuda_run_jobs(b, (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
-                                        b->n_states});
+    if (!b->broken &&
+        !cuda_graph_run(b, piece)) /* broken: what is on the device is not a whole pass */
+        cuda_run_jobs(b,
+                      (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
+                                         b->n_states},
+                      piece);
+    if (!b->broken && piece == b->cut.n_pieces - 1)
+        fetch_logits(b);
 }
 
 void cuda_pass_start(struct backend *b)
@@ -114,14 +117,15 @@ void cuda_pass_start(struct backend *b)
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_wait_begin(b);
     cuda_plan_pass(b);
-    run_kernels(b);
-    if (!b->broken)
-        fetch_logits(b);
+    cuda_upload_pass(b);
+    run_piece(b, 0);
 }
 
 int cuda_pass_finish(struct backend *b)
 {
-    if (!cuda_wait(b, b->n_copies > 0))
+    for (uint32_t i = 1; i < b->cut.n_pieces && cuda_cut_cross(b, i); i++)
+        run_piece(b, i);
+    if (b->broken || !cuda_wait(b, b->n_copies > 0))
         return -EIO;
     report_poison(b);
     finish_all_wanted(b);

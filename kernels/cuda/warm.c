@@ -90,8 +90,11 @@ static void run_kind(struct backend *b, enum pass_kind kind)
     b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
     cuda_upload_pass(b);
-    cuda_run_jobs(b, (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
-                                        b->n_items, kinds, 1});
+    for (uint32_t i = 0; i < b->cut.n_pieces && (i == 0 || cuda_cut_cross(b, i)); i++)
+        cuda_run_jobs(b,
+                      (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
+                                         b->n_items, kinds, 1},
+                      i);
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
     b->pass = NULL;
 }

@@ -209,6 +209,7 @@ static int open_parts(struct bench_run *r, char *err, size_t err_bytes)
         .kv_q8_0 = s->kv_q8_0,
         .native = s->native,
         .drafts = s->drafts,
+        .gpu_bytes = s->gpu_bytes,
         .isa = s->isa,
     };
     return s->ops->open(r->model, &limits, &r->backend, err, err_bytes);

@@ -18,9 +18,10 @@ struct bench_sizes {
     uint32_t threads;
     const char *isa; /* or NULL */
     const struct backend_ops *ops;
-    bool kv_q8_0; /* KV in q8_0 instead of the model's own type */
-    bool native;  /* native numerics */
-    bool drafts;  /* passes are those of a draft model: fast ones */
+    bool kv_q8_0;       /* KV in q8_0 instead of the model's own type */
+    bool native;        /* native numerics */
+    bool drafts;        /* passes are those of a draft model: fast ones */
+    uint64_t gpu_bytes; /* backend_limits */
 };
 
 struct bench_run;

@@ -20,7 +20,7 @@ enum { MAX_RUNS = 99, MAX_BATCHES = 4 /* 1, 4, 16, 64 */ };
 static struct bench_options {
     struct tool_common common;
     const char *model, *isa, *device, *kv_type, *numerics;
-    uint64_t prompt, tokens, slots, threads, rows, runs;
+    uint64_t prompt, tokens, slots, threads, rows, runs, gpu_bytes;
     int json, batches, windows, drafts;
 } options;
 
@@ -38,6 +38,8 @@ static const struct option_row table[] = {
     O(kv_type, "kv-type", 0, OPTION_TEXT, "TYPE", "f16", 0, 0, "f16 (of F32 models: f32) or q8_0"),
     O(numerics, "numerics", 0, OPTION_TEXT, "KIND", "portable", 0, 0,
       "portable, or native: on a GPU"),
+    O(gpu_bytes, "gpu-bytes", 0, OPTION_U64, "N", NULL, 0, 1ull << 46,
+      "memory to take of a GPU; 0: what is free"),
     O(batches, "batches", 0, OPTION_FLAG, NULL, NULL, 0, 0,
       "also decode with 1, 4, 16 .. of the slots"),
     O(windows, "windows", 0, OPTION_FLAG, NULL, NULL, 0, 0,
@@ -352,7 +354,8 @@ static int open_all(struct bench *b)
                                 b->device.ops,
                                 strcmp(options.kv_type, "q8_0") == 0,
                                 strcmp(options.numerics, "native") == 0,
-                                options.drafts};
+                                options.drafts,
+                                options.gpu_bytes};
     char err[512];
     int rc = open_model(b, err, sizeof(err));
     if (rc)

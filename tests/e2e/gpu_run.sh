@@ -102,7 +102,9 @@ for of in tiny:Q4_0 tiny:BF16; do
     said "$of  +1: [0-9.]+ ms [0-9]+ %  4: .*GB/s  w64 [0-9.]+ x  w16 [0-9.]+ x  prefill [0-9]+ tok/s, first [0-9.]+ ms  start 12.5 us" \
         "$of native +1: " "$of p4 " "$of p16 "
 done
+said 'tiny:Q4_0 half on CPU +1: '
 unsaid 'FAILED|skip|portable'
+[ "$(grep -c -- '--gpu-bytes 7000000000' "$work/benches")" -eq 1 ] || die "benches with experts on the CPU: $(cat "$work/benches")"
 [ "$(grep -E 'first|second' "$work/tests" | sort | tr '\n' '.')" = 'first.second.' ] ||
     die "tests are not run once each: $(cat "$work/tests")"
 [ "$(grep -c -- '-p 16 .*--numerics native' "$work/benches")" -eq 2 ] || die "native benches: $(cat "$work/benches")"

@@ -2,7 +2,9 @@
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests;
  * contract_samples.c: samples; contract_ends.c: poison, refusals, failing devices;
  * contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: native
- * numerics; contract_pages.c: pages that are copied; contract_experts.c: mixtures of experts; contract_states.c: recurrent layers; contract_shapes.c: odd models for all of them.
+ * numerics; contract_pages.c: pages that are copied; contract_experts.c: mixtures of experts;
+ * contract_cut.c: experts that do not fit; contract_states.c: recurrent layers; contract_shapes.c: odd
+ * models for all of them.
  */
 #ifndef HEARTH_TESTS_GPU_CONTRACT_H
 #define HEARTH_TESTS_GPU_CONTRACT_H
@@ -100,6 +102,15 @@ void a_graph_serves_every_routing(void);
 void rows_that_share_experts_never_change_a_bit(void);
 void a_nonfinite_score_poisons_at_its_layer(void);
 void native_experts_do_not_depend_on_their_pass(void);
+
+/* contract_cut.c */
+void experts_on_the_cpu_give_the_same_bits(void);
+void experts_of_odd_shapes_on_the_cpu_give_the_same_bits(void);
+void neighbours_of_experts_on_the_cpu_never_change_a_bit(void);
+void native_passes_take_experts_of_the_cpu(void);
+void a_nonfinite_expert_on_the_cpu_poisons_at_its_layer(void);
+void a_cut_pass_that_fails_breaks_its_instance(void);
+void a_model_that_does_not_fit_is_refused_in_one_line(void);
 
 /* contract_states.c */
 void recurrent_layers_of_every_type_give_the_same_bits(void);

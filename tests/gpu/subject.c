@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "kernels/base/num.h"
+#include "kernels/cuda/layout.h"
 
 const struct backend_ops *subject_device;
+uint32_t subject_cut;
 
 static void must(bool condition, const char *what)
 {
@@ -49,6 +51,39 @@ float *subject_floats(const struct subject *s, uint32_t rows)
     return memory;
 }
 
+/* Bytes of a layer's experts on the device. */
+static uint64_t expert_bytes(const struct model_layer *layer)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS; t++) {
+        const struct model_tensor *x = &layer->tensor[t];
+        bytes += !x->data ? 0
+                          : x->n_matrices * ((x->rows + CUDA_GROUP - 1) / CUDA_GROUP) *
+                                layout_group_bytes(x->type, x->cols);
+    }
+    return bytes;
+}
+
+/* The limit of memory with which subject_cut layers' experts do not fit: half of the first of them would. */
+static uint64_t cut_bytes(const struct subject *s, const struct backend_ops *ops,
+                          const struct backend_limits *limits)
+{
+    struct backend *b = NULL;
+    struct backend_info info;
+    char err[256] = "";
+    must(ops->open(s->model, limits, &b, err, sizeof(err)) == 0, err);
+    ops->describe(b, &info);
+    ops->close(b);
+    uint64_t bytes = info.weight_bytes + info.scratch_bytes + info.kv_bytes +
+                     limits->states * (info.state_bytes + info.record_bytes);
+    for (uint32_t i = s->model->n_layer, n = subject_cut; i > 0 && n > 0; i--) {
+        const uint64_t of_layer = expert_bytes(&s->model->layers[i - 1]);
+        n -= of_layer > 0;
+        bytes -= n > 0 ? of_layer : of_layer / 2;
+    }
+    return bytes;
+}
+
 struct backend *subject_open(const struct subject *s, const struct backend_ops *ops, uint32_t rows,
                              uint32_t pages)
 {
@@ -63,6 +98,8 @@ struct backend *subject_open(const struct subject *s, const struct backend_ops *
                                     .drafts = s->drafts && ops != &backend_cpu};
     struct backend *b = NULL;
     char err[256] = "";
+    if (subject_cut > 0 && ops != &backend_cpu)
+        limits.gpu_bytes = cut_bytes(s, ops, &limits);
     must(ops->open(s->model, &limits, &b, err, sizeof(err)) == 0, err);
     return b;
 }

@@ -16,6 +16,9 @@ enum { SUBJECT_TOKENS = 600, SUBJECT_PAGES = 40, SUBJECT_STATES = 8 };
 /* The backend under test; set once, before the first subject. */
 extern const struct backend_ops *subject_device;
 
+/* Instances of the device get so little memory that the experts of so many layers do not fit. */
+extern uint32_t subject_cut;
+
 struct subject {
     uint8_t *file;
     struct gguf *gguf;

@@ -212,10 +212,10 @@ static __device__ void expert_sum_item(const struct expert_sum_job &job, uint32_
     const uint32_t k = part * CUDA_THREADS + threadIdx.x;
     if (k >= job.stride)
         return;
-    float out = 0.0f;
+    const uint64_t at = (uint64_t)r * job.stride + k;
+    float out = x.n_used > 0 ? 0.0f : job.y[at];
     for (uint32_t i = r * x.n_used; i < (r + 1) * x.n_used; i++)
         out = __fmaf_rn(x.weight[i], job.y[(uint64_t)x.pair[i] * job.stride + k], out);
-    const uint64_t at = (uint64_t)r * job.stride + k;
     if (job.shared)
         out = __fmaf_rn(
             job.shared_gate ? device_sigmoid(job.shared_gate[(uint64_t)r * job.gate_stride]) : 1.0f,

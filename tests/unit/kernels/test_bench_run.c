@@ -15,7 +15,7 @@ static char err[512];
 static struct bench_run *open_run(const struct help_model *m, uint32_t slots, uint32_t rows)
 {
     struct bench_run *r;
-    struct bench_sizes sizes = {20, 5, slots, rows, 2, NULL, &backend_cpu, false, false, false};
+    struct bench_sizes sizes = {20, 5, slots, rows, 2, NULL, &backend_cpu, false, false, false, 0};
     ck_assert_msg(bench_run_open(m->model, &sizes, &r, err, sizeof(err)) == 0, "%s", err);
     return r;
 }
@@ -67,7 +67,7 @@ START_TEST(a_bad_isa_is_an_error)
     struct bench_run *r = NULL;
     struct tiny_model shape = tiny_model_default(QUANT_F32);
     help_model_tiny(&m, &shape);
-    struct bench_sizes sizes = {4, 4, 1, 4, 1, "mmx", &backend_cpu, false, false, false};
+    struct bench_sizes sizes = {4, 4, 1, 4, 1, "mmx", &backend_cpu, false, false, false, 0};
     ck_assert_int_eq(bench_run_open(m.model, &sizes, &r, err, sizeof(err)), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(err, "mmx"));
     ck_assert_ptr_null(r);
