@@ -55,6 +55,8 @@
     NUMBER(threads, "threads", 0, 0, 256, "N", "compute threads (0: one per core)")                \
     NUMBER(kv_bytes, "kv-bytes", 0, 0, 1ull << 46, "N",                                            \
            "KV cache memory (0: from what weights leave)")                                         \
+    NUMBER(gpu_bytes, "gpu-bytes", 0, 0, 1ull << 46, "N",                                          \
+           "most memory to take of a GPU (0: what it has free)")                                   \
     NUMBER(rows, "rows", 512, 8, 4096, "N", "max tokens per forward pass")                         \
     NUMBER(pass_ms, "pass-ms", 40, 1, 10000, "N", "max time of a pass while others wait")          \
     NUMBER(linger_us, "linger-us", 200, 0, 1000000, "N", "spin this long before sleeping")         \

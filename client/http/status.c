@@ -30,6 +30,7 @@ static uint64_t number(const json_t *status, const char *name)
 uint64_t status_bytes(const json_t *status)
 {
     return number(status, "weight_bytes") + number(status, "shadow_bytes") +
+           number(status, "host_bytes") +
            number(status, "page_bytes") * number(status, "pages_total") +
            number(status, "window_page_bytes") * number(status, "window_pages_total") +
            number(status, "state_bytes") * number(status, "states_total");

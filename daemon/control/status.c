@@ -93,12 +93,14 @@ static void status_device(struct text *text, const struct status_facts *facts)
     text_add(text,
              "\"isa\":\"%s\",\"threads\":%u,\"context\":%u,\"weight_bytes\":%zu,"
              "\"shadow_bytes\":%zu,\"page_bytes\":%zu,\"window_page_bytes\":%zu,"
-             "\"state_bytes\":%zu,\"draft\":\"%s\",\"mtp\":%s,\"fast\":\"%s\",\"loop\":\"%s\",",
+             "\"state_bytes\":%zu,\"draft\":\"%s\",\"mtp\":%s,\"fast\":\"%s\",\"host_layers\":%u,"
+             "\"host_bytes\":%zu,\"loop\":\"%s\",",
              loaded->info.isa, loaded->info.threads, loaded->limits.context,
              loaded->info.weight_bytes, loaded->info.shadow_bytes, loaded->info.page_bytes,
              loaded->info.window_page_bytes, loaded->info.state_bytes + loaded->info.record_bytes,
              loaded->draft ? json_escape(loaded->draft->name, draft, sizeof(draft)) : "",
-             loaded->info.mtp ? "true" : "false", fast_names[loaded->info.fast], facts->loop);
+             loaded->info.mtp ? "true" : "false", fast_names[loaded->info.fast],
+             loaded->info.host_layers, loaded->info.host_bytes, facts->loop);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */

@@ -203,6 +203,48 @@ static void drop_reads(struct loaded_model *loaded)
         gguf_drop_reads(loaded->draft->gguf);
 }
 
+/* Bytes of weights that a device leaves to the host where they do not fit (backend_limits.gpu_bytes). */
+static uint64_t expert_bytes(const struct model *model)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < model->n_layer; i++)
+        for (uint32_t t = MODEL_FFN_GATE_EXPS; t <= MODEL_FFN_DOWN_EXPS; t++)
+            bytes += model->layers[i].tensor[t].data ? model->layers[i].tensor[t].bytes : 0;
+    return bytes;
+}
+
+/* About what the draft model's instance takes. */
+static uint64_t draft_bytes(const struct loaded_model *loaded, uint32_t pages)
+{
+    struct kv_geometry kv;
+    if (!loaded->draft)
+        return 0;
+    kv_geometry_init(&kv, loaded->draft->model, loaded->limits.kv_q8_0, false);
+    return instance_bytes(loaded->draft->model, &loaded->limits) +
+           (uint64_t)pages * kv.page_bytes[PAGES_FULL];
+}
+
+/* Of the device's memory: what --gpu-bytes says; where a draft model comes after experts, which take all that they get, what
+ * it leaves. 0: all. */
+static uint64_t choose_gpu_bytes(const struct loaded_model *loaded, const struct config *config,
+                                 uint32_t pages)
+{
+    const uint64_t draft = draft_bytes(loaded, pages), available = loaded->facts.available;
+    if (!loaded->device.free_bytes ||
+        (config->gpu_bytes == 0 && (draft == 0 || loaded->model->ops.n_expert == 0)))
+        return 0;
+    return available > draft ? available - draft : 1;
+}
+
+/* Bytes that can be had where the model runs. */
+static uint64_t find_available(const struct loaded_model *loaded, const struct config *config)
+{
+    const uint64_t free_bytes = loaded->device.free_bytes, most = config->gpu_bytes;
+    return free_bytes == 0                 ? available_memory("")
+           : most > 0 && most < free_bytes ? most
+                                           : free_bytes;
+}
+
 /* Chooses the context and the number of KV pages, the draft model's included. */
 static int choose_budget(struct loaded_model *loaded, const struct config *config, char *err,
                          size_t err_bytes)
@@ -211,7 +253,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     struct budget chosen;
     struct budget_facts *facts = &loaded->facts;
     *facts = (struct budget_facts){
-        .available = loaded->device.free_bytes ? loaded->device.free_bytes : available_memory(""),
+        .available = find_available(loaded, config),
         .loaded = instance_bytes(loaded->model, &loaded->limits),
         .positions = KV_PAGE_POSITIONS,
         .model_context = longest < LIMIT_CONTEXT_MAX ? longest : LIMIT_CONTEXT_MAX,
@@ -219,6 +261,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
         .kv_bytes = config->kv_bytes,
         .slots = config->slots,
         .state = find_state(loaded->model),
+        .experts = loaded->device.free_bytes ? expert_bytes(loaded->model) : 0,
     };
     find_pages(loaded, facts);
     if (loaded->draft)
@@ -226,6 +269,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     if (facts->page == 0)
         return fail(err, err_bytes, -ENOTSUP,
                     "a model of recurrent layers alone is not supported: serve another one");
+    budget_leave_out(facts);
     int rc = budget_choose(facts, &chosen, err, err_bytes);
     if (rc < 0)
         return rc;
@@ -235,6 +279,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     loaded->limits.pages = chosen.pages;
     loaded->limits.window_pages = chosen.window_pages;
     loaded->limits.states = chosen.states;
+    loaded->limits.gpu_bytes = choose_gpu_bytes(loaded, config, chosen.pages);
     return 0;
 }
 
@@ -282,6 +327,7 @@ static int open_draft_instance(struct loaded_model *loaded, char *err, size_t er
     draft->limits.shadow = false;
     draft->limits.window_pages = 0; /* it keeps whole pages (draft_kv.h) */
     draft->limits.states = 0;
+    draft->limits.gpu_bytes = 0; /* what is left */
     draft->limits.drafts = true;
     if (draft->limits.context > draft->model->n_context)
         draft->limits.context = draft->model->n_context;

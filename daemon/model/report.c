@@ -105,6 +105,10 @@ void report_ready(const struct config *config, const struct loaded_model *loaded
         log_warning(
             "weights and a full KV cache need %zu MiB, but this machine has %zu: lower kv-bytes",
             needed >> 20, memory >> 20);
+    if (loaded->info.host_bytes > memory)
+        log_warning("experts beyond the GPU need %zu MiB, but this machine has %zu: use a smaller "
+                    "model",
+                    loaded->info.host_bytes >> 20, memory >> 20);
     if (config->log_level >= LOG_LEVEL_INFO)
         log_memory(); /* the kernel counts page by page, which takes time */
     if (config->idle_stop && own_socket)

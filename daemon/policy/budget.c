@@ -66,6 +66,19 @@ uint64_t budget_least_bytes(const struct budget_facts *f)
     return least(f, pages_of(f, f->context ? f->context : fitting_context(f, 0)));
 }
 
+uint64_t budget_leave_out(struct budget_facts *f)
+{
+    const uint64_t wanted = f->kv_bytes ? f->kv_bytes : budget_least_bytes(f);
+    const uint64_t quarter = f->kv_bytes ? 0 : f->available / 4;
+    const uint64_t kv = wanted > quarter ? wanted : quarter,
+                   most = f->available > kv ? f->available - kv : 0;
+    if (f->loaded + wanted <= f->available)
+        return 0;
+    const uint64_t over = f->loaded - most, left_out = over < f->experts ? over : f->experts;
+    f->loaded -= left_out;
+    return left_out;
+}
+
 /* How many states to allocate of `bytes`, which hold at least `one` context and its states. */
 static uint64_t choose_states(const struct budget_facts *f, uint64_t bytes, uint64_t one)
 {

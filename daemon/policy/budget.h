@@ -11,6 +11,7 @@
 struct budget_facts {
     uint64_t available; /* bytes that can be had before anything is loaded */
     uint64_t loaded;    /* bytes of weights and scratch */
+    uint64_t experts;   /* those of them that may stay with the host; 0: none may */
     uint64_t page;      /* bytes of a KV page, of the draft model's, too */
     uint64_t window;    /* those of them that layers with a window take, less than all; 0: none */
     uint64_t pass;      /* window pages that one sequence needs in a pass */
@@ -28,6 +29,11 @@ struct budget {
     uint32_t window_pages; /* 0: pages hold all layers */
     uint32_t states;       /* 0: the model is not recurrent */
 };
+
+/* Where a model does not fit beside its KV (kv_bytes, or the least), as many of its experts stay out that
+ * this is left for KV, without kv_bytes a quarter of the memory: takes them from `loaded` and returns
+ * their bytes, else 0. */
+uint64_t budget_leave_out(struct budget_facts *facts);
 
 /* Without options KV gets three quarters of what is left, and the context is the model's, or what
  * fits, but never below BUDGET_LEAST_CONTEXT. Returns 0; or -EINVAL with a line where --kv-bytes

@@ -399,6 +399,60 @@ START_TEST(kv_in_f32_has_no_native_numerics)
 }
 END_TEST
 
+/* A --gpu-bytes with which some experts do not fit: between what is too little for the rest, and enough for all. */
+static void find_gpu_bytes(const char *model, char *ret_bytes, size_t bytes)
+{
+    unsigned long too_few = 0, enough = 64 << 20;
+
+    for (bool found = false; !found;) {
+        const unsigned long tried = (too_few + enough) / 2;
+        ck_assert_msg(enough - too_few > 1024, "no experts are left out at %lu bytes", tried);
+        (void)snprintf(ret_bytes, bytes, "%lu", tried);
+        struct harness_output o = harness_run_hearthd((const char *const[]){
+            "--check", "--model", model, "--device", "cuda", "--gpu-bytes", ret_bytes, "--context",
+            "128", "--slots", "2", "--kv-bytes", "200K", "--rows", FEW_ROWS, NULL});
+        found = strstr(o.out, "layers do not fit the GPU: the CPU computes them") != NULL;
+        ck_assert_msg(o.code == 0 || strstr(o.error, "MiB free (gpu-bytes)"), "%s", o.error);
+        if (o.code != 0)
+            too_few = tried;
+        else
+            enough = tried;
+        harness_output_fini(&o);
+    }
+}
+
+static void answer_of_experts(const char *model, const char *device, const char *gpu_bytes,
+                              char *ret_ids, size_t bytes)
+{
+    struct harness d = {0};
+
+    harness_start(&d, model,
+                  (const char *const[]){"--device", device, "--gpu-bytes", gpu_bytes, "--context",
+                                        "128", "--slots", "2", "--kv-bytes", "200K", "--rows",
+                                        FEW_ROWS, NULL});
+    struct harness_output o = HARNESS_RUN(&d, NULL, "run", "--tokens", "1,203,107,261,178,212,38",
+                                          "--max-tokens", "20", "--json");
+    ids_of(&o, ret_ids, bytes);
+    harness_output_fini(&o);
+    o = HARNESS_RUN(&d, NULL, "status", "--json");
+    ck_assert_msg((strstr(o.out, "\"host_layers\":0") == NULL) == !strcmp(device, "cuda"), "%s",
+                  o.out);
+    harness_output_fini(&o);
+    ck_assert_int_eq(harness_stop(&d), 0);
+}
+
+START_TEST(experts_beyond_gpu_bytes_give_the_ids_of_the_cpu)
+{
+    const char *model = harness_tiny_model_of("qwen3moe", QUANT_Q8_0);
+    char gpu_bytes[32], want[2000], got[2000];
+
+    find_gpu_bytes(model, gpu_bytes, sizeof(gpu_bytes));
+    answer_of_experts(model, "cpu", gpu_bytes, want, sizeof(want));
+    answer_of_experts(model, "cuda", gpu_bytes, got, sizeof(got));
+    ck_assert_str_eq(got, want);
+}
+END_TEST
+
 enum { CROWD = 5 };
 
 /* The last lines of CROWD concurrent answers. */
@@ -541,6 +595,7 @@ int main(void)
     tcase_add_loop_test(tests, q8_0_kv_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_loop_test(tests, gemma3_gives_the_ids_of_the_cpu, 0, 2);
     tcase_add_test(tests, the_bundled_model_gives_the_ids_of_the_cpu);
+    tcase_add_test(tests, experts_beyond_gpu_bytes_give_the_ids_of_the_cpu);
     tcase_add_test(tests, rolled_back_drafts_keep_the_ids);
     tcase_add_test(tests, many_clients_short_of_pages_get_the_ids_of_the_cpu);
     tcase_add_loop_test(tests, a_lost_device_ends_every_request_with_a_code, 0, 2);

@@ -279,6 +279,47 @@ START_TEST(half_of_the_rest_goes_to_states_up_to_a_text_s_for_each_slot)
 }
 END_TEST
 
+START_TEST(experts_that_do_not_fit_leave_a_quarter_for_kv)
+{
+    struct budget_facts f = large();
+    f.experts = 15 * GIB;
+    ck_assert_uint_eq(budget_leave_out(&f), 0); /* all fit */
+    f.available = 18 * GIB + 384 * MIB;
+    ck_assert_uint_eq(budget_leave_out(&f), 0); /* with the least context */
+    f.available -= 1;
+    const uint64_t kept = f.available - f.available / 4;
+    ck_assert_uint_eq(budget_leave_out(&f), 18 * GIB - kept);
+    ck_assert_uint_eq(f.loaded, kept);
+    ck_assert_uint_eq(choose(&f).context, 36 * 1024); /* 3/4 of 4.6 GiB are 1,175 pages */
+    f = large();
+    f.experts = 15 * GIB;
+    f.available = 2 * GIB;
+    ck_assert_uint_eq(budget_leave_out(&f), 15 * GIB); /* no more than there are */
+    ck_assert_uint_eq(f.loaded, 3 * GIB);
+    f = large();
+    f.available = 18 * GIB;
+    ck_assert_uint_eq(budget_leave_out(&f), 0); /* there are none */
+    ck_assert_uint_eq(f.loaded, 18 * GIB);
+}
+END_TEST
+
+START_TEST(kv_that_was_asked_for_is_beside_experts_that_fit)
+{
+    struct budget_facts f = large();
+    f.experts = 15 * GIB;
+    f.context = 65536; /* 6 GiB */
+    ck_assert_uint_eq(budget_leave_out(&f), 2 * GIB);
+    f = large();
+    f.experts = 15 * GIB;
+    f.context = 32768; /* 3 GiB */
+    ck_assert_uint_eq(budget_leave_out(&f), 0);
+    f.kv_bytes = 5 * GIB;
+    ck_assert_uint_eq(budget_leave_out(&f), GIB);
+    f.kv_bytes = 64 * GIB; /* which the device will refuse */
+    ck_assert_uint_eq(budget_leave_out(&f), 15 * GIB);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("budget");
@@ -296,6 +337,8 @@ int main(void)
     tcase_add_test(t, a_context_comes_with_the_states_of_its_text);
     tcase_add_test(t, half_of_the_rest_goes_to_states_up_to_a_text_s_for_each_slot);
     tcase_add_test(t, a_context_no_longer_than_a_pass_has_one_class_of_pages);
+    tcase_add_test(t, experts_that_do_not_fit_leave_a_quarter_for_kv);
+    tcase_add_test(t, kv_that_was_asked_for_is_beside_experts_that_fit);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
