@@ -393,8 +393,8 @@ static int read_delta(struct model_loader *l)
     return l->arch->recurrent_period > 0 ? read_recurrent(l) : 0;
 }
 
-/* Mamba-2 has sizes of the same names, and x, B and C one after the other. Where heads are in groups, programs differ in
- * what they norm together. */
+/* Mamba-2 has sizes of the same names, and x, B and C one after the other. Heads in groups would be normed
+ * group by group. */
 static int read_mamba(struct model_loader *l)
 {
     struct delta_geometry *d = &l->model->delta;
