@@ -699,6 +699,23 @@ static void gemma4_keys(struct gw *w, const struct tiny_model *s)
     arch_key_f32(w, s, "final_logit_softcapping", 8);
 }
 
+static void recurrent_keys(struct gw *w, const struct tiny_model *s)
+{
+    if (has_mamba(s))
+        gw_key_bool(w, "granitehybrid.rope.scaling.finetuned", 0);
+    if (is_hybrid(s))
+        arch_key(w, s, "full_attention_interval", 2);
+    if (is_hybrid(s) || has_mamba(s)) {
+        arch_key(w, s, "ssm.conv_kernel", TAPS);
+        arch_key(w, s, "ssm.state_size", delta_k(s));
+        arch_key(w, s, "ssm.group_count", has_mamba(s) ? 1 : DELTA_K_HEADS);
+        arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
+        arch_key(w, s, "ssm.inner_size", delta_values(s));
+    }
+    if (has_short_conv(s))
+        arch_key(w, s, "shortconv.l_cache", SHORT_TAPS);
+}
+
 static void keys(struct gw *w, const struct tiny_model *s)
 {
     const char *arch = s->arch ? s->arch : "llama";
@@ -755,19 +772,7 @@ static void keys(struct gw *w, const struct tiny_model *s)
     }
     if (s->head_dim || rope_dim(s) != k_dim(s))
         arch_key(w, s, "rope.dimension_count", rope_dim(s));
-    if (has_mamba(s))
-        gw_key_bool(w, "granitehybrid.rope.scaling.finetuned", 0);
-    if (is_hybrid(s))
-        arch_key(w, s, "full_attention_interval", 2);
-    if (is_hybrid(s) || has_mamba(s)) {
-        arch_key(w, s, "ssm.conv_kernel", TAPS);
-        arch_key(w, s, "ssm.state_size", delta_k(s));
-        arch_key(w, s, "ssm.group_count", has_mamba(s) ? 1 : DELTA_K_HEADS);
-        arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
-        arch_key(w, s, "ssm.inner_size", delta_values(s));
-    }
-    if (has_short_conv(s))
-        arch_key(w, s, "shortconv.l_cache", SHORT_TAPS);
+    recurrent_keys(w, s);
     if (s->v_dim)
         arch_key(w, s, "attention.value_length", s->v_dim);
     if (s->head_dim) {
