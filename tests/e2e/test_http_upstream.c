@@ -30,22 +30,24 @@ static char request[65536];         /* the last one */
 static int hang_ups[2];             /* a byte for each connection whose client left first */
 static char entry[64], refused[64]; /* --upstream: the server, and a port without one */
 
+/* Connections have threads of their own: each reads into its own memory. */
 static void read_request(int fd)
 {
+    char text[sizeof(request)];
     size_t n = 0, whole = 0;
     char *end;
-    request[0] = 0;
     while (!whole || n < whole) {
-        ssize_t got = recv(fd, request + n, sizeof(request) - 1 - n, 0);
+        ssize_t got = recv(fd, text + n, sizeof(text) - 1 - n, 0);
         if (got <= 0)
             return;
         n += (size_t)got;
-        request[n] = 0;
-        if (!whole && (end = strstr(request, "\r\n\r\n"))) {
-            const char *length = strcasestr(request, "content-length:");
-            whole = (size_t)(end - request) + 4 + (length ? strtoul(length + 15, NULL, 10) : 0);
+        text[n] = 0;
+        if (!whole && (end = strstr(text, "\r\n\r\n"))) {
+            const char *length = strcasestr(text, "content-length:");
+            whole = (size_t)(end - text) + 4 + (length ? strtoul(length + 15, NULL, 10) : 0);
         }
     }
+    memcpy(request, text, n + 1);
 }
 
 static void *serve_one(void *arg)
