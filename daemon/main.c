@@ -216,7 +216,7 @@ static void fill_seed(const struct daemon *daemon, struct store_seed *ret)
         snprintf(ret->rope_scaling, sizeof(ret->rope_scaling), "%s", config->rope_scaling);
 }
 
-/* A store that cannot be used is no reason not to serve. */
+/* Without a store that can be used hearthd serves all the same: it computes more. */
 static void open_store(struct daemon *daemon)
 {
     const struct config *config = &daemon->config;

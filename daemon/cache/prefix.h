@@ -39,8 +39,8 @@
  *   state                   *         *        begins after 3 or 5, or from nothing
  *
  *   begun    counted: that many slots, which hold the page, begin from it and ran no pass since
- *   else     in a list by the time it was used; of the user who has the most there, the oldest is
- *            given up first: else one user's prompts would cost all others theirs
+ *   else     in a list by the time it was used; the oldest of the user with the most is given up
+ *            first: else one user's prompts would cost all others theirs
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
  * elsewhere. What a text goes past for good is not: a page whose holder writes over it, what

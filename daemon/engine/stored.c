@@ -185,7 +185,7 @@ static bool stop_page(const struct stop *stop, uint32_t id)
            (page->point == PAGE_NONE || stop_offer(stop, PREFIX_POINT, id));
 }
 
-/* The first pages of a long text are no short text: all that a page of that length follows is wanted. */
+/* Pages at the beginning of a long text are wanted as those at its end are. */
 static void want_long_texts(struct prefix *prefix, uint32_t min_tokens)
 {
     for (uint32_t i = 0; i < prefix->pool->total; i++) {

@@ -62,7 +62,7 @@ static uint32_t choose_threads(const struct config *config)
     return config->threads ? (uint32_t)config->threads : core_count();
 }
 
-/* Tokens that are in the vocabulary for the model's input alone: their logits are no part of what it was trained for. */
+/* Tokens that are in the vocabulary for the model's input alone: it was not trained to write them. */
 static int read_suppressed(struct loaded_model *loaded, char *err, size_t err_bytes)
 {
     static const char NAME[] = "tokenizer.ggml.suppress_tokens";

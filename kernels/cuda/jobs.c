@@ -711,7 +711,7 @@ void cuda_run_jobs(struct backend *b, struct cuda_grid grid, uint32_t piece)
         run_embedding(b);
     for (uint32_t i = piece == 0 ? 1 : b->cut.begin[piece]; i < end && !b->broken; i++)
         run_op(b, &ops->op[i], i < ops->head ? grid.rows : grid.wanted);
-    if (b->broken || !last) /* broken: a launch failed, there are no logits to sample from */
+    if (b->broken || !last) /* broken: a launch failed, so nothing wrote logits */
         return;
     if (grid.wanted > 0)
         run_samples(b);

@@ -122,7 +122,7 @@ static void swap_payloads(void)
     close(fd);
 }
 
-/* Entry and payload of a text at another one's place: entries tell their text, so this is no damage. */
+/* Entry and payload of a text at another one's place: entries tell their text, so this is not damage. */
 static void swap_entries(void)
 {
     struct store_file_header header;
