@@ -147,6 +147,21 @@ static int open_segment(const struct files *files, uid_t uid, uint32_t number, i
     return fd;
 }
 
+static void remove_segment(struct files *files, struct files_segment *s)
+{
+    char user[STORE_FOLDER_NAME], name[STORE_FOLDER_NAME];
+    if (s->fd < 0 || !files_may(files))
+        return;
+    close_fd(&s->fd);
+    snprintf(user, sizeof(user), "%u", s->uid);
+    store_folder_segment_name(s->number, name);
+    int folder = store_folder_enter(files->model_folder, user, false);
+    if (folder < 0)
+        return;
+    unlinkat(folder, name, 0);
+    close(folder);
+}
+
 int files_need(struct files *files, uint32_t segment, uint32_t number, uid_t uid,
                enum store_class class)
 {
@@ -161,22 +176,10 @@ int files_need(struct files *files, uint32_t segment, uint32_t number, uid_t uid
     if (fd < 0)
         return fd;
     s->fd = fd;
-    return files_write(files, fd, &s->header, sizeof(s->header), 0);
-}
-
-static void remove_segment(struct files *files, struct files_segment *s)
-{
-    char user[STORE_FOLDER_NAME], name[STORE_FOLDER_NAME];
-    if (s->fd < 0 || !files_may(files))
-        return;
-    close_fd(&s->fd);
-    snprintf(user, sizeof(user), "%u", s->uid);
-    store_folder_segment_name(s->number, name);
-    int folder = store_folder_enter(files->model_folder, user, false);
-    if (folder < 0)
-        return;
-    unlinkat(folder, name, 0);
-    close(folder);
+    int rc = files_write(files, fd, &s->header, sizeof(s->header), 0);
+    if (rc < 0) /* of what follows it nothing would be found again */
+        remove_segment(files, s);
+    return rc;
 }
 
 static void erase_slot(const struct files *files, const struct files_segment *s, uint32_t slot)

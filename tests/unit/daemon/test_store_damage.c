@@ -635,6 +635,32 @@ START_TEST(a_limit_of_files_sizes_is_a_failed_write)
 }
 END_TEST
 
+/* Its header could not be written: what is written to it next would not be found again. */
+START_TEST(a_file_that_could_not_be_begun_is_begun_anew)
+{
+    const struct rlimit limit = {0, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    struct store_done done;
+    signal(SIGXFSZ, SIG_IGN);
+    store_rig_open(&rig);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct store_text text = text_of(1000, i * 10, 96);
+        void *payload = store_offer(rig.store, STORE_PAGE, &text, 1, false);
+        store_rig_fill(payload, rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &text);
+        store_write(rig.store, payload);
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_uint_eq(store_work(rig.store, 1), 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    store_rig_wait(&rig);
+    ck_assert(!store_take(rig.store, &done));
+    ck_assert_int_eq(get_page(1000, 0), -ENOENT);
+    ck_assert_int_eq(get_page(1000, 10), 0);
+    ck_assert_uint_eq(counts().failed, 1);
+    store_rig_open(&rig);
+    ck_assert_int_eq(get_page(1000, 10), 0);
+}
+END_TEST
+
 START_TEST(without_its_folder_it_goes_on)
 {
     store_rig_open(&rig);
@@ -675,6 +701,7 @@ int main(void)
     tcase_add_test(tcase, kills_at_random_leave_nothing_wrong);
     tcase_add_loop_test(tcase, a_full_disk_takes_no_record_and_breaks_none, 0, 3);
     tcase_add_test(tcase, a_limit_of_files_sizes_is_a_failed_write);
+    tcase_add_test(tcase, a_file_that_could_not_be_begun_is_begun_anew);
     tcase_add_test(tcase, without_its_folder_it_goes_on);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
