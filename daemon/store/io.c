@@ -17,6 +17,7 @@
 
 enum {
     PARTS = 2,
+    TURN = 8, /* completions after which it looks for jobs */
     /* While the day's bytes are spent, the thread looks for another day this often. */
     LOOK_MS = 60000,
     SLOW_NS = 50000000,
@@ -165,7 +166,7 @@ static void complete(struct io *io, struct io_busy *b)
     const struct io_done done = {
         .buffer = job->buffer, .status = b->status, .took_ns = bell_now_ns() - b->since_ns};
     ring_put(&io->done, &done, sizeof(done));
-    io->completed = true;
+    ring_bell(io->done_fd);
 }
 
 static void do_plain(struct io *io, struct io_busy *b)
@@ -248,7 +249,7 @@ static void uring_turn(struct io *io, int wait_ms)
             0 &&
         io_uring_peek_cqe(io->uring, &cqe) != 0)
         return;
-    while (io_uring_peek_cqe(io->uring, &cqe) == 0) {
+    for (uint32_t i = 0; i < TURN && io_uring_peek_cqe(io->uring, &cqe) == 0; i++) {
         const uint64_t data = io_uring_cqe_get_data64(cqe);
         const int result = cqe->res;
         io_uring_cqe_seen(io->uring, cqe);
@@ -306,9 +307,6 @@ uint32_t io_work(struct io *io, uint32_t n)
     uint32_t done = 0;
     for (; done < n && ring_get(&io->jobs, &job, sizeof(job)); done++)
         begin(io, &job);
-    if (io->completed)
-        ring_bell(io->done_fd);
-    io->completed = false;
     day_grant(io->day);
     return done;
 }

@@ -92,7 +92,6 @@ struct io {
     struct io_ring jobs, done;
     int event_fd, done_fd;
     bool posted;            /* since the last io_submit */
-    bool completed;         /* since the last write to done_fd */
     uint32_t n_busy;        /* begun with io_uring, and not done */
     struct io_uring *uring; /* the thread's; NULL: plain */
     bool by_hand, plain;

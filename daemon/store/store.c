@@ -150,6 +150,11 @@ static bool is_room(struct store *store, uint32_t jobs)
     return store->n_free > 0 && io_room(&store->io) > jobs + store->io.n_buffers;
 }
 
+static uint32_t n_reading(const struct store *store)
+{
+    return store->io.n_buffers - store->n_free - store->n_writing;
+}
+
 static uint32_t take_buffer(struct store *store, uint32_t record, enum buffer_use use)
 {
     const uint32_t id = store->free[--store->n_free];
@@ -209,9 +214,14 @@ uint32_t store_find(const struct store *store, enum store_class class,
     return index_find(&store->index, class, text);
 }
 
+uint32_t store_reads(const struct store *store)
+{
+    return store->io.n_buffers / 2;
+}
+
 int store_read(struct store *store, uint32_t record, uint64_t cookie)
 {
-    if (!is_room(store, 1))
+    if (n_reading(store) >= store_reads(store) || !is_room(store, 1))
         return -EAGAIN;
     const uint32_t id = take_buffer(store, record, BUFFER_READS);
     store->buffers[id].cookie = cookie;
@@ -296,7 +306,7 @@ int store_event_fd(const struct store *store)
 
 /* ---- into the store ---------------------------------------------------------------------------- */
 
-/* Half of the buffers are for reads: requests wait for these. */
+/* Half of the buffers are for writes. */
 static bool is_busy(struct store *store)
 {
     return store->n_writing >= store->io.n_buffers / 2 || !is_room(store, INDEX_GONE + 1);

@@ -108,8 +108,11 @@ uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text);
 
 /* Queues a read; a completion with the cookie will follow, in any order. Returns 0; -EAGAIN: no buffer
- * is free, or the queue is full: later. */
+ * is free for it, or the queue is full: later. */
 int store_read(struct store *store, uint32_t record, uint64_t cookie);
+
+/* Most reads at once, with those that are not released: half of the buffers. */
+uint32_t store_reads(const struct store *store);
 
 struct store_done {
     uint64_t cookie;
