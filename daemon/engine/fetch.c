@@ -16,12 +16,16 @@
 static const uint64_t FIRST_MIB_NS = 2000000; /* while nothing was read: a slow SSD */
 static const uint64_t PATIENCE_NS = 5000000;  /* at least: the disk, or the thread, woke up late */
 
-enum { STEP_SHARE = 8 }; /* beside other requests: 1 / this of the time between tokens */
+enum {
+    STEP_SHARE = 8,   /* beside other requests: 1 / this of the time between tokens */
+    LOOK_PAGES = 128, /* of a text that one step looks for: less than 0.1 ms */
+};
 
 int fetches_init(struct fetches *fetches, struct slots *slots)
 {
     stored_open(&fetches->stored, slots);
     fetches->mib_ns = FIRST_MIB_NS;
+    fetches->look_pages = LOOK_PAGES;
     if (!fetches->stored.store)
         return 0;
     fetches->all = calloc(slots->n, sizeof(*fetches->all));
@@ -45,13 +49,6 @@ static const uint32_t *tokens_of(const struct slot *slot, uint32_t page)
 }
 
 /* ---- how far the store goes ------------------------------------------------------------------ */
-
-/* What a look at the store found. */
-struct found {
-    struct store_text text; /* up to page `from` */
-    uint32_t from, n;       /* pages; n == from: nothing */
-    uint64_t bytes;
-};
 
 /* The text up to the slot's shared page `n`. */
 static void text_up_to(const struct stored *stored, const struct slot *slot, uint32_t n,
@@ -85,40 +82,46 @@ static uint32_t first_window(const struct stored *stored, const struct slot *slo
     return left;
 }
 
-/* How far the slot's text would be warm with what the store has. */
-static struct found look(const struct stored *stored, const struct slot *slot)
+/* Looks at page `at`, which the slot holds ahead, or the store may have. False: neither. */
+static bool look_at(const struct stored *stored, struct fetch *fetch, const struct slot *slot)
 {
     const struct prefix *prefix = &stored->slots->kv.prefix;
     const struct backend_info *info = &stored->loaded->info;
-    struct found found = {.from = slot->n_shared, .n = slot->n_shared};
-    uint32_t i = found.from, left = first_window(stored, slot, i);
-    uint32_t id = i > 0 ? slot->pages[i - 1] : PAGE_NONE;
-    uint64_t bytes = 0;
-    bool here = true; /* what the cache has are the first pages of a text */
-    struct store_text text;
-    text_up_to(stored, slot, i, &found.text);
-    text = found.text;
-    while ((uint64_t)(i + 1) * KV_PAGE_POSITIONS < slot->spec.accepted) {
-        store_follow(&text, tokens_of(slot, i));
-        id = here ? prefix_find(prefix, slot->uid, id, tokens_of(slot, i)) : PAGE_NONE;
-        here = id != PAGE_NONE;
-        if (!here && !stores(stored, STORE_PAGE, &text))
-            break;
-        bytes += here ? 0 : info->page_bytes;
-        if ((!here || prefix->pages[id].window == PAGE_NONE) &&
-            (prefix->window == 0 || !stores(stored, STORE_WINDOW, &text)))
-            left = i + 1;
-        if (left > kv_window_begin(prefix->window, ++i * KV_PAGE_POSITIONS) ||
-            (prefix->states && !(here && prefix->pages[id].point != PAGE_NONE) &&
-             !stores(stored, STORE_STATE, &text)))
-            continue;
-        found.n = i;
-        found.bytes = bytes + info->state_bytes;
+    const bool here = fetch->at < slot->n_ahead;
+    const struct prefix_page *page = here ? &prefix->pages[slot->ahead[fetch->at]] : NULL;
+    store_follow(&fetch->text, tokens_of(slot, fetch->at));
+    if (!here && !stores(stored, STORE_PAGE, &fetch->text))
+        return false;
+    fetch->seen_bytes += here ? 0 : info->page_bytes;
+    fetch->at++;
+    if ((!here || page->window == PAGE_NONE) &&
+        (prefix->window == 0 || !stores(stored, STORE_WINDOW, &fetch->text)))
+        fetch->left = fetch->at;
+    if (fetch->left <= kv_window_begin(prefix->window, fetch->at * KV_PAGE_POSITIONS) &&
+        (!prefix->states || (here && page->point != PAGE_NONE) ||
+         stores(stored, STORE_STATE, &fetch->text))) {
+        fetch->n = fetch->at;
+        fetch->bytes = fetch->seen_bytes + info->state_bytes;
     }
-    if (prefix->window > 0)
-        found.bytes += (found.n - kv_window_begin(prefix->window, found.n * KV_PAGE_POSITIONS)) *
-                       info->window_page_bytes;
-    return found;
+    return true;
+}
+
+/* How far would the slot's text be warm with what the store has? Some pages of it. Returns whether this is
+ * known now. */
+static bool look(const struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
+{
+    const struct stored *stored = &fetches->stored;
+    const uint32_t window = stored->slots->kv.prefix.window;
+    for (uint32_t i = 0; i < fetches->look_pages; i++) {
+        if ((uint64_t)(fetch->at + 1) * KV_PAGE_POSITIONS < slot->spec.accepted &&
+            look_at(stored, fetch, slot))
+            continue;
+        if (window > 0)
+            fetch->bytes += (fetch->n - kv_window_begin(window, fetch->n * KV_PAGE_POSITIONS)) *
+                            stored->loaded->info.window_page_bytes;
+        return true;
+    }
+    return false;
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -130,12 +133,24 @@ static struct fetch *find_leader(const struct fetches *fetches, const struct slo
     for (uint32_t k = 0; k < fetches->stored.slots->n; k++) {
         struct fetch *fetch = &fetches->all[k];
         const struct slot *other = slot_of(fetches, fetch);
-        if (fetch->active && !fetch->leader && fetch->n > i && other->uid == slot->uid &&
+        if (fetch->active && !fetch->leader && !fetch->looks && fetch->n > i &&
+            other->uid == slot->uid &&
             !memcmp(other->tokens, slot->tokens,
                     (size_t)(i + 1) * KV_PAGE_POSITIONS * sizeof(*slot->tokens)))
             return fetch;
     }
     return NULL;
+}
+
+/* Does another one read what the slot needs next? Then it waits for that. */
+static bool follow(const struct fetches *fetches, struct fetch *fetch, struct slot *slot)
+{
+    fetch->leader = find_leader(fetches, slot);
+    if (!fetch->leader)
+        return false;
+    fetch->follows = fetch->leader->number;
+    slot_drop_ahead(slot, &fetches->stored.slots->kv.prefix);
+    return true;
 }
 
 static bool worthwhile(struct fetches *fetches, const struct fetch *fetch)
@@ -157,45 +172,57 @@ static void wait_from_now(struct fetches *fetches, struct fetch *fetch, struct s
     slots_set(fetches->stored.slots, slot, SLOT_READING);
 }
 
-/* Where the first page to be asked for is: those before it are missing no window page. */
-static void set_start(const struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
-                      const struct found *found)
+/* After the look: is there something to wait for? What is read begins with the first page that is missing
+ * something: those before it are missing no window page. */
+static bool set_start(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
+                      uint64_t now_ns)
 {
     const struct stored *stored = &fetches->stored;
-    uint32_t begin = kv_window_begin(stored->slots->kv.prefix.window, found->n * KV_PAGE_POSITIONS);
-    fetch->at = begin < found->from ? begin : found->from;
-    fetch->text = found->text;
-    if (fetch->at < found->from)
-        text_up_to(stored, slot, fetch->at, &fetch->text);
+    uint32_t begin = kv_window_begin(stored->slots->kv.prefix.window, fetch->n * KV_PAGE_POSITIONS);
+    if (fetch->n > fetch->from && follow(fetches, fetch, slot))
+        return true;
+    fetch->compute_ns =
+        stored_compute_ns(stored, fetch->n * KV_PAGE_POSITIONS - slot->spec.canonical);
+    if (fetch->n == fetch->from || !worthwhile(fetches, fetch))
+        return false;
+    fetch->at = begin < fetch->from ? begin : fetch->from;
+    text_up_to(stored, slot, fetch->at, &fetch->text);
+    fetch->began_ns = fetch->moved_ns = now_ns;
+    return true;
 }
 
-/* Looks for the slot's new request. Returns whether it waits for the store from now on. */
+/* Looks for some pages of the slot's text. False: it need not wait, for all is known and nothing is read. */
+static bool go_on_looking(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
+                          uint64_t now_ns)
+{
+    const bool looks = !look(fetches, fetch, slot);
+    const bool waits = looks || set_start(fetches, fetch, slot, now_ns);
+    fetch->looks = looks;
+    return waits;
+}
+
+/* Begins with the slot's new request. Returns whether it waits for the store from now on. */
 static bool begin(struct fetches *fetches, struct slot *slot, uint64_t now_ns)
 {
     struct stored *stored = &fetches->stored;
     struct fetch *fetch = &fetches->all[slot - stored->slots->all];
-    const uint32_t rows = spec_rows(&slot->spec);
-    if (!overflow_uid_shares(slot->uid) || rows <= PLAN_SHORT)
+    const uint32_t from = slot->n_shared;
+    if (!overflow_uid_shares(slot->uid) || spec_rows(&slot->spec) <= PLAN_SHORT)
         return false;
-    assert(slot->n_shared == slot->spec.canonical / KV_PAGE_POSITIONS);
-    struct fetch *leader = find_leader(fetches, slot);
-    *fetch = (struct fetch){.leader = leader, .from = slot->n_shared};
-    if (leader) {
-        fetch->follows = leader->number;
-        fetch->n = leader->n;
-        wait_from_now(fetches, fetch, slot, now_ns);
-        return true;
+    assert(from == slot->spec.canonical / KV_PAGE_POSITIONS);
+    *fetch = (struct fetch){.looks = true, .from = from, .at = from, .n = from};
+    if (follow(fetches, fetch, slot)) {
+        fetch->looks = false;
+    } else {
+        slot_hold_ahead(slot, &stored->slots->kv.prefix);
+        fetch->held = slot->n_ahead;
+        fetch->left = first_window(stored, slot, from);
+        text_up_to(stored, slot, from, &fetch->text);
+        if (!go_on_looking(fetches, fetch, slot, now_ns)) {
+            slot_drop_ahead(slot, &stored->slots->kv.prefix);
+            return false;
+        }
     }
-    const struct found found = look(stored, slot);
-    fetch->n = found.n;
-    fetch->bytes = found.bytes;
-    fetch->compute_ns =
-        stored_compute_ns(stored, found.n * KV_PAGE_POSITIONS - slot->spec.canonical);
-    if (found.n == found.from || !worthwhile(fetches, fetch))
-        return false;
-    set_start(fetches, fetch, slot, &found);
-    slot_hold_ahead(slot, &stored->slots->kv.prefix);
-    fetch->held = slot->n_ahead;
     wait_from_now(fetches, fetch, slot, now_ns);
     return true;
 }
@@ -237,6 +264,8 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
 {
     const struct stored *stored = &fetches->stored;
     uint32_t asked = 0;
+    if (fetch->leader || fetch->looks)
+        return 0;
     for (; fetch->at < fetch->n && fetch->n_reads < FETCH_READS && !fetch->ends; go_on(fetch)) {
         const uint32_t place = (fetch->head + fetch->n_reads) % FETCH_READS;
         const uint64_t index = (uint64_t)(fetch - fetches->all);
@@ -401,8 +430,10 @@ static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
     slots_set(stored->slots, slot, SLOT_READY);
     uint32_t gained = gather_adopt(slot, prefix, stored->ctl);
     slot_drop_ahead(slot, prefix);
-    slot->request->stored += gained;
-    counters_add(stored->ctl, COUNTER_STORED_TOKENS, gained);
+    if (fetch->leader || fetch->got > 0) { /* else another one computed it */
+        slot->request->stored += gained;
+        counters_add(stored->ctl, COUNTER_STORED_TOKENS, gained);
+    }
     /* The store has forgotten what was damaged; and may go further than what another one read. */
     slot->request->looked = !fetch->damaged && !fetch->leader;
 }
@@ -418,8 +449,13 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     bool over = !is_live(fetch, slot), late = false;
     if (!over && fetch->leader) {
         over = !fetch->leader->active || fetch->leader->number != fetch->follows;
-    } else if (!over) {
-        fetch->ends |= fetch->held != slot->n_ahead; /* evicted */
+    } else if (!over && fetch->looks) {
+        over = fetch->held != slot->n_ahead || /* evicted */
+               !go_on_looking(fetches, fetch, slot, clock->now_ns);
+        work++;
+    }
+    if (!over && !fetch->leader && !fetch->looks) {
+        fetch->ends |= fetch->held != slot->n_ahead;
         while ((work == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot))
             work++;
         work += ask(fetches, fetch, slot);

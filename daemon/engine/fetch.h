@@ -1,7 +1,8 @@
 /*
  * fetch: from the store into the cache, when a request begins.
  *
- * Engine thread. A request that has much to compute is looked up in the store, once. Where reading is
+ * Engine thread. A request that has much to compute is looked up in the store, once, a long text in
+ * several steps. Where reading is
  * thought to take less time than computing, its slot sits out the passes (SLOT_READING) while the
  * store's thread reads; the others go on. What comes is written into fresh pages and published in
  * the cache, and in the end the slot adopts it as any other page. So what is read and what was never
@@ -40,8 +41,11 @@ struct fetch {
     uint32_t number;        /* of all fetches; its reads know it */
     struct fetch *leader;   /* the one that reads what this one waits for, or NULL */
     uint32_t follows;       /* its number */
+    bool looks;             /* how far the store goes is not known yet */
     uint32_t from;          /* page of the text at which it began */
-    uint32_t at, n;         /* the next page to ask for; it goes up to page n */
+    uint32_t at, n;         /* the next page to look at, or to ask for; it goes up to page n */
+    uint32_t left;          /* of a look: window pages from here to `at` are there */
+    uint64_t seen_bytes;    /* of a look: to be read up to `at` */
     uint32_t held;          /* pages that the slot holds ahead: others, and it was evicted */
     struct store_text text; /* up to page `at` */
     enum store_class next;  /* to ask for, of page `at` */
@@ -57,8 +61,9 @@ struct fetches {
     struct stored stored;
     struct fetch *all; /* [slots] or NULL: there is no store */
     uint32_t number;
-    uint64_t mib_ns; /* smoothed: to read a MiB */
-    bool always;     /* tests: whatever it costs, and however long it takes */
+    uint64_t mib_ns;     /* smoothed: to read a MiB */
+    uint32_t look_pages; /* of a text that a step looks for; tests change it */
+    bool always;         /* tests: whatever it costs, and however long it takes */
 };
 
 /* For all slots, which have their caches. Returns 0 or -ENOMEM; fini in any case. */

@@ -235,6 +235,40 @@ START_TEST(the_others_go_on_meanwhile)
 }
 END_TEST
 
+/* A disk that reads a record while three passes run: each of these gives the other answer its token. */
+START_TEST(a_slow_disk_holds_up_no_other)
+{
+    const struct rig_request request = request_of(0, LENGTH),
+                             other = {.tokens = tokens[1], .n = 10, .max_tokens = 60};
+    uint32_t steps = 0, reads = 0;
+    begin(_i);
+    ask(0, &request);
+    restart();
+    rig.store_stands = true;
+    rig_submit(&clients[2], 0, &other);
+    rig_step(&rig);
+    rig_submit(&clients[1], 0, &request);
+    for (; steps == 0 || slot_of(1)->state == SLOT_READING; steps++) {
+        const uint32_t before = slot_of(2)->spec.accepted;
+        rig_step(&rig);
+        rig_check(&rig);
+        ck_assert_uint_eq(slot_of(2)->spec.accepted, before + 1);
+        rig_read_all(&clients[2]);
+        reads += steps % 3 == 2 ? store_work(rig.store, 1) : 0;
+    }
+    ck_assert_uint_ge(reads, LENGTH / 32);
+    ck_assert_uint_gt(steps, 3 * (LENGTH / 32));
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[1]);
+    rig_read_all(&clients[2]);
+    ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, LENGTH / 32 * 32);
+    finish();
+}
+END_TEST
+
 /* What gives way while a disk stands still is queued, or dropped: an answer has its token in every step. */
 START_TEST(evictions_do_not_wait_for_a_disk)
 {
@@ -300,6 +334,61 @@ START_TEST(a_slow_disk_is_given_up)
 }
 END_TEST
 
+/* A long text is looked for in several steps; meanwhile the others go on, and another one that asks for it
+ * waits for what is found. */
+START_TEST(a_long_text_is_looked_for_step_by_step)
+{
+    const struct rig_request request = request_of(0, LENGTH),
+                             other = {.tokens = tokens[1], .n = 10, .max_tokens = 20};
+    begin(_i);
+    ask(0, &request);
+    restart();
+    rig.engine->fetches.look_pages = 3;
+    rig.store_stands = true;
+    rig_submit(&clients[2], 0, &other);
+    rig_step(&rig);
+    rig_submit(&clients[0], 0, &request);
+    rig_submit(&clients[1], 0, &request);
+    for (uint32_t step = 0; step < 5; step++) {
+        const uint32_t before = slot_of(2)->spec.accepted;
+        rig_step(&rig);
+        rig_check(&rig);
+        ck_assert_uint_eq(slot_of(2)->spec.accepted, before + 1);
+        ck_assert_int_eq(slot_of(0)->state, SLOT_READING);
+        ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+        ck_assert_int_eq(store_pending(rig.store) > 0, step >= LENGTH / 32 / 3);
+    }
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_read_all(&clients[i]);
+    for (uint32_t i = 0; i < 2; i++) {
+        ck_assert(rig_same(&rig, &request, &clients[i].slots[0].last));
+        ck_assert_uint_eq(clients[i].slots[0].last.done.stored, LENGTH / 32 * 32);
+    }
+    ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
+    finish();
+}
+END_TEST
+
+/* What was found is not worth reading: it is computed, and nothing is held. */
+START_TEST(what_is_read_more_slowly_is_computed)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    begin(_i % KINDS);
+    ask(0, &request);
+    restart();
+    rig.engine->fetches.look_pages = _i / KINDS ? 3 : 100;
+    rig.engine->fetches.always = false;
+    rig.engine->fetches.mib_ns = (uint64_t)1 << 40;
+    ck_assert_uint_eq(ask(1, &request)->cached, 0);
+    ck_assert_uint_eq(rig.fake.n_rows, LENGTH + ANSWER - 1);
+    ck_assert_uint_eq(slot_of(1)->n_ahead, 0);
+    rig_check(&rig);
+    finish();
+}
+END_TEST
+
 /* Several slots ask for one text: it is read once. */
 START_TEST(a_text_is_read_once_for_all)
 {
@@ -332,10 +421,11 @@ END_TEST
 START_TEST(a_fetch_may_end_at_any_time)
 {
     struct rig_request request = request_of(0, LENGTH);
-    const int kind = _i % KINDS, way = _i / KINDS % 4, when = _i / KINDS / 4;
+    const int kind = _i % KINDS, way = _i / KINDS % 4, when = _i / KINDS / 4 % 4;
     begin(kind);
     ask(0, &request);
     restart();
+    rig.engine->fetches.look_pages = _i / KINDS / 16 ? 3 : 100;
     rig_submit(&clients[1], 0, &request);
     rig.store_stands = true;
     rig_step(&rig);
@@ -504,10 +594,13 @@ int main(void)
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
     tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
+    tcase_add_loop_test(t, a_slow_disk_holds_up_no_other, 0, KINDS);
     tcase_add_loop_test(t, evictions_do_not_wait_for_a_disk, 0, KINDS);
     tcase_add_loop_test(t, a_slow_disk_is_given_up, 0, KINDS);
+    tcase_add_loop_test(t, a_long_text_is_looked_for_step_by_step, 0, KINDS);
+    tcase_add_loop_test(t, what_is_read_more_slowly_is_computed, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_text_is_read_once_for_all, 0, KINDS);
-    tcase_add_loop_test(t, a_fetch_may_end_at_any_time, 0, KINDS * 4 * 4);
+    tcase_add_loop_test(t, a_fetch_may_end_at_any_time, 0, KINDS * 4 * 4 * 2);
     tcase_add_loop_test(t, a_write_may_end_anywhere, 0, KINDS);
     tcase_add_loop_test(t, answers_do_not_depend_on_the_store, 0, 4 * KINDS);
     suite_add_tcase(suite, t);
