@@ -259,6 +259,18 @@ static void go_on(struct fetch *fetch)
     fetch->at++;
 }
 
+/* Reads of each fetch that are queued at once: the disk is busy while the engine takes what came, and
+ * several fetches have as much of it each. */
+static uint32_t depth(const struct fetches *fetches)
+{
+    const struct stored *stored = &fetches->stored;
+    uint32_t most = store_reads(stored->store), n = 0;
+    for (uint32_t i = 0; i < stored->slots->n; i++)
+        n += fetches->all[i].active && !fetches->all[i].leader && !fetches->all[i].looks;
+    most = n > 1 ? most / n : most;
+    return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
+}
+
 /* Asks for the parts that are missing while there is room for them. Returns how many. */
 static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
@@ -266,7 +278,7 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
     uint32_t asked = 0;
     if (fetch->leader || fetch->looks)
         return 0;
-    for (; fetch->at < fetch->n && fetch->n_reads < FETCH_READS && !fetch->ends; go_on(fetch)) {
+    for (; fetch->at < fetch->n && fetch->n_reads < fetches->depth && !fetch->ends; go_on(fetch)) {
         const uint32_t place = (fetch->head + fetch->n_reads) % FETCH_READS;
         const uint64_t index = (uint64_t)(fetch - fetches->all);
         if (fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
@@ -284,6 +296,8 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
         fetch->n_reads++;
         asked++;
     }
+    if (asked > 0)
+        store_submit(stored->store); /* it reads while the engine takes what came */
     return asked;
 }
 
@@ -389,8 +403,8 @@ static bool is_late(const struct fetches *fetches, const struct fetch *fetch, ui
         return false;
     if (now_ns - fetch->moved_ns > patience(fetch))
         return true;
-    if (passed_ns < PATIENCE_NS || fetch->got == 0 || fetch->got >= fetch->bytes)
-        return false;
+    if (passed_ns < patience(fetch) || fetch->got == 0 || fetch->got >= fetch->bytes)
+        return false; /* the first records come late: many are read at once */
     const double left = (double)(fetch->bytes - fetch->got);
     const double compute = (double)fetch->compute_ns * (whole ? 1 : left / (double)fetch->bytes);
     return left * (double)passed_ns / (double)fetch->got > compute;
@@ -456,9 +470,9 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     }
     if (!over && !fetch->leader && !fetch->looks) {
         fetch->ends |= fetch->held != slot->n_ahead;
-        while ((work == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot))
-            work++;
         work += ask(fetches, fetch, slot);
+        while ((work == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot))
+            work += 1 + ask(fetches, fetch, slot);
         late = is_late(fetches, fetch, clock->now_ns);
         over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at == fetch->n);
     }
@@ -477,6 +491,7 @@ uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct 
     const uint64_t share_ns =
         slots_running(slots) > 0 ? stored->cost->step_ns / STEP_SHARE : stored->cost->limit_ns;
     const uint64_t until_ns = clock->now_ns + share_ns;
+    fetches->depth = depth(fetches);
     for (uint32_t i = 0; i < slots->n; i++)
         if (fetches->all[i].active)
             work += step(fetches, &fetches->all[i], clock, until_ns);

@@ -2,11 +2,10 @@
  * fetch: from the store into the cache, when a request begins.
  *
  * Engine thread. A request that has much to compute is looked up in the store, once, a long text in
- * several steps. Where reading is
- * thought to take less time than computing, its slot sits out the passes (SLOT_READING) while the
- * store's thread reads; the others go on. What comes is written into fresh pages and published in
- * the cache, and in the end the slot adopts it as any other page. So what is read and what was never
- * stored differ in time only.
+ * several steps. Where reading is thought to take less time than computing, its slot sits out the
+ * passes (SLOT_READING) while the store's thread reads; the others go on. What comes is written into
+ * fresh pages and published in the cache, and in the end the slot adopts it as any other page. So
+ * what is read and what was never stored differ in time only.
  *
  *   text      [ in the cache | m .. n: of the store      | computed ]
  *   pages       held           read, published in order
@@ -25,7 +24,7 @@
 #include "daemon/engine/stored.h"
 #include "daemon/steady.h"
 
-enum { FETCH_READS = 16 }; /* of a fetch that are queued at once */
+enum { FETCH_READS = 128 }; /* most of a fetch that are queued at once */
 
 /* A record on its way. */
 struct fetch_read {
@@ -62,6 +61,7 @@ struct fetches {
     struct fetch *all; /* [slots] or NULL: there is no store */
     uint32_t number;
     uint64_t mib_ns;     /* smoothed: to read a MiB */
+    uint32_t depth;      /* in this step: reads of each fetch that are queued at once */
     uint32_t look_pages; /* of a text that a step looks for; tests change it */
     bool always;         /* tests: whatever it costs, and however long it takes */
 };

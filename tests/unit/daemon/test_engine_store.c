@@ -334,6 +334,37 @@ START_TEST(a_slow_disk_is_given_up)
 }
 END_TEST
 
+/* The first record comes after the least patience: it says little about the others, which are read with it. */
+START_TEST(a_late_first_record_does_not_end_it)
+{
+    const struct rig_request request = request_of(0, LENGTH), other = request_of(1, 50);
+    begin(_i);
+    ask(0, &request);
+    restart();
+    ask(2, &other); /* what rows cost is known */
+    rig.engine->fetches.always = false;
+    rig.engine->fetches.mib_ns = 1;
+    rig.store_stands = true;
+    rig_submit(&clients[1], 0, &request);
+    rig_step(&rig);
+    ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+    struct fetch *fetch = &rig.engine->fetches.all[slot_of(1) - rig.engine->slots.all];
+    fetch->compute_ns = 40000000;
+    while (rig.engine->clock.now_ns - fetch->began_ns < 6000000)
+        rig_step(&rig);
+    ck_assert_uint_eq(store_work(rig.store, 1), 1);
+    rig_step(&rig);
+    ck_assert_uint_gt(fetch->got, 0);
+    ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[1]);
+    ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, LENGTH / 32 * 32);
+    finish();
+}
+END_TEST
+
 /* A long text is looked for in several steps; meanwhile the others go on, and another one that asks for it
  * waits for what is found. */
 START_TEST(a_long_text_is_looked_for_step_by_step)
@@ -597,6 +628,7 @@ int main(void)
     tcase_add_loop_test(t, a_slow_disk_holds_up_no_other, 0, KINDS);
     tcase_add_loop_test(t, evictions_do_not_wait_for_a_disk, 0, KINDS);
     tcase_add_loop_test(t, a_slow_disk_is_given_up, 0, KINDS);
+    tcase_add_loop_test(t, a_late_first_record_does_not_end_it, 0, KINDS);
     tcase_add_loop_test(t, a_long_text_is_looked_for_step_by_step, 0, KINDS);
     tcase_add_loop_test(t, what_is_read_more_slowly_is_computed, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_text_is_read_once_for_all, 0, KINDS);
