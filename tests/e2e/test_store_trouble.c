@@ -8,15 +8,17 @@
 #include <check.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TEXTS = 4, TEXT = 600, OTHER_USER = 54321, TRIES = 100 };
+enum { TEXTS = 4, TEXT = 600, OTHER_USER = 54321, OWN = 20, OUTPUT = 400, TRIES = 100 };
 
 static struct stored_rig rig;
 static uint32_t tokens[TEXTS][TEXT];
@@ -248,6 +250,56 @@ START_TEST(a_folder_that_fails_while_it_serves_changes_no_answer)
 }
 END_TEST
 
+/* A small file system on the folder, in a namespace of the test's own. False: this user may not make one. */
+static bool mount_small(void)
+{
+    if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0) {
+        printf("skip: only root can mount a small file system\n");
+        return false;
+    }
+    ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    ck_assert_int_eq(mount("none", rig.folder, "tmpfs", 0, "size=400k,mode=0700"), 0);
+    return true;
+}
+
+/* While the disk is full, what is written fails, and an answer beside it goes on; when it has room again, the store is used
+ * again. */
+START_TEST(a_full_disk_changes_no_answer)
+{
+    static struct stored_answer other;
+    uint32_t own[OWN];
+    stored_stop(&rig);
+    if (mount_small()) {
+        harness_start(&rig.daemon, harness_tiny_model(), rig.arguments);
+        struct hearth *streams = stored_connect(rig.daemon.socket),
+                      *h = stored_connect(rig.daemon.socket);
+        stored_tokens(own, OWN, 60);
+        stored_submit(streams, own, OWN, OUTPUT);
+        ask_all(h);
+        stored_finish(streams, &other);
+        stored_check(&rig, own, OWN, OUTPUT, &other);
+        ck_assert_int_gt(failures(), 0);
+        ck_assert_int_gt(harness_counter(&rig.daemon, "store_records"), 0);
+        ck_assert_int_eq(mount("none", rig.folder, "tmpfs", MS_REMOUNT, "size=64m"), 0);
+        const int64_t written = harness_counter(&rig.daemon, "store_written_bytes");
+        for (uint32_t i = 0; i < TEXTS; i++)
+            stored_tokens(tokens[i], TEXT, 90 + i);
+        int64_t failed;
+        do { /* until all that failed before has been counted */
+            failed = failures();
+            ask_all(h);
+        } while (failures() > failed);
+        ck_assert_int_gt(harness_counter(&rig.daemon, "store_written_bytes"), written);
+        hearth_close(streams);
+        hearth_close(h);
+        stored_expect(&rig, tokens[0], TEXT);
+        stored_stop(&rig);
+        ck_assert_int_eq(umount2(rig.folder, MNT_DETACH), 0);
+    }
+    harness_start(&rig.daemon, harness_tiny_model(), rig.arguments);
+}
+END_TEST
+
 /* ---- two users ------------------------------------------------------------------------------- */
 
 /* Asks as that user; the answer must be right. Returns the tokens of the prompt that were not computed, from memory or from
@@ -334,6 +386,7 @@ int main(void)
                         sizeof(damages) / sizeof(*damages));
     tcase_add_loop_test(t, a_folder_that_fails_while_it_serves_changes_no_answer, 0,
                         sizeof(troubles) / sizeof(*troubles));
+    tcase_add_test(t, a_full_disk_changes_no_answer);
     tcase_add_test(t, a_user_gets_nothing_of_anothers);
     suite_add_tcase(suite, t);
     return run_suite(suite);
