@@ -10,12 +10,16 @@ without a store. Times are shown, not judged.
 day: the trace's lengths, in its order; prompts go on with one of six conversations, each of which begins with one of three trunks, or
 stand alone where they are shorter. Tokens of a prompt that were computed, without a store, with one, and without restarts.
 first: computing the prompt; the same after a restart, from the store, with the page cache dropped; once more, from memory; reading the
-bytes of the store's files, with the page cache dropped, by read(2).
-beside: the time between tokens of a client that streams while another one goes round texts that do not fit into memory, without a
-store, with one, and with one whose disk takes 50 ms for each page (a build with --fault).
+bytes of the store's files, with the page cache dropped, by read(2), through a buffer of 1 MiB and into fresh memory.
+beside: the time between tokens of a client that streams while another one asks a text of 3,000 tokens every --every seconds, one of four
+in turn: all are in memory; they do not fit, and each evicts another one to a store; the same with a disk that takes 50 ms for some of the
+reads and writes, one after the other (a build with --fault); without a store. Row by row, --times times.
 """
 
 import argparse
+import collections
+import itertools
+import mmap
 import os
 import pathlib
 import random
@@ -32,6 +36,7 @@ import soak  # noqa: E402
 HOURS = 24
 TRUNKS, TRUNK, SESSIONS = 3, 1500, 6
 CONTEXT = 8192
+STEP = 1 << 20  # bytes of a read
 VOCABULARY = 300  # ids that every model has
 
 
@@ -144,9 +149,12 @@ def drop(files):
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def read_all(files):
-    """Seconds, bytes of what is there."""
-    began, n, buffer = time.monotonic(), 0, bytearray(1 << 20)
+def read_all(files, fresh):
+    """Seconds, bytes of what is there; fresh: into memory that nothing was in, as KV after a start; else through a buffer."""
+    size = sum(f.stat().st_blocks * 512 for f in files)
+    drop(files)
+    began, n = time.monotonic(), 0
+    memory = memoryview(mmap.mmap(-1, size + STEP if fresh else STEP, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     for file in files:
         with open(file, "rb", buffering=0) as f:
             end = f.seek(0, os.SEEK_END)
@@ -156,7 +164,8 @@ def read_all(files):
                     at = f.seek(at, os.SEEK_DATA)
                 except OSError:
                     break
-                got = f.readinto(buffer)
+                to = n if fresh else 0
+                got = f.readinto(memory[to:to + STEP])
                 at, n = at + got, n + got
     return time.monotonic() - began, n
 
@@ -169,28 +178,31 @@ def ask(daemon, prompt):
 
 
 def first(options):
+    """Two prompts: all of one but its last token is in pages; of the other the last 16 tokens are computed."""
     n = options.tokens
-    prompt = tokens(1, n)
+    prompts = [tokens(1, n)[:n // 32 * 32 + 1 + rest] for rest in (0, 15)]
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         daemon = Daemon(options, folder, "--context", n + 1024, "--slots", 2, *store_words(folder))
         ask(daemon, tokens(2, 600))
-        computed, right = ask(daemon, prompt)
+        computed, _ = ask(daemon, prompts[1])
         print(f"computed: {computed:.2f} s", flush=True)
+        right = [ask(daemon, prompt)[1].receipt for prompt in prompts]
+        print("| prompt | from the store | first token, s | from memory, s | read(2), s | into fresh memory, s | MB |\n|---|---|---|---|---|---|---|")
         same = True
-        for _ in range(options.times):
+        for i in range(options.times):
             daemon.stop()
             files = sorted(pathlib.Path(folder).glob("store/*/*/*.kv"))
-            drop(files)
-            reading, size = read_all(files)
-            drop(files)
+            reading, size = read_all(files, False)
+            fresh, _ = read_all(files, True)
             daemon.start()
             ask(daemon, tokens(2, 600))  # weights are in memory, the rate is measured
             drop(files)
+            prompt = prompts[i % 2]
             stored, result = ask(daemon, prompt)
             warm, again = ask(daemon, prompt)
-            same &= result.receipt == right.receipt == again.receipt
-            print(f"from the store, {result.stored_tokens} of {n} tokens: {stored:.2f} s; from memory: {warm:.2f} s; read(2) of "
-                  f"{size / 1e6:.0f} MB: {reading:.2f} s", flush=True)
+            same &= result.receipt == again.receipt == right[i % 2]
+            print(f"| {len(prompt):,} | {result.stored_tokens:,} | {stored:.3f} | {warm:.3f} | {reading:.3f} | {fresh:.3f} | {size / 1e6:.0f} |",
+                  flush=True)
         daemon.stop()
     return same
 
@@ -209,41 +221,55 @@ def stream(daemon, seconds):
                 if last:
                     gaps.append(1000 * (now - last))
                 last = now
-    return sorted(gaps)
+    return gaps
 
 
-def go_round(daemon, texts, until, sums):
+def ask_at_times(daemon, texts, every, until, sums):
+    """A text every so many seconds, the same ones in each row: so all rows have the same to do, but for what they need not compute."""
+    begun = time.monotonic()
     with daemon.connect() as client:
-        while not until.is_set():
-            for text in texts:
-                result = client.generate(text, max_tokens=1, proposer="none").wait()
-                sums["rows"] += result.prompt_tokens
-                sums["stored"] += result.stored_tokens
-                if until.is_set():
-                    break
+        for number in itertools.count():
+            if until.wait(max(0, begun + number * every - time.monotonic())):
+                return
+            result = client.generate(texts[number % len(texts)], max_tokens=1, proposer="none").wait()
+            sums["asked"] += 1
+            sums["computed"] += result.prompt_tokens - result.cached_tokens
+            sums["stored"] += result.stored_tokens
 
 
 def beside(options):
     texts = [tokens(50 + i, 3000) for i in range(4)]
-    kinds = (("nothing", None, []), ("no store", texts, []), ("a store", texts, ["store"]),
-             ("a store, 50 ms for each page", texts, ["store", "--fault", "store-slow=1"]))
-    print("| beside | tokens | p50, ms | p99, ms | p99.9, ms | the other's prompts, tokens | from the store | dropped |\n|---|---|---|---|---|---|---|---|")
-    for what, others, words in kinds:
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            words = (store_words(folder) if "store" in words else []) + words[1:]
-            daemon = Daemon(options, folder, "--context", 4096, "--slots", 4, "--kv-bytes", options.kv_bytes, *words)
-            until, sums = threading.Event(), {"rows": 0, "stored": 0}
-            other = threading.Thread(target=go_round, args=(daemon, others, until, sums))
-            if others:
-                other.start()
-            gaps = stream(daemon, options.seconds)
-            until.set()
-            if others:
-                other.join()
-            dropped = daemon.counters()["store_dropped"]
-            daemon.stop()
+    slow = ["--fault", f"store-slow={options.slow}"]
+    kinds = (("nothing", None, False, []), ("texts in memory", "1G", False, []), ("texts in the store", options.kv_bytes, True, []),
+             (f"texts in the store, 50 ms for {options.slow:.0%} of the reads and writes", options.kv_bytes, True, slow),
+             ("no store", options.kv_bytes, False, []))
+    all_gaps, all_sums = [[] for _ in kinds], [collections.Counter() for _ in kinds]
+    for _ in range(options.times):
+        for (_, kv_bytes, store, words), gaps, sums in zip(kinds, all_gaps, all_sums):
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                daemon = Daemon(options, folder, "--context", 4096, "--slots", 4, "--kv-bytes", kv_bytes or options.kv_bytes,
+                                *(store_words(folder) if store else []), *words)
+                if kv_bytes:  # whether they are in memory or in the store: they were computed
+                    for text in texts * 2:
+                        ask(daemon, text)
+                until = threading.Event()
+                other = threading.Thread(target=ask_at_times, args=(daemon, texts, options.every, until, sums))
+                if kv_bytes:
+                    other.start()
+                gaps += stream(daemon, options.seconds)
+                until.set()
+                if kv_bytes:
+                    other.join()
+                sums["dropped"] += daemon.counters()["store_dropped"]
+                daemon.stop()
+            print(".", end="", file=sys.stderr, flush=True)
+    print("| the other client | tokens | p50, ms | p99, ms | p99.9, ms | its requests | computed | from the store | dropped |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for (what, *_), gaps, sums in zip(kinds, all_gaps, all_sums):
+        gaps.sort()
         at = [gaps[min(len(gaps) - 1, int(len(gaps) * p))] for p in (0.5, 0.99, 0.999)]
-        print(f"| {what} | {len(gaps):,} | {at[0]:.2f} | {at[1]:.2f} | {at[2]:.2f} | {sums['rows']:,} | {sums['stored']:,} | {dropped:,} |", flush=True)
+        print(f"| {what} | {len(gaps):,} | {at[0]:.2f} | {at[1]:.2f} | {at[2]:.2f} | {sums['asked']:,} | {sums['computed']:,} | {sums['stored']:,} | "
+              f"{sums['dropped']:,} |")
     return True
 
 
@@ -257,9 +283,11 @@ def main():
     parser.add_argument("--trace", default=f"{os.environ.get('HEARTH_TESTDATA', '')}/traces/AzureLLMInferenceTrace_code.csv")
     parser.add_argument("--requests", default=240, type=int)
     parser.add_argument("--tokens", default=30000, type=int)
-    parser.add_argument("--times", default=3, type=int)
+    parser.add_argument("--times", default=4, type=int)
     parser.add_argument("--seconds", default=60, type=float)
     parser.add_argument("--kv-bytes", default="32M")
+    parser.add_argument("--every", default=4, type=float)
+    parser.add_argument("--slow", default=0.05, type=float)
     options = parser.parse_args()
     os.environ.setdefault("HEARTH_LIBRARY", str(options.bin.parent / "lib/libhearth.so.0"))
     global hearth
