@@ -15,7 +15,8 @@
  * n is the furthest place at which the text would be warm (slot.h). A slot whose next page another
  * one is reading waits for that one. A fetch ends early, and the rest is computed, where a record is
  * damaged, no page can be had, the slot is evicted, its request ends, or the disk is slow: no record
- * for a quarter of the time that computing takes, or so slow that computing the rest is faster.
+ * for a quarter of the time that computing takes, or, after that quarter, so slow that computing the
+ * rest is faster.
  */
 #ifndef HEARTH_DAEMON_ENGINE_FETCH_H
 #define HEARTH_DAEMON_ENGINE_FETCH_H
