@@ -459,7 +459,7 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
                      uint64_t until_ns)
 {
     struct slot *slot = slot_of(fetches, fetch);
-    uint32_t work = 0;
+    uint32_t work = 0, put = 0;
     bool over = !is_live(fetch, slot), late = false;
     if (!over && fetch->leader) {
         over = !fetch->leader->active || fetch->leader->number != fetch->follows;
@@ -471,7 +471,8 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     if (!over && !fetch->leader && !fetch->looks) {
         fetch->ends |= fetch->held != slot->n_ahead;
         work += ask(fetches, fetch, slot);
-        while ((work == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot))
+        for (; (put == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot);
+             put++)
             work += 1 + ask(fetches, fetch, slot);
         late = is_late(fetches, fetch, clock->now_ns);
         over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at == fetch->n);
