@@ -63,11 +63,18 @@ static bool quantized_reader(const struct backend *b, const struct layer_op *op)
     return false;
 }
 
-void cpu_quantize_row(struct backend *b, enum op_buffer buffer, uint32_t n, uint32_t r)
+/* Makes blocks of values [begin, begin + n) of row r of a buffer. */
+static void quantize(struct backend *b, enum op_buffer buffer, uint32_t r, uint32_t begin,
+                     uint32_t n)
 {
     const struct cpu_input *x = &b->buffers.of[buffer];
-    size_t at = (size_t)r * x->stride;
+    size_t at = (size_t)r * x->stride + begin;
     b->isa->quantize(x->f + at, n, x->q + at, x->d + at / CPU_BLOCK, x->sum + at / CPU_BLOCK);
+}
+
+void cpu_quantize_row(struct backend *b, enum op_buffer buffer, uint32_t n, uint32_t r)
+{
+    quantize(b, buffer, r, 0, n);
 }
 
 static void quantize_row_of(struct backend *b, const struct layer_op *op, uint32_t r,
@@ -184,13 +191,24 @@ static void add_row(struct backend *b, const struct layer_op *op, uint32_t r, ui
         quantize_row_of(b, op, r, worker);
 }
 
-/* to = f(from[0]) * from[1] */
+/* to = f(from[0]) * from[1]: values [begin, begin + n) of rows [row0, row1). */
+static void gate_rows(struct backend *b, const struct layer_op *op, uint32_t row0, uint32_t row1,
+                      uint32_t begin, uint32_t n)
+{
+    const bool quantized = quantized_reader(b, op);
+    for (uint32_t r = row0; r < row1; r++) {
+        b->isa->gate_mul[op->gate](row_at(b, op->from[0], r) + begin,
+                                   row_at(b, op->from[1], r) + op->from_at + begin, n,
+                                   row_at(b, op->to[0], r) + begin);
+        if (quantized)
+            quantize(b, op->to[0], r, begin, n);
+    }
+}
+
 static void gate_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
-    b->isa->gate_mul[op->gate](row_at(b, op->from[0], r), row_at(b, op->from[1], r) + op->from_at,
-                               op->n, row_at(b, op->to[0], r));
-    if (quantized_reader(b, op))
-        quantize_row_of(b, op, r, worker);
+    (void)worker;
+    gate_rows(b, op, r, r + 1, 0, op->n);
 }
 
 /* to = from[0] * sigmoid(gate of its head in from[1]), or rmsnorm(from[0], weight) *
@@ -292,6 +310,14 @@ static void check_rows(struct backend *b, const struct layer_op *op)
         share_items(b, check_row, op, rows_of(b, op), op->n / 4 + 1);
 }
 
+/* Does the operation after this matmul take its two outputs value by value? Then a chunk of both does
+ * that as well, while they are in its cache. */
+static bool gated(const struct layer_op *op)
+{
+    return op->domain == OP_OUTPUT_GROUPS && op->n_parts == 2 && op[1].kind == OP_GATE &&
+           op[1].from[0] == op->to[0] && op[1].from[1] == op->to[1] && op[1].from_at == 0;
+}
+
 /* to[i] = matrix[i] from, + residual: all parts shared out together. */
 static void run_matmul(struct backend *b, const struct layer_op *op)
 {
@@ -309,7 +335,10 @@ static void run_matmul(struct backend *b, const struct layer_op *op)
             .group1 = matrix->groups,
         };
     }
-    share_matmuls(b, part, op->n_parts);
+    if (gated(op))
+        share_pair(b, part, gate_rows, op + 1);
+    else
+        share_matmuls(b, part, op->n_parts);
     check_rows(b, op);
 }
 
@@ -424,8 +453,11 @@ static void report_poison(struct backend *b)
 /* Operations [from, to). */
 static void run_list(struct backend *b, uint32_t from, uint32_t to)
 {
-    for (uint32_t i = from; i < to; i++)
-        run(b, &b->model->ops.op[i]);
+    for (uint32_t i = from; i < to; i++) {
+        const struct layer_op *op = &b->model->ops.op[i];
+        run(b, op);
+        i += gated(op);
+    }
 }
 
 /* Operations [from, head) on all rows, [head, to) on those with wants, whose samples follow. */

@@ -57,25 +57,37 @@ void share_items(struct backend *b, share_item *run, const struct layer_op *op, 
 /* ---- matmuls -------------------------------------------------------------------------------- */
 
 struct matmuls {
-    const struct cpu_isa *isa;
+    struct backend *b;
     const struct cpu_matmul *part;
+    share_follow *follow; /* of a pair; else NULL */
+    const struct layer_op *op;
     struct matmul_chunk {
         uint32_t part, row0, row1, group0, group1;
     } chunk[MAX_CHUNKS];
     uint32_t chunks;
 };
 
+static void run_part(const struct matmuls *job, uint32_t i, const struct matmul_chunk *c)
+{
+    struct cpu_matmul part = job->part[i];
+    part.row0 = c->row0;
+    part.row1 = c->row1;
+    part.group0 = c->group0;
+    part.group1 = c->group1;
+    job->b->isa->matmul(&part);
+}
+
 static void run_matmul_chunk(void *arg, uint32_t chunk, uint32_t worker)
 {
     (void)worker;
     const struct matmuls *job = arg;
     const struct matmul_chunk *c = &job->chunk[chunk];
-    struct cpu_matmul part = job->part[c->part];
-    part.row0 = c->row0;
-    part.row1 = c->row1;
-    part.group0 = c->group0;
-    part.group1 = c->group1;
-    job->isa->matmul(&part);
+    run_part(job, c->part, c);
+    if (!job->follow)
+        return;
+    run_part(job, c->part + 1, c);
+    const uint32_t begin = c->group0 * CPU_LANES, end = c->group1 * CPU_LANES, n = job->op->n;
+    job->follow(job->b, job->op, c->row0, c->row1, begin, (end < n ? end : n) - begin);
 }
 
 /* Multiply-adds of one group of a matmul. */
@@ -140,20 +152,40 @@ static void cut(struct matmuls *job, uint32_t n, uint64_t total, uint32_t thread
     }
 }
 
+/* Shares out the first n parts, each in one piece where they are too small. */
+static void share_parts(struct matmuls *job, uint32_t n)
+{
+    const uint32_t threads = pool_threads(job->b->pool);
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += group_macs(&job->part[i]) * job->part[i].group1;
+    if (threads > 1 && total >= SHARED_MACS) {
+        cut(job, n, total, threads);
+        pool_run(job->b->pool, run_matmul_chunk, job, job->chunks);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        job->chunk[0] = (struct matmul_chunk){i, 0, job->part[i].row1, 0, job->part[i].group1};
+        run_matmul_chunk(job, 0, 0);
+    }
+}
+
 void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n)
 {
     struct matmuls job; /* not cleared: the array of chunks is large */
-    uint32_t threads = pool_threads(b->pool);
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++)
-        total += group_macs(&part[i]) * part[i].group1;
-    if (threads == 1 || total < SHARED_MACS) {
-        for (uint32_t i = 0; i < n; i++)
-            b->isa->matmul(&part[i]);
-        return;
-    }
-    job.isa = b->isa;
+    job.b = b;
     job.part = part;
-    cut(&job, n, total, threads);
-    pool_run(b->pool, run_matmul_chunk, &job, job.chunks);
+    job.follow = NULL;
+    share_parts(&job, n);
+}
+
+void share_pair(struct backend *b, const struct cpu_matmul part[2], share_follow *follow,
+                const struct layer_op *op)
+{
+    struct matmuls job; /* the same */
+    job.b = b;
+    job.part = part;
+    job.follow = follow;
+    job.op = op;
+    share_parts(&job, 1);
 }

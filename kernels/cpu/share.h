@@ -17,4 +17,12 @@ void share_items(struct backend *b, share_item *run, const struct layer_op *op, 
 enum { SHARE_MATMULS = 3 };
 void share_matmuls(struct backend *b, const struct cpu_matmul *part, uint32_t n);
 
+/* Two of these with as many groups, of which a chunk takes the same groups of both, and then calls
+ * `follow` for its rows [row0, row1) and outputs [begin, begin + n): whole blocks of 32, but for the
+ * last. */
+typedef void share_follow(struct backend *b, const struct layer_op *op, uint32_t row0,
+                          uint32_t row1, uint32_t begin, uint32_t n);
+void share_pair(struct backend *b, const struct cpu_matmul part[2], share_follow *follow,
+                const struct layer_op *op);
+
 #endif
