@@ -58,4 +58,8 @@ const char *reader_reason(const struct reader *p);
 /* Calls begun so far. */
 uint32_t reader_calls(const struct reader *p);
 
+/* Is an argument with this schema, between tags, a text as it stands there: a string, perhaps null,
+ * and nothing else? */
+bool reader_takes_text(const json_t *schema);
+
 #endif

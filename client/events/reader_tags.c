@@ -58,10 +58,8 @@ bool reader_step_param(struct reader *p)
     return true;
 }
 
-/* Can this argument be a string, and nothing else but null? */
-static bool is_string(const struct reader *p, const char *name, size_t bytes)
+bool reader_takes_text(const json_t *schema)
 {
-    const json_t *schema = json_object_getn(p->properties, name, bytes);
     const json_t *type = json_object_get(schema, "type");
     bool string = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
     for (size_t i = 0; i < json_array_size(type); i++) {
@@ -84,7 +82,7 @@ bool reader_step_param_name(struct reader *p)
         reader_break(p, "an argument has no name");
         return true;
     }
-    p->is_string = is_string(p, reader_rest(p), end);
+    p->is_string = reader_takes_text(json_object_getn(p->properties, reader_rest(p), end));
     if (!p->is_first)
         reader_emit(p, READER_ARGUMENTS, ", ", 2);
     p->is_first = false;

@@ -1,6 +1,7 @@
 /* chat_calls: see chat_calls.h. */
 #include "client/prompt/chat_calls.h"
 
+#include "client/events/reader.h"
 #include "client/prompt/chat_grammar.h"
 
 #include <stdarg.h>
@@ -176,20 +177,6 @@ static const char *json_arguments(struct chat_calls *b, const json_t *tool)
     return schema_builtin(&b->c, "object", NULL);
 }
 
-/* Can this argument be a string, and nothing else but null? As the reader has it. */
-static bool is_text(const json_t *schema)
-{
-    const json_t *type = json_object_get(schema, "type");
-    bool text = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const char *word = json_string_value(json_array_get(type, i));
-        if (!word || (strcmp(word, "string") != 0 && strcmp(word, "null") != 0))
-            return false;
-        text |= strcmp(word, "string") == 0;
-    }
-    return text;
-}
-
 /* The texts that "enum" or "const" name, one of them; false: there are none. */
 static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *schema)
 {
@@ -251,7 +238,7 @@ static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, 
         schema_format(c, &t, " %s", space);
         chat_calls_mark(b, &t, f->value_open);
     }
-    bool text = !key || is_text(schema);
+    bool text = !key || reader_takes_text(schema);
     if (f->typed)
         schema_add(c, &t,
                    !key   ? " (\"true\" | \"false\") \"\\\">\""
