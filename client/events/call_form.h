@@ -40,6 +40,12 @@ struct call_form {
     bool typed; /* what stands before its value says whether it is a string: true">, false"> */
 };
 
+/* What calls begin with in content; NULL: harmony's, which begin with a header. */
+static inline const char *call_form_opening(const struct call_form *f)
+{
+    return f->open ? f->open : f->call_open;
+}
+
 extern const struct call_form call_forms[];
 extern const size_t n_call_forms;
 

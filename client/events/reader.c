@@ -230,12 +230,6 @@ static size_t certain(struct reader *p, size_t held)
     return n;
 }
 
-/* What a call begins with, in content. */
-static const char *opening(const struct call_form *f)
-{
-    return f->open ? f->open : f->call_open;
-}
-
 static void begin_calls(struct reader *p, const char *mark)
 {
     const struct call_form *f = p->desc.form;
@@ -249,7 +243,7 @@ static void begin_calls(struct reader *p, const char *mark)
 static bool step_content(struct reader *p)
 {
     const char *marks[2] = {p->desc.thoughts ? p->desc.thoughts->open : NULL,
-                            p->desc.form ? opening(p->desc.form) : NULL};
+                            p->desc.form ? call_form_opening(p->desc.form) : NULL};
     size_t left = reader_left(p), held = 0, which;
     size_t first = reader_find_first(p, left, marks, 2, &which);
     if (first == left) {

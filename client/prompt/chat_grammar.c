@@ -52,11 +52,6 @@ static int is_needed(const struct chat *c)
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static const char *opening(const struct call_form *f)
-{
-    return f->body == CALL_HARMONY ? " to=functions." : f->open ? f->open : f->call_open;
-}
-
 /* From where one call begins in the list that `open` begins. */
 static void add_call(struct chat_calls *b, struct buffer *t, const char *named)
 {
@@ -145,13 +140,13 @@ static void add_root(struct chat_calls *b)
         if (from_start && f->bare)
             schema_add(&b->c, &t, " (");
         if (from_start)
-            chat_calls_mark(b, &t, opening(f));
+            chat_calls_mark(b, &t, call_form_opening(f));
         if (from_start && f->bare)
             schema_add(&b->c, &t, " )?");
         schema_format(&b->c, &t, " %s", block);
         if (!b->chat->single_call && (f->close || !f->open)) {
             schema_add(&b->c, &t, " ( blank");
-            chat_calls_mark(b, &t, opening(f));
+            chat_calls_mark(b, &t, call_form_opening(f));
             schema_format(&b->c, &t, " %s )*", block);
         }
         schema_add(&b->c, &t, " blank");
@@ -300,7 +295,10 @@ int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
         rc = add_thoughts(c, desc, ret);
     ret->n_thought_marks = ret->n_marks;
     if (!rc && binds && !ret->required && !desc->form->bare)
-        add_mark(ret, HEARTH_MARK_CALL, opening(desc->form), 0, 0);
+        add_mark(ret, HEARTH_MARK_CALL,
+                 desc->form->body == CALL_HARMONY ? " to=functions."
+                                                  : call_form_opening(desc->form),
+                 0, 0);
     return rc;
 }
 
