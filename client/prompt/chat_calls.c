@@ -67,11 +67,8 @@ void chat_calls_mark(struct chat_calls *b, struct buffer *t, const char *mark)
         bool control = *at && find_control(&b->chat->h->vocab, at, &id, &token);
         if (*at && !control)
             continue;
-        if (at > from) {
-            schema_add(&b->c, t, " \"");
-            schema_escape(&b->c, t, from, (size_t)(at - from));
-            schema_add(&b->c, t, "\"");
-        }
+        if (at > from)
+            schema_literal(&b->c, t, from, (size_t)(at - from));
         if (!control || token.end)
             return;
         schema_format(&b->c, t, " <[%u]>", id);
@@ -186,9 +183,8 @@ static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *sc
         const json_t *value = one ? one : json_array_get(list, i);
         if (!json_is_string(value))
             continue;
-        schema_add(&b->c, t, found++ ? " | \"" : " ( \"");
-        schema_escape(&b->c, t, json_string_value(value), json_string_length(value));
-        schema_add(&b->c, t, "\"");
+        schema_add(&b->c, t, found++ ? " | " : " ( ");
+        schema_literal(&b->c, t, json_string_value(value), json_string_length(value));
     }
     schema_add(&b->c, t, found ? " )" : "");
     return found > 0;
@@ -226,13 +222,10 @@ static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, 
     struct buffer t = {0}, title = {0};
     const char *space = add_space(b);
     chat_calls_mark(b, &t, f->param_open);
-    if (key) {
-        schema_add(c, &t, " \"");
-        schema_escape(c, &t, key, strlen(key));
-        schema_add(c, &t, "\"");
-    } else {
+    if (key)
+        schema_literal(c, &t, key, strlen(key));
+    else
         schema_add(c, &t, " [^<>\"=\\n]{1,200}");
-    }
     chat_calls_mark(b, &t, f->param_name_close);
     if (f->value_open) {
         schema_format(c, &t, " %s", space);
@@ -337,9 +330,7 @@ static void add_json_call(struct chat_calls *b, struct buffer *t, const json_t *
 
 static void add_name(struct chat_calls *b, struct buffer *t, const json_t *tool)
 {
-    schema_add(&b->c, t, "\"");
-    schema_escape(&b->c, t, name_of(tool), strlen(name_of(tool)));
-    schema_add(&b->c, t, "\"");
+    schema_literal(&b->c, t, name_of(tool), strlen(name_of(tool)));
 }
 
 static void add_named_call(struct chat_calls *b, struct buffer *t, const json_t *tool)

@@ -15,9 +15,7 @@ static void add_quoted(struct chat_calls *b, struct buffer *t, const json_t *cho
         const json_t *one = json_array_get(choices, i);
         schema_add(&b->c, t, i ? " |" : "");
         chat_calls_mark(b, t, QUOTE);
-        schema_add(&b->c, t, " \"");
-        schema_escape(&b->c, t, json_string_value(one), json_string_length(one));
-        schema_add(&b->c, t, "\"");
+        schema_literal(&b->c, t, json_string_value(one), json_string_length(one));
         chat_calls_mark(b, t, QUOTE);
     }
     if (!json_array_size(choices)) {
@@ -67,9 +65,7 @@ static void add_key(struct chat_calls *b, struct buffer *t, const char *key)
     bool plain = *key && !key[strspn(key, word)];
     if (!plain)
         chat_calls_mark(b, t, QUOTE);
-    schema_add(&b->c, t, " \"");
-    schema_escape(&b->c, t, key, strlen(key));
-    schema_add(&b->c, t, "\"");
+    schema_literal(&b->c, t, key, strlen(key));
     if (!plain)
         chat_calls_mark(b, t, QUOTE);
 }

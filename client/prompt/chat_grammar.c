@@ -118,9 +118,9 @@ static void add_other(struct chat_calls *b, struct buffer *t)
                " | blank [^{ \\t\\r\\n] [\\x00-\\U0010FFFF]* | blank \"{\" blank ( [^\\\" "
                "\\t\\r\\n] [\\x00-\\U0010FFFF]*");
     for (size_t i = 1; begin[i]; i++) {
-        schema_add(&b->c, t, " | \"");
-        schema_escape(&b->c, t, begin, i);
-        schema_add(&b->c, t, "\" [^");
+        schema_add(&b->c, t, " | ");
+        schema_literal(&b->c, t, begin, i);
+        schema_add(&b->c, t, " [^");
         schema_escape(&b->c, t, begin + i, 1);
         schema_add(&b->c, t, "] [\\x00-\\U0010FFFF]*");
     }

@@ -111,6 +111,8 @@ uint32_t schema_point(const char **at);
 
 /* Adds text for the inside of a GBNF literal. */
 void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t bytes);
+/* Adds text as a GBNF literal. */
+void schema_literal(struct schema *c, struct buffer *t, const char *text, size_t bytes);
 /* Adds a JSON value as a GBNF literal. */
 void schema_constant(struct schema *c, struct buffer *t, const json_t *value);
 

@@ -214,10 +214,10 @@ void schema_escape(struct schema *c, struct buffer *t, const char *text, size_t 
     }
 }
 
-static void add_literal(struct schema *c, struct buffer *t, const char *text)
+void schema_literal(struct schema *c, struct buffer *t, const char *text, size_t bytes)
 {
     schema_add(c, t, "\"");
-    schema_escape(c, t, text, strlen(text));
+    schema_escape(c, t, text, bytes);
     schema_add(c, t, "\"");
 }
 
@@ -225,7 +225,7 @@ void schema_constant(struct schema *c, struct buffer *t, const json_t *value)
 {
     char *text = json_shortest(value, JSON_COMPACT);
     if (text)
-        add_literal(c, t, text);
+        schema_literal(c, t, text, strlen(text));
     else
         schema_no_memory(c);
     free(text);
