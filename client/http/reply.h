@@ -27,6 +27,9 @@ void reply_put_settings(struct buffer *t, const struct exchange *x, const struct
 /* How long it took, in llama-server's words. */
 void reply_put_timings(struct buffer *t, const struct finish *e);
 
+/* A token's log-probabilities with its alternatives: OpenAI's form, and llama-server's, with ids. */
+json_t *reply_probs(struct choice *c, const struct hearth_token_logprobs *l);
+
 /* What is hearth's own: seed, numerics, receipt, and why something was not read as a call. */
 void reply_put_hearth(struct buffer *t, const struct exchange *x, const struct choice *c);
 

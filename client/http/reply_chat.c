@@ -3,29 +3,8 @@
 #include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
-#include "client/http/token_json.h"
 
 static const char chunk_object[] = "chat.completion.chunk";
-
-/* ---- log-probabilities ----------------------------------------------------------------------- */
-
-static json_t *chat_prob(struct hearth *h, const struct hearth_logprob *l)
-{
-    char bytes[TOKEN_TEXT_BYTES];
-    size_t n = h ? token_text(h, l->token, bytes) : 0;
-    return json_pack("{s:o, s:f, s:o}", "token", json_of_text(bytes, n), "logprob",
-                     (double)l->logprob, "bytes", json_of_bytes(bytes, n));
-}
-
-static json_t *chat_probs(struct choice *c, const struct hearth_token_logprobs *l)
-{
-    struct hearth *h = pool_any(&c->x->served->pool);
-    json_t *o = chat_prob(h, &l->picked), *top = json_array();
-    for (uint32_t i = 0; i < l->n_top; i++)
-        json_array_append_new(top, chat_prob(h, &l->top[i]));
-    json_object_set_new(o, "top_logprobs", top);
-    return o;
-}
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -190,4 +169,4 @@ const struct reply reply_chat = {.id = "chatcmpl-",
                                  .end = chat_end,
                                  .close = chat_close,
                                  .whole = chat_whole,
-                                 .probs = chat_probs};
+                                 .probs = reply_probs};

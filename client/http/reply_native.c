@@ -111,7 +111,7 @@ static json_t *prob(struct hearth *h, const struct hearth_logprob *l)
                      (double)l->logprob);
 }
 
-static json_t *native_probs(struct choice *c, const struct hearth_token_logprobs *l)
+json_t *reply_probs(struct choice *c, const struct hearth_token_logprobs *l)
 {
     struct hearth *h = pool_any(&c->x->served->pool);
     json_t *o = prob(h, &l->picked), *top = json_array();
@@ -285,4 +285,4 @@ const struct reply reply_native = {.id = "cmpl-",
                                    .progress = native_progress,
                                    .end = native_end,
                                    .whole = native_whole,
-                                   .probs = native_probs};
+                                   .probs = reply_probs};
