@@ -64,6 +64,14 @@ static bool is_jinja(const char *text, size_t bytes)
     return memmem(text, bytes, "{{", 2) || memmem(text, bytes, "{%", 2);
 }
 
+static uint64_t hash_of(const char *text, size_t bytes)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ bytes;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    return h ? h : 1;
+}
+
 static int choose_template(struct chat *c, const struct hearth_chat *chat)
 {
     if (!chat->chat_template) {
@@ -136,6 +144,7 @@ int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c)
     if (!chat.messages)
         return handle_fail(h, -EINVAL, "messages: give a JSON array");
     int rc = choose_template(c, &chat);
+    c->hash = rc ? 0 : hash_of(c->source, c->source_bytes);
     if (!rc)
         rc = read_json(h, "messages", chat.messages, chat.messages_bytes, JSON_ARRAY, &c->messages);
     if (!rc && c->choice != HEARTH_TOOLS_NONE)

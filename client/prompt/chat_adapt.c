@@ -24,14 +24,6 @@ enum chat_trait {
 
 #define NEEDLE "hearthneedle"
 
-static uint64_t hash_of(const char *text, size_t bytes)
-{
-    uint64_t h = 0xcbf29ce484222325u ^ bytes;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return h ? h : 1;
-}
-
 /* Does the template render these messages, and is `word` in what it writes, after `before`? */
 static bool writes_after(const struct chat *c, const char *messages, const char *before,
                          const char *word)
@@ -125,9 +117,8 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
 struct chat_traits *chat_traits(const struct chat *c)
 {
     struct chat_traits *t = &c->h->traits;
-    uint64_t hash = hash_of(c->source, c->source_bytes);
-    if (t->hash != hash)
-        *t = (struct chat_traits){.hash = hash};
+    if (t->hash != c->hash)
+        *t = (struct chat_traits){.hash = c->hash};
     return t;
 }
 

@@ -10,6 +10,7 @@ struct chat {
     struct hearth *h;
     const char *source; /* [source_bytes] the template, Jinja */
     size_t source_bytes;
+    uint64_t hash;    /* of the template; 0: none */
     bool is_family;   /* one of hearth's own texts */
     json_t *messages; /* array; ours to change */
     json_t *tools;    /* array, or NULL */
