@@ -428,6 +428,41 @@ START_TEST(keep_alive_says_how_long_a_model_stays)
 }
 END_TEST
 
+static bool stays_for_ever(const char *name)
+{
+    bool stays = false;
+    size_t i;
+    json_t *o = http_json(&gate, "/api/ps", NULL, 200), *m;
+    json_array_foreach(json_at(o, "models"), i, m) {
+        if (strcmp(json_text(m, "name"), name) == 0)
+            stays = strcmp(json_text(m, "expires_at"), "9999-12-31T23:59:59Z") == 0;
+    }
+    json_decref(o);
+    return stays;
+}
+
+static void run_hearth(const char *command, const char *more)
+{
+    struct harness_output o = HARNESS_RUN(NULL, NULL, command, "alpha", more);
+    ck_assert_msg(o.code == 0, "hearth %s alpha: %s", command, o.error);
+    harness_output_fini(&o);
+}
+
+START_TEST(keep_alive_is_forgotten_with_the_daemon_that_stops)
+{
+    START("--budget", ROOM_FOR_TWO, "--stay", "0");
+    json_decref(generate("alpha", ",\"keep_alive\":-1"));
+    ck_assert(stays_for_ever("alpha"));
+    ask_well("beta");
+    ask_well("gamma");
+    ck_assert(!is_served("alpha"));
+    run_hearth("serve", "--kv-bytes=8M"); /* not by the gateway */
+    ask_well("alpha");
+    ck_assert(!stays_for_ever("alpha"));
+    run_hearth("stop", NULL);
+}
+END_TEST
+
 /* Memory that was given back is overwritten, so that a look at it ends the gateway. */
 START_TEST(a_gateway_ends_while_a_request_is_read)
 {
@@ -575,6 +610,7 @@ int main(void)
     tcase_add_test(c, a_model_that_is_always_busy_gives_way_too);
     tcase_add_test(c, there_is_room_before_a_connection_starts_a_daemon);
     tcase_add_test(c, keep_alive_says_how_long_a_model_stays);
+    tcase_add_test(c, keep_alive_is_forgotten_with_the_daemon_that_stops);
     tcase_add_test(c, a_gateway_ends_while_a_request_is_read);
     tcase_add_test(c, ollama_s_list_has_those_that_may_be_started);
     tcase_add_test(c, one_that_barely_fits_is_started);
