@@ -282,6 +282,43 @@ START_TEST(each_choice_has_calls_of_its_own)
 }
 END_TEST
 
+START_TEST(choices_compute_their_prompt_once)
+{
+    enum { PROMPT = 410, SHARED = 384, CHOICES = 3 };
+    char body[8 * PROMPT], *at = stpcpy(body, "{\"prompt\":[5");
+    for (int i = 1; i < PROMPT; i++)
+        at += sprintf(at, ",%d", 5 + i * 7 % 200);
+    sprintf(at, "],\"max_tokens\":4,\"n\":%d}", CHOICES);
+    json_t *o = rig_json("/v1/completions", body);
+    ck_assert_uint_eq(json_array_size(json_at(o, "choices")), CHOICES);
+    ck_assert_int_eq(json_number(o, "usage/prompt_tokens"), PROMPT);
+    ck_assert_int_eq(harness_counter(&rig_daemon, "cached_tokens"), (CHOICES - 1) * SHARED);
+    json_decref(o);
+}
+END_TEST
+
+/* Chat completions say it as llama-server does; Ollama has one text for all errors. */
+START_TEST(a_chat_beyond_the_context_is_refused_with_both_numbers)
+{
+    enum { WORDS = 19000 };
+    char *body = calloc(1, WORDS * 5 + 128), want[64];
+    char *end = stpcpy(body, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (size_t i = 0; i < WORDS; i++)
+        end = stpcpy(end, "word ");
+    strcpy(end, "\"}]}");
+    json_t *o = http_json(&rig_gate, "/v1/chat/completions", body, 400);
+    ck_assert_str_eq(json_text(o, "error/type"), "exceed_context_size_error");
+    const json_int_t context = json_number(o, "error/n_ctx");
+    ck_assert_int_ge(json_number(o, "error/n_prompt_tokens"), WORDS);
+    json_decref(o);
+    o = http_json(&rig_gate, "/api/chat", body, 400);
+    snprintf(want, sizeof(want), "the context holds %d", (int)context);
+    ck_assert_msg(strstr(json_text(o, "error"), want) != NULL, "%s", json_text(o, "error"));
+    json_decref(o);
+    free(body);
+}
+END_TEST
+
 START_TEST(what_is_not_a_call_is_content_with_a_reason)
 {
     char more[1024];
@@ -373,6 +410,8 @@ int main(void)
     tcase_add_test(tcase, a_chat_answers_in_json);
     tcase_add_test(tcase, calls_and_reasoning_stand_apart);
     tcase_add_test(tcase, each_choice_has_calls_of_its_own);
+    tcase_add_test(tcase, choices_compute_their_prompt_once);
+    tcase_add_test(tcase, a_chat_beyond_the_context_is_refused_with_both_numbers);
     tcase_add_test(tcase, what_is_not_a_call_is_content_with_a_reason);
     tcase_add_test(tcase, a_template_that_passes_tools_over_is_not_given_any);
     tcase_add_test(tcase, a_call_that_is_required_is_made);
