@@ -66,7 +66,7 @@ struct node {
     struct value value;
 };
 
-enum { NAME_BUCKETS = 4096 };
+enum { NAME_BUCKETS = 1024 };
 
 struct names {
     struct heap *heap;
