@@ -248,7 +248,7 @@ static struct served *find_known(struct server *s, const char *model)
 struct served *served_find(struct server *s, const char *model)
 {
     struct served *d = find_known(s, model);
-    if (d)
+    if (d || is_one(s))
         return d;
     served_look(s);
     return find_known(s, model);
