@@ -5,8 +5,6 @@
 #include "client/http/token_json.h"
 #include "client/http/translate.h"
 
-#include <stdlib.h>
-
 int routes_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
 {
     struct talk t = {0};
@@ -80,22 +78,14 @@ int routes_read_responses_count(struct exchange *x, struct hearth *h, struct fai
 int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)
 {
     struct talk t = {0};
-    char *text = NULL;
-    int64_t n = 0, room = 0;
+    struct jinja_output o = {0};
     int rc = talk_read(&t, x->root, x->server->config->chat_template, f);
-    while (!rc && n >= room) { /* again, once its length is known */
-        room = n ? n + 1 : 4096;
-        free(text);
-        text = malloc((size_t)room);
-        n = text ? hearth_chat_text(h, &t.chat, text, (size_t)room) : 0;
-        if (!text)
-            rc = fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-        else if (n < 0)
-            rc = fail_library(f, (int)n, hearth_error(h));
-    }
+    int code = rc ? 0 : chat_json_render(h, &t.chat, &t.json, &o);
+    if (code)
+        rc = fail_library(f, code, hearth_error(h));
     if (!rc)
-        exchange_put_whole(x, json_pack("{s:o}", "prompt", json_of_text(text, (size_t)n)));
-    free(text);
+        exchange_put_whole(x, json_pack("{s:o}", "prompt", json_of_text(o.text, o.bytes)));
+    jinja_output_fini(&o);
     talk_fini(&t);
     return rc;
 }

@@ -9,9 +9,7 @@
 
 void talk_fini(struct talk *t)
 {
-    free(t->messages);
-    free(t->tools);
-    free(t->extra);
+    json_decref(t->json.extra);
 }
 
 /* A model that reads text is sent text only. */
@@ -72,13 +70,8 @@ static int read_tools(const json_t *o, struct talk *t, struct fail *f)
     t->chat.thinking_tokens = (int32_t)budget;
     if (json_array_size(json_object_get(o, "functions")))
         return fail_set(f, 400, FAIL_NOT_SUPPORTED, "'functions' is not supported: send 'tools'");
-    if (!json_array_size(tools))
-        return 0;
-    t->tools = json_dumps(tools, JSON_COMPACT);
-    if (!t->tools)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    t->chat.tools = t->tools;
-    t->chat.tools_bytes = strlen(t->tools);
+    if (json_array_size(tools))
+        t->json.tools = tools;
     return 0;
 }
 
@@ -90,39 +83,26 @@ static int read_extra(const json_t *o, struct talk *t, struct fail *f)
     if (field_object(o, "chat_template_kwargs", &extra, f) < 0 ||
         field_text(o, "reasoning_effort", &effort, NULL, f) < 0)
         return -1;
-    extra = extra ? json_copy(extra) : json_object();
-    if (effort)
-        json_object_set_new(extra, "reasoning_effort", json_string(effort));
-    bool is_wanted = !extra || json_object_size(extra);
-    t->extra = is_wanted ? json_dumps(extra, JSON_COMPACT) : NULL;
-    json_decref(extra);
-    if (is_wanted && !t->extra)
+    t->json.extra = !effort ? json_incref(extra) : extra ? json_copy(extra) : json_object();
+    if (effort && json_object_set_new(t->json.extra, "reasoning_effort", json_string(effort)))
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    t->chat.extra = t->extra;
-    t->chat.extra_bytes = t->extra ? strlen(t->extra) : 0;
     return 0;
 }
 
 int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f)
 {
-    json_t *messages = NULL;
     bool add_prompt = true;
     *t = (struct talk){0};
     hearth_chat_init(&t->chat, sizeof(t->chat));
-    if (field_array(o, "messages", &messages, f) < 0 ||
+    if (field_array(o, "messages", &t->json.messages, f) < 0 ||
         field_bool(o, "add_generation_prompt", &add_prompt, f) < 0 || read_tools(o, t, f) < 0 ||
         read_extra(o, t, f) < 0)
         return -1;
-    if (!json_array_size(messages))
+    if (!json_array_size(t->json.messages))
         return fail_set(f, 400, FAIL_INVALID,
                         "'messages' is required: an array of {\"role\": ..., \"content\": ...}");
-    if (check_parts(messages, f) < 0)
+    if (check_parts(t->json.messages, f) < 0)
         return -1;
-    t->messages = json_dumps(messages, JSON_COMPACT);
-    if (!t->messages)
-        return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    t->chat.messages = t->messages;
-    t->chat.messages_bytes = strlen(t->messages);
     t->chat.chat_template = chat_template;
     t->chat.chat_template_bytes = chat_template ? strlen(chat_template) : 0;
     t->chat.add_generation_prompt = add_prompt;
@@ -131,19 +111,18 @@ int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct
 
 int64_t talk_count(const struct talk *t, struct hearth *h, struct fail *f)
 {
-    int64_t n = hearth_chat_tokens(h, &t->chat, NULL, 0);
+    int64_t n = chat_json_tokens(h, &t->chat, &t->json, NULL, 0);
     return n < 0 ? fail_library(f, (int)n, hearth_error(h)) : n;
 }
 
 /* Makes the one prompt of a. Tokens beyond the context are only counted. */
-static int make_prompt(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
-                       struct fail *f)
+static int make_prompt(struct gen_params *a, struct hearth *h, const struct talk *t, struct fail *f)
 {
     struct hearth_info info = {.size = sizeof(info)};
     struct gen_prompt *p = gen_params_open_prompt(a, h, &info, f);
     if (!p)
         return -1;
-    int64_t n = hearth_chat_tokens(h, chat, p->ids, info.context);
+    int64_t n = chat_json_tokens(h, &t->chat, &t->json, p->ids, info.context);
     if (n < 0)
         return fail_library(f, (int)n, hearth_error(h));
     p->n = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
@@ -152,13 +131,13 @@ static int make_prompt(struct gen_params *a, struct hearth *h, const struct hear
 }
 
 /* A reader for each choice, and the tokens that it has to see. */
-static int open_readers(struct gen_params *a, struct hearth *h, const struct hearth_chat *chat,
+static int open_readers(struct gen_params *a, struct hearth *h, const struct talk *t,
                         struct fail *f)
 {
     a->readers = calloc(a->n, sizeof(*a->readers));
     if (!a->readers)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    int rc = hearth_chat_open(h, chat, &a->readers[0]);
+    int rc = chat_json_open(h, &t->chat, &t->json, &a->readers[0]);
     if (rc == -ENOTSUP)
         return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
     if (rc)
@@ -176,6 +155,6 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct hea
 
 int talk_prepare(const struct talk *t, struct gen_params *a, struct hearth *h, struct fail *f)
 {
-    a->has_tools = t->tools != NULL;
-    return make_prompt(a, h, &t->chat, f) < 0 || open_readers(a, h, &t->chat, f) < 0 ? -1 : 0;
+    a->has_tools = t->json.tools != NULL;
+    return make_prompt(a, h, t, f) < 0 || open_readers(a, h, t, f) < 0 ? -1 : 0;
 }

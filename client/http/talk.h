@@ -11,17 +11,18 @@
 #include "client/hearth.h"
 #include "client/http/fail.h"
 #include "client/http/gen_params.h"
-
-#include <jansson.h>
+#include "client/prompt/chat_json.h"
 
 struct talk {
-    struct hearth_chat chat; /* points to the texts, to the request and to the template */
-    char *messages, *tools, *extra;
+    struct hearth_chat chat; /* points to the request and to the template */
+    struct chat_json json;   /* messages and tools are the request's */
 };
 
 /* Reads the request o. Returns 0, or -1 with *f; call talk_fini in either case. */
 int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f);
 void talk_fini(struct talk *t);
+
+/* What follows changes the request's messages: only one of these. */
 
 /* How many tokens its prompt has. Returns -1 with *f where it cannot be rendered. */
 int64_t talk_count(const struct talk *t, struct hearth *h, struct fail *f);

@@ -1,4 +1,6 @@
 /* chat: hearth_chat_text() and hearth_chat_tokens(): JSON in, template chosen, text out. */
+#include "client/prompt/chat_json.h"
+
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_continue.h"
 #include "client/prompt/chat_families.h"
@@ -123,49 +125,82 @@ void chat_fini(struct chat *c)
     json_decref(c->answer);
 }
 
-int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c)
+int chat_json_read(struct hearth *h, const struct hearth_chat *given, bool messages,
+                   struct hearth_chat *ret_chat, struct chat_json *ret)
 {
-    struct hearth_chat chat;
-    hearth_chat_init(&chat, sizeof(chat));
-    if (given->size < sizeof(given->size))
-        return handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
-    memcpy(&chat, given, given->size < sizeof(chat) ? given->size : sizeof(chat));
+    *ret = (struct chat_json){0};
+    int rc = handle_check(h);
+    if (!rc && given->size < sizeof(given->size))
+        rc = handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
+    if (rc)
+        return rc;
+    hearth_chat_init(ret_chat, sizeof(*ret_chat));
+    memcpy(ret_chat, given, given->size < sizeof(*ret_chat) ? given->size : sizeof(*ret_chat));
+    if (messages)
+        rc = read_json(h, "messages", ret_chat->messages, ret_chat->messages_bytes, JSON_ARRAY,
+                       &ret->messages);
+    if (!rc && ret_chat->tool_choice != HEARTH_TOOLS_NONE)
+        rc = read_json(h, "tools", ret_chat->tools, ret_chat->tools_bytes, JSON_ARRAY, &ret->tools);
+    if (!rc)
+        rc =
+            read_json(h, "extra", ret_chat->extra, ret_chat->extra_bytes, JSON_OBJECT, &ret->extra);
+    return rc;
+}
+
+void chat_json_fini(struct chat_json *json)
+{
+    json_decref(json->messages);
+    json_decref(json->tools);
+    json_decref(json->extra);
+}
+
+int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
+              struct chat *c)
+{
     *c = (struct chat){.h = h,
-                       .prompt = chat.add_generation_prompt != 0,
-                       .choice = chat.tool_choice,
-                       .tool_name = chat.tool_name,
-                       .single_call = chat.single_call != 0,
-                       .thinking_tokens = chat.thinking_tokens};
-    if (chat.tool_choice > HEARTH_TOOLS_REQUIRED)
-        return handle_fail(h, -EINVAL,
-                           "tool_choice %u: give HEARTH_TOOLS_AUTO, HEARTH_TOOLS_NONE or "
-                           "HEARTH_TOOLS_REQUIRED",
-                           chat.tool_choice);
-    if (!chat.messages)
-        return handle_fail(h, -EINVAL, "messages: give a JSON array");
-    int rc = choose_template(c, &chat);
-    c->hash = rc ? 0 : hash_of(c->source, c->source_bytes);
+                       .tools =
+                           chat->tool_choice == HEARTH_TOOLS_NONE ? NULL : json_incref(json->tools),
+                       .extra = json_incref(json->extra),
+                       .prompt = chat->add_generation_prompt != 0,
+                       .choice = chat->tool_choice,
+                       .tool_name = chat->tool_name,
+                       .single_call = chat->single_call != 0,
+                       .thinking_tokens = chat->thinking_tokens};
+    int rc = handle_check(h);
+    if (!rc && chat->tool_choice > HEARTH_TOOLS_REQUIRED)
+        rc = handle_fail(h, -EINVAL,
+                         "tool_choice %u: give HEARTH_TOOLS_AUTO, HEARTH_TOOLS_NONE or "
+                         "HEARTH_TOOLS_REQUIRED",
+                         chat->tool_choice);
     if (!rc)
-        rc = read_json(h, "messages", chat.messages, chat.messages_bytes, JSON_ARRAY, &c->messages);
-    if (!rc && c->choice != HEARTH_TOOLS_NONE)
-        rc = read_json(h, "tools", chat.tools, chat.tools_bytes, JSON_ARRAY, &c->tools);
+        rc = choose_template(c, chat);
     if (!rc)
-        rc = read_json(h, "extra", chat.extra, chat.extra_bytes, JSON_OBJECT, &c->extra);
-    if (!rc)
-        rc = check_messages(h, c->messages);
-    return rc ? rc : prepare(c);
+        c->hash = hash_of(c->source, c->source_bytes);
+    return rc;
 }
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja_output *ret)
+/* c with its messages, as the template takes them. */
+static int init_whole(struct hearth *h, const struct hearth_chat *chat,
+                      const struct chat_json *json, struct chat *c)
 {
-    struct chat c = {0};
+    int rc = chat_init(h, chat, json, c);
+    if (!rc && !json->messages)
+        rc = handle_fail(h, -EINVAL, "messages: give a JSON array");
+    if (!rc)
+        rc = check_messages(h, json->messages);
+    c->messages = json_incref(json->messages);
+    return rc ? rc : prepare(c);
+}
+
+int chat_json_render(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
+                     struct jinja_output *ret)
+{
+    struct chat c;
     char err[400];
     *ret = (struct jinja_output){0};
-    int rc = handle_check(h);
-    if (!rc)
-        rc = chat_init(h, chat, &c);
+    int rc = init_whole(h, chat, json, &c);
     if (rc) {
         chat_fini(&c);
         return rc;
@@ -184,10 +219,15 @@ static int render(struct hearth *h, const struct hearth_chat *chat, struct jinja
     return rc;
 }
 
-int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *chat, char *text, size_t max)
+int64_t hearth_chat_text(struct hearth *h, const struct hearth_chat *given, char *text, size_t max)
 {
     struct jinja_output o;
-    int rc = render(h, chat, &o);
+    struct hearth_chat chat;
+    struct chat_json json;
+    int rc = chat_json_read(h, given, true, &chat, &json);
+    if (!rc)
+        rc = chat_json_render(h, &chat, &json, &o);
+    chat_json_fini(&json);
     if (rc)
         return rc;
     size_t n = o.bytes < max ? o.bytes : max;
@@ -223,12 +263,12 @@ static int begin_once(struct hearth *h)
     return rc;
 }
 
-int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uint32_t *ids,
-                           size_t max)
+int64_t chat_json_tokens(struct hearth *h, const struct hearth_chat *chat,
+                         const struct chat_json *json, uint32_t *ids, size_t max)
 {
     struct jinja_output o;
     char err[sizeof(h->error)];
-    int rc = render(h, chat, &o);
+    int rc = chat_json_render(h, chat, json, &o);
     if (rc)
         return rc;
     h->scratch.n = 0;
@@ -241,4 +281,16 @@ int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *chat, uin
         (void)handle_fail(h, rc, "out of memory: free some and try again");
     jinja_output_fini(&o);
     return rc ? rc : text_from_scratch(h, ids, max);
+}
+
+int64_t hearth_chat_tokens(struct hearth *h, const struct hearth_chat *given, uint32_t *ids,
+                           size_t max)
+{
+    struct hearth_chat chat;
+    struct chat_json json;
+    int64_t n = chat_json_read(h, given, true, &chat, &json);
+    if (!n)
+        n = chat_json_tokens(h, &chat, &json, ids, max);
+    chat_json_fini(&json);
+    return n;
 }

@@ -77,24 +77,13 @@ static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
     return 0;
 }
 
-int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
-                     struct hearth_chat_reader **ret_reader)
+/* An answer's form does not depend on the messages. */
+int chat_json_open(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
+                   struct hearth_chat_reader **ret_reader)
 {
-    struct chat c = {0};
-    struct hearth_chat least;
+    struct chat c;
     *ret_reader = NULL;
-    int rc = handle_check(h);
-    if (!rc && chat->size < sizeof(chat->size))
-        rc = handle_fail(h, -EINVAL, "set the chat up with hearth_chat_init()");
-    if (rc)
-        return rc;
-    /* An answer's form does not depend on the messages, which are long. */
-    hearth_chat_init(&least, sizeof(least));
-    memcpy(&least, chat, chat->size < sizeof(least) ? chat->size : sizeof(least));
-    least.size = sizeof(least);
-    least.messages = CHAT_FORM_ASKED;
-    least.messages_bytes = strlen(least.messages);
-    rc = chat_init(h, &least, &c);
+    int rc = chat_init(h, chat, json, &c);
     if (!rc && json_array_size(c.tools) && !chat_form_has_tools(&c))
         rc = handle_fail(h, -ENOTSUP,
                          "the model's chat template does not write tools, so the model would not "
@@ -113,6 +102,19 @@ int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
     }
     *ret_reader = reader;
     return 0;
+}
+
+int hearth_chat_open(struct hearth *h, const struct hearth_chat *given,
+                     struct hearth_chat_reader **ret_reader)
+{
+    struct hearth_chat chat;
+    struct chat_json json;
+    *ret_reader = NULL;
+    int rc = chat_json_read(h, given, false, &chat, &json);
+    if (!rc)
+        rc = chat_json_open(h, &chat, &json, ret_reader);
+    chat_json_fini(&json);
+    return rc;
 }
 
 int hearth_chat_another(const struct hearth_chat_reader *reader,

@@ -3,8 +3,8 @@
 #ifndef HEARTH_CLIENT_PROMPT_CHAT_RENDER_H
 #define HEARTH_CLIENT_PROMPT_CHAT_RENDER_H
 
-#include "client/jinja/jinja.h"
 #include "client/lib/handle.h"
+#include "client/prompt/chat_json.h"
 
 struct chat {
     struct hearth *h;
@@ -23,9 +23,10 @@ struct chat {
     int32_t thinking_tokens; /* -1: any number */
 };
 
-/* Reads `given`, chooses the template and adapts the messages to it. Returns as hearth_chat_text();
- * call chat_fini in either case. */
-int chat_init(struct hearth *h, const struct hearth_chat *given, struct chat *c);
+/* Chooses the template. c has no messages. Returns as hearth_chat_text(); call chat_fini in either
+ * case. */
+int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
+              struct chat *c);
 void chat_fini(struct chat *c);
 
 /* Renders these messages (and no others) as c says. Returns as jinja_render. */
