@@ -287,7 +287,7 @@ def main():
     parser.add_argument("--seconds", default=60, type=float)
     parser.add_argument("--kv-bytes", default="32M")
     parser.add_argument("--every", default=4, type=float)
-    parser.add_argument("--slow", default=0.05, type=float)
+    parser.add_argument("--slow", default=0.01, type=float)
     options = parser.parse_args()
     os.environ.setdefault("HEARTH_LIBRARY", str(options.bin.parent / "lib/libhearth.so.0"))
     global hearth
