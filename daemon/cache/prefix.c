@@ -15,7 +15,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static const struct prefix_list no_pages = {.oldest = PAGE_NONE, .newest = PAGE_NONE};
+static const struct prefix_lists no_pages = {
+    .of = {[0 ... PREFIX_USERS - 1] = {.oldest = PAGE_NONE, .newest = PAGE_NONE}}};
 
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes)
 {
@@ -111,38 +112,57 @@ static void tree_remove(struct prefix *prefix, uint32_t id)
 
 /* ---- lists of what no slot needs ------------------------------------------------------------- */
 
-static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_list *list,
+static struct prefix_list *list_of(const struct prefix *prefix, struct prefix_lists *lists,
+                                   uint32_t id)
+{
+    return &lists->of[prefix->pages[id].uid % PREFIX_USERS];
+}
+
+static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_lists *lists,
                                    uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
-    return list == &prefix->idle     ? &page->link
-           : list == &prefix->points ? &page->point_link
-                                     : &page->window_link;
+    return lists == &prefix->idle     ? &page->link
+           : lists == &prefix->points ? &page->point_link
+                                      : &page->window_link;
 }
 
-static void list_add(struct prefix *prefix, struct prefix_list *list, uint32_t id)
+static void list_add(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
 {
-    *link_in(prefix, list, id) = (struct prefix_link){.older = list->newest, .newer = PAGE_NONE};
+    struct prefix_list *list = list_of(prefix, lists, id);
+    *link_in(prefix, lists, id) = (struct prefix_link){.older = list->newest, .newer = PAGE_NONE};
     if (list->newest == PAGE_NONE)
         list->oldest = id;
     else
-        link_in(prefix, list, list->newest)->newer = id;
+        link_in(prefix, lists, list->newest)->newer = id;
     list->newest = id;
     list->n++;
+    lists->n++;
 }
 
-static void list_remove(struct prefix *prefix, struct prefix_list *list, uint32_t id)
+static void list_remove(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
 {
-    const struct prefix_link link = *link_in(prefix, list, id);
+    struct prefix_list *list = list_of(prefix, lists, id);
+    const struct prefix_link link = *link_in(prefix, lists, id);
     if (link.older == PAGE_NONE)
         list->oldest = link.newer;
     else
-        link_in(prefix, list, link.older)->newer = link.newer;
+        link_in(prefix, lists, link.older)->newer = link.newer;
     if (link.newer == PAGE_NONE)
         list->newest = link.older;
     else
-        link_in(prefix, list, link.newer)->older = link.older;
+        link_in(prefix, lists, link.newer)->older = link.older;
     list->n--;
+    lists->n--;
+}
+
+/* What gives way: the oldest of the user with the most, or PAGE_NONE. */
+static uint32_t list_victim(const struct prefix_lists *lists)
+{
+    const struct prefix_list *most = &lists->of[0];
+    for (uint32_t i = 1; i < PREFIX_USERS; i++)
+        most = lists->of[i].n > most->n ? &lists->of[i] : most;
+    return most->oldest;
 }
 
 /* Shows what a page is about to lose to others. */
@@ -154,7 +174,7 @@ static void leave(const struct prefix *prefix, uint32_t id, enum prefix_part par
 
 /* ---- window pages ---------------------------------------------------------------------------- */
 
-static struct prefix_list *windows_of(struct prefix *prefix, const struct prefix_page *page)
+static struct prefix_lists *windows_of(struct prefix *prefix, const struct prefix_page *page)
 {
     return page->passed ? &prefix->passed : &prefix->resting;
 }
@@ -182,7 +202,7 @@ uint32_t prefix_take_window(struct prefix *prefix)
     uint32_t window = pages_take(prefix->windows);
     if (window != PAGE_NONE || prefix->passed.n + prefix->resting.n == 0)
         return window;
-    uint32_t id = prefix->passed.n > 0 ? prefix->passed.oldest : prefix->resting.oldest;
+    uint32_t id = list_victim(prefix->passed.n > 0 ? &prefix->passed : &prefix->resting);
     leave_window(prefix, id);
     return lose_window(prefix, id);
 }
@@ -225,30 +245,13 @@ void prefix_give_window(struct prefix *prefix, uint32_t id, uint32_t window)
 
 /* ---- restart points -------------------------------------------------------------------------- */
 
-static uint32_t *points_of(struct prefix *prefix, uint32_t id)
-{
-    return &prefix->points_of[prefix->pages[id].uid % PREFIX_USERS];
-}
-
-static void points_add(struct prefix *prefix, uint32_t id)
-{
-    list_add(prefix, &prefix->points, id);
-    (*points_of(prefix, id))++;
-}
-
-static void points_remove(struct prefix *prefix, uint32_t id)
-{
-    list_remove(prefix, &prefix->points, id);
-    (*points_of(prefix, id))--;
-}
-
 /* The page loses its restart point, which no slot begins from. */
 static uint32_t lose_point(struct prefix *prefix, uint32_t id)
 {
     struct prefix_page *page = &prefix->pages[id];
     uint32_t state = page->point;
     assert(page->beginners == 0);
-    points_remove(prefix, id);
+    list_remove(prefix, &prefix->points, id);
     page->point = PAGE_NONE;
     return state;
 }
@@ -262,7 +265,7 @@ void prefix_keep(struct prefix *prefix, uint32_t id, uint32_t state)
         return;
     }
     page->point = state;
-    points_add(prefix, id);
+    list_add(prefix, &prefix->points, id);
 }
 
 void prefix_use_point(struct prefix *prefix, uint32_t id)
@@ -270,8 +273,8 @@ void prefix_use_point(struct prefix *prefix, uint32_t id)
     const struct prefix_page *page = &prefix->pages[id];
     if (page->point == PAGE_NONE || page->beginners > 0)
         return;
-    points_remove(prefix, id);
-    points_add(prefix, id);
+    list_remove(prefix, &prefix->points, id);
+    list_add(prefix, &prefix->points, id);
 }
 
 void prefix_drop_point(struct prefix *prefix, uint32_t id)
@@ -281,13 +284,9 @@ void prefix_drop_point(struct prefix *prefix, uint32_t id)
 
 uint32_t prefix_take_point(struct prefix *prefix)
 {
-    uint32_t most = 0, id = prefix->points.oldest;
+    const uint32_t id = list_victim(&prefix->points);
     if (id == PAGE_NONE)
         return PAGE_NONE;
-    for (uint32_t i = 0; i < PREFIX_USERS; i++)
-        most = prefix->points_of[i] > most ? prefix->points_of[i] : most;
-    while (*points_of(prefix, id) < most)
-        id = prefix->pages[id].point_link.newer;
     leave(prefix, id, PREFIX_POINT);
     return lose_point(prefix, id);
 }
@@ -297,7 +296,7 @@ void prefix_begin(struct prefix *prefix, uint32_t id)
     struct prefix_page *page = &prefix->pages[id];
     assert(page->cached && page->held > page->beginners && page->point != PAGE_NONE);
     if (page->beginners++ == 0)
-        points_remove(prefix, id);
+        list_remove(prefix, &prefix->points, id);
 }
 
 void prefix_begun(struct prefix *prefix, uint32_t id)
@@ -305,7 +304,7 @@ void prefix_begun(struct prefix *prefix, uint32_t id)
     struct prefix_page *page = &prefix->pages[id];
     assert(page->cached && page->beginners > 0);
     if (--page->beginners == 0)
-        points_add(prefix, id);
+        list_add(prefix, &prefix->points, id);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */
@@ -350,7 +349,7 @@ uint32_t prefix_take(struct prefix *prefix)
 {
     uint32_t id = pages_take(prefix->pool);
     if (id == PAGE_NONE && prefix->idle.n > 0) {
-        id = prefix->idle.oldest;
+        id = list_victim(&prefix->idle);
         leave_all(prefix, id);
         evict(prefix, id);
     }

@@ -12,10 +12,12 @@
  * same parent. So the whole prefix is confirmed by induction, whatever the hash.
  *
  *   held   counted: that many slots have it in their tables; a slot that holds a page holds its parent
- *   idle   held by no slot; in a list by the time it was let go, the oldest is evicted first
+ *   idle   held by no slot; in its user's list by the time it was let go: the oldest of the user with the
+ *          most is evicted first, else one user's prompts would cost all others theirs
  *
  * A slot lets go of its last page first, so a page is always older in that list than its parent:
- * the oldest one has no children, and no page is ever here without the ones before it.
+ * the oldest one has no children, and no page is ever here without the ones before it. Window pages and restart points give
+ * way by user as well.
  *
  * Window pages (backend.h) are half of a page: what layers with a window of W positions keep of its 32
  * positions. A page has one beside it, or has lost it:
@@ -39,8 +41,7 @@
  *   state                   *         *        begins after 3 or 5, or from nothing
  *
  *   begun    counted: that many slots, which hold the page, begin from it and ran no pass since
- *   else     in a list by the time it was used; the oldest of the user with the most is given up
- *            first: else one user's prompts would cost all others theirs
+ *   else     in a list by the time it was used, the oldest is given up first
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
  * elsewhere. What a text goes past for good is not: a page whose holder writes over it, what
@@ -58,7 +59,7 @@
 
 enum {
     PREFIX_TOKENS = 32, /* of one page */
-    PREFIX_USERS = 64,  /* whose restart points are counted apart; further ones share a count */
+    PREFIX_USERS = 64,  /* that have lists of their own; further ones share these */
 };
 
 /* What a page of the cache consists of. */
@@ -70,6 +71,12 @@ struct prefix_link {
 
 struct prefix_list {
     uint32_t oldest, newest, n;
+};
+
+/* What gives way to others, by user. */
+struct prefix_lists {
+    struct prefix_list of[PREFIX_USERS];
+    uint32_t n; /* in all of them */
 };
 
 struct prefix_page {
@@ -101,13 +108,12 @@ struct prefix {
     uint32_t *buckets;         /* [n_buckets] first page of each, or PAGE_NONE */
     uint32_t n_buckets;        /* a power of two */
     uint32_t n_cached;
-    struct prefix_list idle;            /* of these, held by no slot */
-    struct prefix_list passed, resting; /* window pages read by no slot */
-    struct prefix_list points;          /* restart points that no slot begins from */
-    uint32_t points_of[PREFIX_USERS];   /* how many of them each user has */
-    struct pages *windows;              /* pool of window pages; set after init if window > 0 */
-    uint32_t window;                    /* positions of a window; 0: no layer has one */
-    struct pages *states;               /* set after init if the model is recurrent, else NULL */
+    struct prefix_lists idle;            /* of these, held by no slot */
+    struct prefix_lists passed, resting; /* window pages read by no slot */
+    struct prefix_lists points;          /* restart points that no slot begins from */
+    struct pages *windows;               /* pool of window pages; set after init if window > 0 */
+    uint32_t window;                     /* positions of a window; 0: no layer has one */
+    struct pages *states;                /* set after init if the model is recurrent, else NULL */
     /* Shown a page that is new here, and one before it loses that part; NULL: they are not. They
      * change nothing here, but for a page's name. */
     void (*enters)(void *context, uint32_t page);
@@ -122,12 +128,12 @@ struct prefix {
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes);
 void prefix_fini(struct prefix *prefix);
 
-/* A page to write into: a free one, else the oldest idle one, which is forgotten. PAGE_NONE: all
- * are held. */
+/* A page to write into: a free one, else the oldest idle one of the user with the most, which is
+ * forgotten. PAGE_NONE: all are held. */
 uint32_t prefix_take(struct prefix *prefix);
 
-/* A window page: a free one, else the oldest passed one, else the oldest resting one, which its page
- * loses. PAGE_NONE: all are read. */
+/* A window page: a free one, else a passed one, else a resting one, the oldest of the user with the
+ * most, which its page loses. PAGE_NONE: all are read. */
 uint32_t prefix_take_window(struct prefix *prefix);
 
 /* Pages, and window pages, that these could hand out. */

@@ -221,6 +221,26 @@ static bool stop_slots(const struct stop *stop)
     return time_left;
 }
 
+/* The users' idle pages in turns, the newest first: a page is newer in its list than what follows it. */
+static void stop_idle(const struct stop *stop, const struct prefix *prefix)
+{
+    uint32_t next[PREFIX_USERS];
+    bool any = true;
+    for (uint32_t i = 0; i < PREFIX_USERS; i++)
+        next[i] = prefix->idle.of[i].newest;
+    while (any) {
+        any = false;
+        for (uint32_t i = 0; i < PREFIX_USERS; i++) {
+            if (next[i] == PAGE_NONE)
+                continue;
+            if (!stop_page(stop, next[i]))
+                return;
+            next[i] = prefix->pages[next[i]].link.older;
+            any = true;
+        }
+    }
+}
+
 void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit_ns)
 {
     const struct stop stop = {stored, now_ns, now_ns() + limit_ns};
@@ -228,11 +248,8 @@ void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit
         return;
     struct prefix *prefix = &stored->slots->kv.prefix;
     want_long_texts(prefix, store_min_tokens(stored->store));
-    bool time_left = stop_slots(&stop);
-    /* A page is newer in this list than what follows it. */
-    for (uint32_t id = prefix->idle.newest; id != PAGE_NONE && time_left;
-         id = prefix->pages[id].link.older)
-        time_left = stop_page(&stop, id);
+    if (stop_slots(&stop))
+        stop_idle(&stop, prefix);
     while (store_pending(stored->store) > 0 && wait_for_store(&stop))
         ;
 }

@@ -78,10 +78,14 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
         seen[i]++;
         check_cached_page(rig, i);
     }
-    for (uint32_t i = prefix->idle.oldest; i != PAGE_NONE; i = prefix->pages[i].link.newer)
-        RIG_CHECK(prefix->pages[i].held == 0 && ++listed <= cached, "the list of idle pages");
+    for (uint32_t user = 0; user < PREFIX_USERS; user++)
+        for (uint32_t i = prefix->idle.of[user].oldest; i != PAGE_NONE;
+             i = prefix->pages[i].link.newer)
+            RIG_CHECK(prefix->pages[i].held == 0 && prefix->pages[i].uid % PREFIX_USERS == user &&
+                          ++listed <= cached,
+                      "the lists of idle pages");
     RIG_CHECK(cached == prefix->n_cached && idle == prefix->idle.n && listed == idle,
-              "%u cached of %u, %u idle of %u, %u in the list", cached, prefix->n_cached, idle,
+              "%u cached of %u, %u idle of %u, %u in the lists", cached, prefix->n_cached, idle,
               prefix->idle.n, listed);
 }
 
@@ -102,15 +106,18 @@ static void check_slot_windows(const struct engine *engine, const struct slot *s
         RIG_CHECK(seen[slot->windows[i]]++ == 0, "window page %u has two owners", slot->windows[i]);
 }
 
-static uint32_t check_list(const struct prefix *prefix, const struct prefix_list *list, bool passed)
+static uint32_t check_lists(const struct prefix *prefix, const struct prefix_lists *lists,
+                            bool passed)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = list->oldest; i != PAGE_NONE; i = prefix->pages[i].window_link.newer, n++)
-        RIG_CHECK(prefix->pages[i].readers == 0 && prefix->pages[i].passed == passed &&
-                      prefix->pages[i].window != PAGE_NONE && n < list->n,
-                  "window page of page %u in a list", i);
-    RIG_CHECK(n == list->n, "%u in a list of %u", n, list->n);
+    for (uint32_t user = 0; user < PREFIX_USERS; user++)
+        for (uint32_t i = lists->of[user].oldest; i != PAGE_NONE;
+             i = prefix->pages[i].window_link.newer, n++)
+            RIG_CHECK(prefix->pages[i].readers == 0 && prefix->pages[i].passed == passed &&
+                          prefix->pages[i].window != PAGE_NONE && n < lists->n,
+                      "window page of page %u in a list", i);
+    RIG_CHECK(n == lists->n, "%u in lists of %u", n, lists->n);
     return n;
 }
 
@@ -145,8 +152,8 @@ static void check_windows(const struct rig *rig)
         idle += page->readers == 0;
         check_cached_window(rig, page);
     }
-    RIG_CHECK(check_list(prefix, &prefix->passed, true) +
-                      check_list(prefix, &prefix->resting, false) ==
+    RIG_CHECK(check_lists(prefix, &prefix->passed, true) +
+                      check_lists(prefix, &prefix->resting, false) ==
                   idle,
               "%u window pages that no slot reads", idle);
     for (uint32_t i = 0; i < pool->total; i++)
@@ -214,12 +221,13 @@ static void check_states(const struct rig *rig)
         idle += page->beginners == 0;
         check_point(rig, i);
     }
-    for (uint32_t i = prefix->points.oldest; i != PAGE_NONE;
-         i = prefix->pages[i].point_link.newer, listed++)
-        RIG_CHECK(prefix->pages[i].beginners == 0 && prefix->pages[i].point != PAGE_NONE &&
-                      listed < idle,
-                  "page %u in the list of restart points", i);
-    RIG_CHECK(listed == idle && listed == prefix->points.n, "%u restart points in the list",
+    for (uint32_t user = 0; user < PREFIX_USERS; user++)
+        for (uint32_t i = prefix->points.of[user].oldest; i != PAGE_NONE;
+             i = prefix->pages[i].point_link.newer, listed++)
+            RIG_CHECK(prefix->pages[i].beginners == 0 && prefix->pages[i].point != PAGE_NONE &&
+                          listed < idle,
+                      "page %u in the lists of restart points", i);
+    RIG_CHECK(listed == idle && listed == prefix->points.n, "%u restart points in the lists",
               listed);
     for (uint32_t i = 0; i < pool->total; i++)
         RIG_CHECK(seen[i] == 1, "state %u is nowhere", i);
