@@ -174,14 +174,14 @@ static const char *json_arguments(struct chat_calls *b, const json_t *tool)
     return schema_builtin(&b->c, "object", NULL);
 }
 
-/* The texts that "enum" or "const" name, one of them; false: there are none. */
+/* The texts that "enum" and "const" allow, one of them; false: there are none. */
 static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *schema)
 {
     json_t *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
-    size_t n = one ? 1 : json_array_size(list), found = 0;
+    size_t n = list ? json_array_size(list) : one != NULL, found = 0;
     for (size_t i = 0; i < n; i++) {
-        const json_t *value = one ? one : json_array_get(list, i);
-        if (!json_is_string(value))
+        const json_t *value = list ? json_array_get(list, i) : one;
+        if (!json_is_string(value) || (one && !json_equal(value, one)))
             continue;
         schema_add(&b->c, t, found++ ? " | " : " ( ");
         schema_literal(&b->c, t, json_string_value(value), json_string_length(value));
@@ -194,20 +194,25 @@ static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *sc
 static void add_text(struct chat_calls *b, struct buffer *t, const char *tool, const char *key,
                      const json_t *schema)
 {
-    static const char *const unbound[] = {"pattern", "minLength", "maxLength", "format", NULL};
+    static const char *const unbound[] = {"pattern", "minLength", "maxLength", "format",
+                                          "$ref",    "anyOf",     "oneOf",     "allOf",
+                                          "not",     "if",        NULL};
+    static const char *const choice[] = {"enum", "const", NULL};
     const struct call_form *f = b->form;
     struct buffer choices = {0};
-    if (add_choices(b, &choices, schema)) {
+    bool is_choice = add_choices(b, &choices, schema);
+    if (schema_has_one(schema, unbound) || (!is_choice && schema_has_one(schema, choice)))
+        chat_calls_loosen(
+            b, tool,
+            "\"%.60s\": a text that stands between tags is bound by the texts of enum "
+            "and const alone",
+            key);
+    if (is_choice) {
         schema_add(&b->c, t, f->lines ? " \"\\n\"?" : "");
         schema_add(&b->c, t, schema_get(&choices));
         schema_add(&b->c, t, f->lines ? " \"\\n\"?" : "");
         chat_calls_mark(b, t, f->param_close);
     } else {
-        if (schema_has_one(schema, unbound))
-            chat_calls_loosen(b, tool,
-                              "\"%.60s\": pattern, lengths and format of a text that stands "
-                              "between tags are not bound",
-                              key);
         chat_calls_until(b, t, f->param_close);
     }
     buffer_fini(&choices);

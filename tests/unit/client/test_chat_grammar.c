@@ -358,6 +358,43 @@ START_TEST(a_reference_binds_between_tags)
 }
 END_TEST
 
+/* Only enum and const bind a text between tags; where they allow none it is loosened, too. */
+static const struct {
+    const char *schema, *fits,
+        *unfit; /* unfit: is taken, and reported; NULL: other texts are not taken */
+    bool loosened;
+} texts[] = {
+    {"{\"type\":\"string\",\"enum\":[\"x\",\"y\"]}", "y", NULL, false},
+    {"{\"type\":\"string\",\"enum\":[\"x\",\"y\"],\"const\":\"y\"}", "y", NULL, false},
+    {"{\"type\":\"string\",\"enum\":[\"x\",\"yz\"],\"minLength\":2}", "yz", "x", true},
+    {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}", "y", "x", true},
+    {"{\"type\":\"string\",\"anyOf\":[{\"const\":\"x\"}]}", "x", "y", true},
+    {"{\"type\":[\"string\",\"null\"],\"enum\":[1,\"x\"],\"const\":1}", NULL, "x", true},
+    {"{\"type\":\"string\",\"enum\":[1]}", NULL, "x", true},
+};
+
+START_TEST(a_text_between_tags_is_loosened_where_more_is_asked_of_it)
+{
+    char tools[1024], answer[256];
+    snprintf(tools, sizeof(tools),
+             "[" TOOL("f", "true",
+                      "{\"type\":\"object\",\"properties\":{\"a\":%s},\"required\":[\"a\"]}") "]",
+             texts[_i].schema);
+    for (int unfit = 0; unfit < 2; unfit++) {
+        const char *value = unfit ? texts[_i].unfit : texts[_i].fits;
+        if (!value && !unfit)
+            continue;
+        opens(CODER, tools, HEARTH_TOOLS_REQUIRED, 0);
+        ck_assert_msg(!hearth_chat_loosened(reader) == !texts[_i].loosened, "%s", texts[_i].schema);
+        snprintf(answer, sizeof(answer),
+                 "<tool_call><function=f><parameter=a>%s</parameter></function></tool_call>",
+                 value ? value : "other");
+        ck_assert_msg(takes(answer) == (value != NULL), "%s\n%s", answer, request.grammar);
+        ck_assert_msg(!value || !unparsed(answer) == !unfit, "%s: %s", texts[_i].schema, answer);
+    }
+}
+END_TEST
+
 /* What binds the arguments as a whole. */
 START_TEST(arguments_between_tags_are_bound_one_by_one)
 {
@@ -486,6 +523,8 @@ int main(void)
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
     tcase_add_test(tcase, a_reference_binds_between_tags);
+    tcase_add_loop_test(tcase, a_text_between_tags_is_loosened_where_more_is_asked_of_it, 0,
+                        (int)(sizeof(texts) / sizeof(texts[0])));
     tcase_add_test(tcase, arguments_between_tags_are_bound_one_by_one);
     tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
