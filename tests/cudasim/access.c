@@ -23,6 +23,10 @@ static void describe_device(const struct sim_block_found *found, uintptr_t addre
         sim_report(NULL, 0, caller,
                    "%s %zu bytes at %zu of allocation %u (%zu bytes), which has been freed", verb,
                    bytes, address - found->base, found->number, found->bytes);
+    if (address - found->base < found->bytes)
+        sim_report(NULL, 0, caller,
+                   "%s %zu bytes at %zu of reserved addresses, where no memory is mapped", verb,
+                   bytes, address - found->base);
     sim_report(NULL, 0, caller, "%s %zu bytes at %zu, outside of allocation %u (%zu bytes)", verb,
                bytes, address - found->base, found->number, found->bytes);
 }

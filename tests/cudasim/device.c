@@ -186,6 +186,13 @@ size_t sim_most_copied(void)
     return text == NULL ? SIZE_MAX : (size_t)strtoull(text, NULL, 10);
 }
 
+size_t sim_granule(void)
+{
+    const char *text = getenv("HEARTH_CUDASIM_GRANULE");
+
+    return text == NULL ? 4096 : (size_t)strtoull(text, NULL, 10);
+}
+
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes)
 {
     const unsigned warps = (block_threads + 31) / 32;

@@ -131,6 +131,55 @@ static struct allocation *find_base(uintptr_t base)
     return allocation;
 }
 
+uintptr_t sim_memory_reserve(size_t bytes, size_t alignment)
+{
+    pthread_mutex_lock(&lock);
+    const size_t at = (next_offset + PAGE + alignment - 1) / alignment * alignment;
+    next_offset = at + whole_pages(bytes) + PAGE;
+    if (next_offset > SIM_DEVICE_SPAN)
+        fatal("this process has used up the simulated device's addresses");
+    const uintptr_t base = sim_memory.device + at;
+    allocation_new(base, bytes, false)->registered = true; /* of addresses alone */
+    pthread_mutex_unlock(&lock);
+    return base;
+}
+
+bool sim_memory_unreserve(uintptr_t base, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    struct allocation *allocation = find_base(base);
+    const bool found = allocation != NULL && allocation->bytes == bytes;
+    if (found)
+        allocation->freed = true;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool sim_memory_take(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    const bool enough = bytes <= sim_settings()->memory_bytes - used;
+    used += enough ? bytes : 0;
+    pthread_mutex_unlock(&lock);
+    return enough;
+}
+
+void sim_memory_give(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    used -= bytes;
+    pthread_mutex_unlock(&lock);
+}
+
+void sim_memory_map(uintptr_t base, size_t bytes, bool on)
+{
+    pthread_mutex_lock(&lock);
+    protect(base, bytes, on);
+    if (on)
+        memset(sim_memory.shadow + (base - sim_memory.device), SIM_ALLOCATED, bytes);
+    pthread_mutex_unlock(&lock);
+}
+
 static void release(struct allocation *allocation)
 {
     allocation->freed = true;

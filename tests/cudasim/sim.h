@@ -3,6 +3,7 @@
  *   settings.c   environment, injected errors
  *   device.c     properties, error codes
  *   memory.c     device and pinned memory, shadow
+ *   virtual.c    addresses that are reserved, and memory that is mapped there
  *   access.c     a check of every load and store
  *   shared.c     shared memory, races
  *   races.c      races in device memory between blocks
@@ -86,6 +87,8 @@ void sim_functions_reset(void);
 /* The most bytes that a copy to the device may have: HEARTH_CUDASIM_COPY, read each time, for
  * tests. */
 size_t sim_most_copied(void);
+/* The unit of virtual memory, 0: the device has none: HEARTH_CUDASIM_GRANULE, read each time, for tests. */
+size_t sim_granule(void);
 /* Blocks of this shape that fit one processor at once. */
 unsigned sim_occupancy(unsigned block_threads, size_t dynamic_bytes);
 
@@ -124,6 +127,15 @@ void sim_memory_find(uintptr_t address, struct sim_block_found *ret_found);
 /* Is [address, address + bytes) all in one living pinned allocation? */
 bool sim_memory_pinned(uintptr_t address, size_t bytes);
 bool sim_is_device(uintptr_t address);
+
+/* For virtual.c. reserve: addresses without memory, never handed out again; unreserve: false for others than reserve gave.
+ * take, give: bytes of the device's memory, false where there are too few. map: whole pages become accessible and
+ * unwritten, or inaccessible. */
+uintptr_t sim_memory_reserve(size_t bytes, size_t alignment);
+bool sim_memory_unreserve(uintptr_t base, size_t bytes);
+bool sim_memory_take(size_t bytes);
+void sim_memory_give(size_t bytes);
+void sim_memory_map(uintptr_t base, size_t bytes, bool on);
 
 /* ---- report.c ---- */
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cuda.h>
+
 #include "kernels/cuda/arena.h"
 #include "tests/cudasim/help.h"
 #include "tests/run_suite.h"
@@ -73,6 +75,36 @@ START_TEST(a_shuffle_with_a_lane_that_waits_elsewhere)
 {
     help_reported(do_shuffle_barrier,
                   "shuffle_barrier|__shfl_sync waits for lane 5|waits at|toys.cu:");
+}
+END_TEST
+
+/* A kernel reads from addresses that are reserved, where memory was mapped and is not any more. */
+static void do_read_unmapped(void)
+{
+    enum { G = 4096 };
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr at;
+    struct toy toy = toy_of(1, 3);
+
+    OK(cuMemAddressReserve(&at, G, 0, 0, 0));
+    OK(cuMemCreate(&memory, G, &prop, 0));
+    OK(cuMemMap(at, G, 0, memory, 0));
+    OK(cuMemSetAccess(at, G, &access, 1));
+    OK(cudaMemset((void *)at, 0, G));
+    OK(cudaDeviceSynchronize());
+    OK(cuMemUnmap(at, G));
+    toy.in = (int *)at;
+    toy.out = help_device(NULL, 64);
+    OK(toy_read_at(&toy));
+}
+
+START_TEST(a_read_where_no_memory_is_mapped)
+{
+    help_reported(do_read_unmapped,
+                  "read_at|reads 4 bytes at 12 of reserved addresses, where no memory is mapped");
 }
 END_TEST
 
@@ -429,6 +461,7 @@ int main(void)
     tcase_add_loop_test(threads, a_race_between_blocks, 0, 4);
     tcase_add_loop_test(threads, a_flag_to_the_host_before_its_data, 0, 3);
     tcase_add_test(threads, a_read_before_the_previous_kernel_is_done);
+    tcase_add_test(memory, a_read_where_no_memory_is_mapped);
     tcase_add_test(memory, a_read_past_the_end);
     tcase_add_test(memory, a_write_past_the_end);
     tcase_add_test(memory, a_read_of_unwritten_memory);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda.h>
+
 #include "tests/cudasim/help.h"
 #include "tests/cudasim/include/cudasim.h"
 #include "tests/run_suite.h"
@@ -102,6 +104,72 @@ START_TEST(pageable_memory_is_read_at_the_call)
     help_read(&got, out, 1);
     ck_assert_int_eq(got, 5);
     OK(cudaStreamDestroy(stream));
+}
+END_TEST
+
+static size_t free_memory(void)
+{
+    size_t free_bytes, total;
+
+    OK(cudaMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+/* A function of the driver; nothing is linked with it on a GPU. */
+static void *entry(const char *name)
+{
+    enum cudaDriverEntryPointQueryResult result;
+    void *function;
+
+    OK(cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &result));
+    ck_assert_int_eq(result,
+                     function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound);
+    return function;
+}
+
+/* Two granules of three are mapped; memory is taken from its creation until it is released and unmapped. */
+START_TEST(memory_is_there_where_it_is_mapped)
+{
+    enum { G = 4096, N = 2 * G / sizeof(int) };
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle memory[2];
+    CUdeviceptr at;
+    int got[N], put[N];
+
+    (void)setenv("HEARTH_CUDASIM_GRANULE", "4096", 1);
+    ck_assert_ptr_eq(entry("cuMemMap"), (void *)cuMemMap);
+    ck_assert_ptr_null(entry("cuMemUnknown"));
+    const size_t before = free_memory();
+    OK(cuMemAddressReserve(&at, 3 * G, 0, 0, 0));
+    ck_assert_uint_eq(free_memory(), before);
+    for (unsigned i = 0; i < 2; i++) {
+        OK(cuMemCreate(&memory[i], G, &prop, 0));
+        ck_assert_int_eq(cuMemSetAccess(at + i * G, G, &access, 1), CUDA_ERROR_INVALID_VALUE);
+        OK(cuMemMap(at + i * G, G, 0, memory[i], 0));
+        OK(cuMemRelease(memory[i]));
+        ck_assert_int_eq(cuMemMap(at + 2 * G, G, 0, memory[i], 0), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuMemSetAccess(at, 2 * G, &access, 1));
+    ck_assert_uint_eq(free_memory(), before - 2 * G);
+    for (int i = 0; i < (int)N; i++)
+        put[i] = 3 * i;
+    OK(cudaMemcpy((void *)at, put, sizeof(put), cudaMemcpyHostToDevice));
+    help_read(got, (int *)at, N);
+    ck_assert_mem_eq(got, put, sizeof(got));
+    ck_assert_int_eq(cuMemAddressFree(at, 3 * G), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_int_eq(cuMemUnmap(at + G, 2 * G), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(at, G));
+    ck_assert_uint_eq(free_memory(), before - G);
+    help_read(got, (int *)(at + G), N / 2); /* the other one's bytes are as they were */
+    ck_assert_mem_eq(got, put + N / 2, sizeof(got) / 2);
+    OK(cuMemUnmap(at + G, G));
+    ck_assert_uint_eq(free_memory(), before);
+    OK(cuMemAddressFree(at, 3 * G));
+    ck_assert_int_eq(cuMemCreate(&memory[0], G + 1, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_int_eq(cuMemCreate(&memory[0], before / G * G + G, &prop, 0),
+                     CUDA_ERROR_OUT_OF_MEMORY);
 }
 END_TEST
 
@@ -362,6 +430,7 @@ int main(void)
     tcase_add_test(tests, the_host_sees_what_was_written_before_a_system_fence);
     tcase_add_test(tests, a_stream_is_in_order_and_an_event_orders_two);
     tcase_add_test(tests, pageable_memory_is_read_at_the_call);
+    tcase_add_test(tests, memory_is_there_where_it_is_mapped);
     tcase_add_test(tests, a_graph_replays_in_order_with_its_own_arguments);
     tcase_add_test(tests, a_graph_of_another_shape_cannot_update);
     tcase_add_test(tests, a_library_matmul_is_ordered_by_its_stream);
