@@ -118,7 +118,10 @@ static void place_scratch(struct backend *b)
     cuda_blas_place(b);
 }
 
-_Static_assert((int)CUDA_PAGE_CLASSES == (int)PAGE_CLASSES, "the classes of kernels/backend.h");
+_Static_assert((int)CUDA_PAGE_CLASSES == (int)PAGE_CLASSES && (int)CUDA_PAGES == (int)COPY_PAGE &&
+                   (int)CUDA_WINDOW_PAGES == (int)COPY_WINDOW_PAGE &&
+                   (int)CUDA_STATES == (int)COPY_STATE,
+               "the classes of kernels/backend.h");
 _Static_assert((int)CUDA_KV_F16 == (int)KV_F16 && (int)CUDA_KV_F32 == (int)KV_F32 &&
                    (int)CUDA_KV_Q8_0 == (int)KV_Q8_0 && (int)CUDA_BLOCK == (int)KV_BLOCK,
                "the KV of kernels/kv.h");
@@ -139,39 +142,52 @@ static struct cuda_most most_of(const struct model *m)
     return most;
 }
 
-static void place_kv(struct backend *b)
+/* How many parts an array of the instance has, and their size. */
+static uint32_t parts_of(const struct backend *b, enum cuda_array array, size_t *ret_bytes)
 {
-    const size_t *bytes = b->geometry.page_bytes;
-    b->kv[PAGES_FULL] = cuda_take(&b->kv_memory, b->limits.pages * bytes[PAGES_FULL]);
-    if (b->limits.window_pages > 0)
-        b->kv[PAGES_WINDOW] =
-            cuda_take(&b->kv_memory, b->limits.window_pages * bytes[PAGES_WINDOW]);
+    const uint32_t states = b->model->n_recurrent > 0 ? b->limits.states : 0;
+    const size_t bytes[] = {b->geometry.page_bytes[PAGES_FULL],
+                            b->geometry.page_bytes[PAGES_WINDOW], b->state_geometry.state_bytes,
+                            b->state_geometry.record_bytes};
+    const uint32_t n[] = {b->limits.pages, b->limits.window_pages, states, states};
+    *ret_bytes = bytes[array];
+    return n[array];
 }
 
-static void place_states(struct backend *b)
+static size_t count_arrays(const struct backend *b)
 {
-    const struct state_geometry *g = &b->state_geometry;
-    if (b->model->n_recurrent == 0)
-        return;
-    b->states = cuda_take(&b->state_memory, b->limits.states * g->state_bytes);
-    b->records = cuda_take(&b->state_memory, b->limits.states * g->record_bytes);
+    size_t sum = 0;
+    for (int i = 0; i < CUDA_ARRAYS; i++) {
+        size_t bytes;
+        const uint32_t n = parts_of(b, i, &bytes);
+        sum += cuda_reserved_bytes(&b->vm, n, bytes);
+    }
+    return sum;
+}
+
+static int open_arrays(struct backend *b)
+{
+    int code = cudaSuccess;
+    for (int i = 0; i < CUDA_ARRAYS && code == cudaSuccess; i++) {
+        size_t bytes;
+        const uint32_t n = parts_of(b, i, &bytes);
+        code = cuda_reserved_open(&b->array[i], &b->vm, n, bytes);
+    }
+    return code;
 }
 
 static void place_all(struct backend *b)
 {
     cuda_place_weights(b);
     place_scratch(b);
-    place_kv(b);
-    place_states(b);
 }
 
 static size_t count_memory(struct backend *b)
 {
-    b->weight_memory.used = b->scratch_memory.used = b->kv_memory.used = b->state_memory.used = 0;
+    b->weight_memory.used = b->scratch_memory.used = 0;
     memset(b->weights.layers, 0, (b->model->n_layer + 1) * sizeof(*b->weights.layers));
     place_all(b);
-    return b->weight_memory.used + b->scratch_memory.used + b->stack_bytes + b->kv_memory.used +
-           b->state_memory.used;
+    return b->weight_memory.used + b->scratch_memory.used + b->stack_bytes + count_arrays(b);
 }
 
 /* Experts go to the CPU, those of the last layer first, until the rest fits `most` bytes; with room for graphs and code where
@@ -199,7 +215,7 @@ static int find_room(struct backend *b, char *err, size_t err_bytes)
         return fail(err, err_bytes, -EIO, "the GPU cannot be used: %s", cudaGetErrorString(code));
     const bool all = b->limits.gpu_bytes == 0 || b->limits.gpu_bytes > free_bytes;
     const size_t most = all ? free_bytes : b->limits.gpu_bytes, bytes = cut_to_fit(b, most, all),
-                 weights = b->weight_memory.used, kv = b->kv_memory.used + b->state_memory.used;
+                 weights = b->weight_memory.used, kv = count_arrays(b);
     if (bytes <= most)
         return 0;
     return fail(err, err_bytes, -ENOMEM,
@@ -255,14 +271,12 @@ static int open_host(struct backend *b)
 
 static int take_memory(struct backend *b, char *err, size_t err_bytes)
 {
-    struct cuda_arena *const all[] = {&b->weight_memory, &b->scratch_memory, &b->kv_memory,
-                                      &b->state_memory};
-    for (int i = 0; i < (b->model->n_recurrent > 0 ? 4 : 3); i++) {
-        const int code = cuda_arena_open(all[i]);
-        if (code != cudaSuccess)
-            return fail(err, err_bytes, -ENOMEM, "no memory on the GPU: %s",
-                        cudaGetErrorString((cudaError_t)code));
-    }
+    int code = cuda_arena_open(&b->weight_memory);
+    code = code == cudaSuccess ? cuda_arena_open(&b->scratch_memory) : code;
+    code = code == cudaSuccess ? open_arrays(b) : code;
+    if (code != cudaSuccess)
+        return fail(err, err_bytes, -ENOMEM, "no memory on the GPU: %s",
+                    cudaGetErrorString((cudaError_t)code));
     place_all(b);
     if (open_host(b))
         return fail(err, err_bytes, -ENOMEM,
@@ -285,8 +299,8 @@ static void cuda_close(struct backend *b)
         cudaStreamDestroy(b->queue.stream);
     cuda_arena_close(&b->weight_memory);
     cuda_arena_close(&b->scratch_memory);
-    cuda_arena_close(&b->kv_memory);
-    cuda_arena_close(&b->state_memory);
+    for (int i = 0; i < CUDA_ARRAYS; i++)
+        cuda_reserved_close(&b->array[i]);
     cudaFreeHost(b->upload.host);
     cudaFreeHost(b->logits);
     cudaFreeHost(b->results.done);
@@ -303,6 +317,17 @@ static void cuda_close(struct backend *b)
     free(b->places);
     free(b->weights.layers);
     free(b);
+}
+
+static void open_vm(struct backend *b)
+{
+    const size_t at = strlen(b->note);
+    cuda_vm_open(&b->vm);
+    if (b->vm.granule == 0)
+        snprintf(b->note + at, sizeof(b->note) - at,
+                 "%sthis GPU and its driver keep all of kv-bytes until the end: they have no "
+                 "virtual memory management",
+                 at > 0 ? "; " : "");
 }
 
 static int open_device(struct backend *b, char *err, size_t err_bytes)
@@ -324,7 +349,31 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
     b->major = properties.major;
     cuda_choose_numerics(b);
     cuda_blas_open(b);
+    open_vm(b);
     return 0;
+}
+
+/* What is given back may not be in use: the last pass has its results while its last kernel still ends. */
+static void release(struct backend *b, enum cuda_array array, uint32_t i)
+{
+    struct cuda_reserved *r = &b->array[array];
+    if (b->broken)
+        return;
+    cuda_settle(b->queue.stream);
+    cuda_forget(cuda_part(r, i), r->part_bytes);
+    if (cuda_reserved_gives(r, i))
+        cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "waiting to give memory back");
+    if (!b->broken)
+        cuda_ok(b, cuda_reserved_release(r, i), "giving memory back");
+}
+
+/* After the first passes no page and no state is in use. */
+static int give_back_all(struct backend *b, char *err, size_t err_bytes)
+{
+    for (int a = 0; a < CUDA_ARRAYS; a++)
+        for (uint32_t i = 0; i < b->array[a].n; i++)
+            release(b, (enum cuda_array)a, i);
+    return b->broken ? cuda_open_failed(b, err, err_bytes) : 0;
 }
 
 static int open_parts(struct backend *b, char *err, size_t err_bytes)
@@ -350,7 +399,8 @@ static int open_parts(struct backend *b, char *err, size_t err_bytes)
         cuda_blas_warm_up(b);
     if (!rc && (b->broken || !cuda_run_once(b) || !cuda_graph_open(b)))
         rc = cuda_open_failed(b, err, err_bytes);
-    return rc ? rc : cuda_self_test(b, err, err_bytes);
+    rc = rc ? rc : cuda_self_test(b, err, err_bytes);
+    return rc ? rc : give_back_all(b, err, err_bytes);
 }
 
 static int cuda_open(const struct model *model, const struct backend_limits *limits,
@@ -409,13 +459,21 @@ int cuda_finish(struct backend *b)
     return b->broken ? -EIO : cuda_pass_finish(b);
 }
 
-/* Where a page or a state is, on the device; *ret_bytes: its size. */
-static uint8_t *memory_of(const struct backend *b, enum copy_class class, uint32_t id,
-                          size_t *ret_bytes)
+bool cuda_commit(struct backend *b, enum cuda_array array, uint32_t i)
 {
-    const bool state = class == COPY_STATE;
-    *ret_bytes = state ? b->state_geometry.state_bytes : b->geometry.page_bytes[class];
-    return (state ? b->states : b->kv[class]) + id * *ret_bytes;
+    return cuda_ok(b, cuda_reserved_commit(&b->array[array], i),
+                   "taking memory for KV, which other programs may have used up (lower kv-bytes)");
+}
+
+static void cuda_release_page(struct backend *b, enum page_class class, uint32_t page)
+{
+    release(b, (enum cuda_array) class, page);
+}
+
+static void cuda_release_state(struct backend *b, uint32_t state)
+{
+    release(b, CUDA_STATES, state);
+    release(b, CUDA_RECORDS, state);
 }
 
 /* After what the stream has yet to do for the last pass. */
@@ -430,16 +488,16 @@ static int copy_page(struct backend *b, void *to, const void *from, size_t bytes
 
 static int cuda_read_page(struct backend *b, enum copy_class class, uint32_t id, void *ret)
 {
-    size_t bytes;
-    const uint8_t *memory = memory_of(b, class, id, &bytes);
-    return copy_page(b, ret, memory, bytes, cudaMemcpyDeviceToHost);
+    const struct cuda_reserved *r = &b->array[class];
+    return copy_page(b, ret, cuda_part(r, id), r->part_bytes, cudaMemcpyDeviceToHost);
 }
 
 static int cuda_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
 {
-    size_t bytes;
-    uint8_t *memory = memory_of(b, class, id, &bytes);
-    return copy_page(b, memory, from, bytes, cudaMemcpyHostToDevice);
+    const struct cuda_reserved *r = &b->array[class];
+    if (!cuda_commit(b, (enum cuda_array) class, id))
+        return -EIO;
+    return copy_page(b, cuda_part(r, id), from, r->part_bytes, cudaMemcpyHostToDevice);
 }
 
 static void cuda_describe(const struct backend *b, struct backend_info *ret_info)
@@ -479,6 +537,8 @@ static const struct backend_ops backend_cuda = {
     .open = cuda_open,
     .start = cuda_start,
     .finish = cuda_finish,
+    .release_page = cuda_release_page,
+    .release_state = cuda_release_state,
     .read_page = cuda_read_page,
     .write_page = cuda_write_page,
     .describe = cuda_describe,

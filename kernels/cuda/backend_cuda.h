@@ -4,6 +4,7 @@
  *   backend_cuda.c  the table of backend.h, opening and closing
  *   probe.c         is there a device that can run this
  *   arena.h         one piece of device memory, handed out once
+ *   reserved.c      arrays in device memory of which only what is used is there
  *   load.c          weights: repacked, copied, once
  *   plan.c          what a pass is on the device: rows, pages, items of attention, uploaded before it
  *   plan_sample.c     the same of its samples
@@ -29,6 +30,7 @@
 #include "kernels/cuda/arena.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/reserved.h"
 #include "kernels/kv.h"
 #include "kernels/model/model.h"
 #include "kernels/state.h"
@@ -109,6 +111,9 @@ struct cuda_place {
     uint32_t bias, tokens, first_token;
 };
 
+/* The arrays of an instance, in the order of enum copy_class. */
+enum cuda_array { CUDA_PAGES, CUDA_WINDOW_PAGES, CUDA_STATES, CUDA_RECORDS, CUDA_ARRAYS };
+
 /* The largest sizes that any layer has. */
 struct cuda_most {
     uint32_t share;    /* heads of a KV head */
@@ -133,11 +138,12 @@ struct backend {
     struct cuda_upload upload;
     struct kv_geometry geometry;
     struct cuda_most most;
-    uint8_t *kv[CUDA_PAGE_CLASSES]; /* [pages][geometry.page_bytes], device memory, or NULL */
     struct state_geometry state_geometry;
-    uint8_t *states, *records; /* device memory, or NULL: kernels/state.h */
-    size_t stack_bytes;        /* that the device sets aside for its kernels' stacks */
-    struct cuda_arena weight_memory, scratch_memory, kv_memory, state_memory;
+    struct cuda_vm vm;
+    struct cuda_reserved
+        array[CUDA_ARRAYS]; /* kernels/kv.h, kernels/state.h; base NULL: no parts */
+    size_t stack_bytes;     /* that the device sets aside for its kernels' stacks */
+    struct cuda_arena weight_memory, scratch_memory;
     struct cuda_queue queue;
     cudaGraphExec_t *graphs; /* graph.c; NULL above limits.rows */
     uint32_t least_bucket;   /* 0; other ones are for the self-test */
@@ -261,6 +267,9 @@ bool cuda_wait(struct backend *b, bool copies);
 /* pass.c */
 void cuda_pass_start(struct backend *b);
 int cuda_pass_finish(struct backend *b);
+
+/* Before a pass or a copy writes part i of an array: its memory is there. False: the instance broke. */
+bool cuda_commit(struct backend *b, enum cuda_array array, uint32_t i);
 
 /* Marks the instance as broken, unless the code is success. True when all is well. */
 bool cuda_ok(struct backend *b, int code, const char *what);

@@ -65,7 +65,7 @@ static struct cuda_kv kv_of(const struct backend *b, struct op_memory memory)
 {
     const struct kv_layer *g = &b->geometry.layer[memory.index];
     return (struct cuda_kv){
-        .memory = b->kv[g->class],
+        .memory = b->array[g->class].base,
         .page_bytes = b->geometry.page_bytes[g->class],
         .offset = g->offset,
         .k_bytes = g->k_bytes,
@@ -94,7 +94,7 @@ struct embed_job cuda_embed_job(const struct backend *b)
 {
     struct embed_job job = lookup_job_of(b, &b->model->ops.op[0]);
     for (int i = 0; i < PAGE_CLASSES; i++) {
-        job.kv[i] = b->kv[i];
+        job.kv[i] = b->array[i].base;
         job.page_bytes[i] = b->geometry.page_bytes[i];
     }
     return job;
@@ -301,8 +301,8 @@ static struct cuda_states states_of(const struct backend *b, struct op_memory me
     const struct state_layer *l = &b->state_geometry.layer[memory.index];
     const bool heads = l->delta.n_head_v > 0 && !l->delta.mamba;
     return (struct cuda_states){
-        .memory = b->states,
-        .records = b->records,
+        .memory = b->array[CUDA_STATES].base,
+        .records = b->array[CUDA_RECORDS].base,
         .state_bytes = b->state_geometry.state_bytes,
         .record_bytes = b->state_geometry.record_bytes,
         .record = b->state_geometry.record,

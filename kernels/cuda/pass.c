@@ -117,6 +117,8 @@ void cuda_pass_start(struct backend *b)
     b->tensors = cuda_tensors(b, b->pass->kind);
     cuda_wait_begin(b);
     cuda_plan_pass(b);
+    if (b->broken)
+        return;
     cuda_upload_pass(b);
     run_piece(b, 0);
 }

@@ -230,10 +230,9 @@ static void forget_experts(const struct backend *b)
 /* Those that begin with the row. */
 static void forget_pages(const struct backend *b, const struct cuda_row *row)
 {
-    for (int c = 0; c < PAGE_CLASSES && b->kv[c]; c++) {
-        const size_t bytes = b->geometry.page_bytes[c];
+    for (int c = 0; c < PAGE_CLASSES && b->array[c].base; c++) {
         const uint32_t at = row->pages[c] + row->position / CUDA_PAGE;
-        cuda_forget(b->kv[c] + b->upload.from.words[at] * bytes, bytes);
+        cuda_forget(cuda_part(&b->array[c], b->upload.from.words[at]), b->array[c].part_bytes);
     }
 }
 
@@ -277,7 +276,8 @@ static void plan_pages(struct backend *b)
         /* The check left the position after the sequence's last row. */
         const uint32_t next = b->next_position[s], n = next == UINT32_MAX ? 0 : kv_pages(next);
         b->places[s] = (struct cuda_place){.first_row = UINT32_MAX};
-        for (int c = 0; c < PAGE_CLASSES && b->kv[c] && n; c++) { /* without rows: no list */
+        for (int c = 0; c < PAGE_CLASSES && b->array[c].base && n;
+             c++) { /* without rows: no list */
             b->places[s].pages[c] = cuda_take_words(b, n);
             memcpy(b->upload.from.words + b->places[s].pages[c],
                    backend_pages(&b->pass->sequences[s], c), n * sizeof(uint32_t));
@@ -304,6 +304,17 @@ static void plan_rows(struct backend *b)
     }
 }
 
+/* The pages that rows write are there. Those that they read were written before. */
+static void commit_pages(struct backend *b)
+{
+    for (uint32_t r = 0; r < b->pass->n_rows; r++) {
+        const struct cuda_row *row = &b->upload.from.rows[r];
+        for (int c = 0; c < PAGE_CLASSES && b->array[c].base; c++)
+            cuda_commit(b, (enum cuda_array)c,
+                        b->upload.from.words[row->pages[c] + row->position / CUDA_PAGE]);
+    }
+}
+
 static void plan_wanted(struct backend *b)
 {
     struct cuda_upload *u = &b->upload;
@@ -327,6 +338,7 @@ void cuda_plan_pass(struct backend *b)
     u->from.counts[CUDA_COUNT_PASS] = ++b->pass_number;
     plan_pages(b);
     plan_rows(b);
+    commit_pages(b);
     plan_items(b);
     plan_local_items(b);
     cuda_plan_states(b);

@@ -38,6 +38,15 @@ static struct cuda_state state_of(const struct pass_state *s, uint32_t first)
     return state;
 }
 
+/* The states that a sequence's rows write are there; one that is only kept has no records. */
+static void commit_states(struct backend *b, const struct pass_state *s)
+{
+    cuda_commit(b, CUDA_STATES, (uint32_t)s->own);
+    cuda_commit(b, CUDA_RECORDS, (uint32_t)s->own);
+    for (uint32_t i = 0; i < s->n_keep; i++)
+        cuda_commit(b, CUDA_STATES, (uint32_t)s->keep[i].id);
+}
+
 /* Rows of each sequence are counted first: theirs lie one after the other. */
 void cuda_plan_states(struct backend *b)
 {
@@ -57,6 +66,7 @@ void cuda_plan_states(struct backend *b)
         struct cuda_place *place = &b->places[s];
         if (place->first_row == r) {
             place->state = n;
+            commit_states(b, &pass->sequences[s].state);
             states[n++] = state_of(&pass->sequences[s].state, pass->rows[r].position);
         }
         states[place->state].n_rows++;
@@ -77,9 +87,8 @@ void cuda_plan_states(struct backend *b)
 
 static void forget_state(const struct backend *b, int32_t id)
 {
-    const struct state_geometry *g = &b->state_geometry;
-    cuda_forget(b->states + (size_t)id * g->state_bytes, g->state_bytes);
-    cuda_forget(b->records + (size_t)id * g->record_bytes, g->record_bytes);
+    for (int i = CUDA_STATES; i <= CUDA_RECORDS; i++)
+        cuda_forget(cuda_part(&b->array[i], (uint32_t)id), b->array[i].part_bytes);
 }
 
 void cuda_forget_states(const struct backend *b)

@@ -89,8 +89,9 @@ static void run_kind(struct backend *b, enum pass_kind kind)
     b->pass = &pass;
     b->tensors = cuda_tensors(b, kind);
     cuda_plan_pass(b);
-    cuda_upload_pass(b);
-    for (uint32_t i = 0; i < b->cut.n_pieces && (i == 0 || cuda_cut_cross(b, i)); i++)
+    if (!b->broken)
+        cuda_upload_pass(b);
+    for (uint32_t i = 0; i < b->cut.n_pieces && !b->broken && (i == 0 || cuda_cut_cross(b, i)); i++)
         cuda_run_jobs(b,
                       (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
                                          b->n_items, kinds, 1},

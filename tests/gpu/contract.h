@@ -2,7 +2,7 @@
  * contract: what the files of the contract test share. contract.c: bits, and the list of tests;
  * contract_samples.c: samples; contract_ends.c: poison, refusals, failing devices;
  * contract_upload.c: what is copied before a pass; contract_native.c, contract_fast.c: native
- * numerics; contract_pages.c: pages that are copied; contract_experts.c: mixtures of experts;
+ * numerics; contract_pages.c: pages that are copied; contract_release.c: memory that is given back; contract_experts.c: mixtures of experts;
  * contract_cut.c: experts that do not fit; contract_states.c: recurrent layers; contract_shapes.c: odd
  * models for all of them.
  */
@@ -85,6 +85,12 @@ void native_rows_are_poisoned_beyond_f16(void);
 
 /* contract_pages.c */
 void pages_are_those_of_the_cpu(void);
+
+/* contract_release.c */
+void released_pages_are_given_back(void);
+void released_states_are_given_back(void);
+void pages_stay_where_memory_cannot_be_given_back(void);
+void a_page_without_memory_breaks_its_instance(void);
 
 /* contract_fast.c */
 void fast_passes_are_near_and_leave_canonical_bits(void);
