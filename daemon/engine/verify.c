@@ -60,37 +60,6 @@ void verify_end(struct slots *slots, struct slot *slot, enum done_reason reason)
                     reason == DONE_ERROR ? grammar_too_wide : "");
 }
 
-/* Takes the samples of a window, first to last, up to the first that is not the draft's. */
-static void verify_window(const struct batch_slot *b, struct slots *slots,
-                          struct drafters *drafters, const struct vocab *vocab)
-{
-    struct slot *slot = b->slot;
-    struct request *request = slot->request;
-    uint32_t window = slot->spec.drafted, accepted = 0, n = 0;
-    enum done_reason reason = 0;
-    bool agreed = true;
-    for (; n < b->window && agreed && !reason; n++) {
-        uint32_t drafted = slot->spec.drafted;
-        uint32_t sample = b->samples[n].sample.token;
-        if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
-            sample = slot->tokens[slot->spec.accepted];
-        agreed = spec_accept(&slot->spec, slot->tokens, sample);
-        accepted += agreed;
-        request->rollbacks += !agreed && drafted > 0;
-        request->rejected += agreed ? 0 : drafted;
-        reason = verify_token(vocab, slot, sample);
-        bool counts = !vocab_is_end(vocab, sample); /* that one is not a token of the answer */
-        request->accepted_drafts += agreed && counts;
-        request->unused += agreed && !counts;
-        request->own += !agreed && counts;
-    }
-    /* The verifier's own sample comes on top of the accepted drafts, whether all were or not. */
-    assert(reason || n == accepted + 1);
-    request->unused += spec_rollback(&slot->spec);
-    drafters_verified(drafters, slot, window, accepted);
-    verify_end(slots, slot, reason);
-}
-
 /* A row came out poisoned: the request cannot go on, and says which layer. */
 static void verify_poisoned(struct slots *slots, struct slot *slot, uint32_t layer,
                             uint32_t n_layer)
@@ -105,25 +74,63 @@ static void verify_poisoned(struct slots *slots, struct slot *slot, uint32_t lay
     request_end(slots, slot, DONE_ERROR, -EDOM, request->line);
 }
 
+/* Takes the first `clean` samples of a window, first to last, up to the first that is not the draft's. Returns whether
+ * the answer goes on with a row after these: an accepted draft's, which was poisoned. */
+static bool verify_window(const struct batch_slot *b, uint32_t clean, struct slots *slots,
+                          struct drafters *drafters, const struct vocab *vocab)
+{
+    struct slot *slot = b->slot;
+    struct request *request = slot->request;
+    uint32_t window = slot->spec.drafted, accepted = 0, n = 0;
+    enum done_reason reason = 0;
+    bool agreed = true;
+    for (; n < clean && agreed && !reason; n++) {
+        uint32_t drafted = slot->spec.drafted;
+        uint32_t sample = b->samples[n].sample.token;
+        if (drafted > 0 && fault_hits(FAULT_ACCEPT_DRAFTS))
+            sample = slot->tokens[slot->spec.accepted];
+        agreed = spec_accept(&slot->spec, slot->tokens, sample);
+        accepted += agreed;
+        request->rollbacks += !agreed && drafted > 0;
+        request->rejected += agreed ? 0 : drafted;
+        reason = verify_token(vocab, slot, sample);
+        bool counts = !vocab_is_end(vocab, sample); /* that one is not a token of the answer */
+        request->accepted_drafts += agreed && counts;
+        request->unused += agreed && !counts;
+        request->own += !agreed && counts;
+    }
+    const bool poisoned = agreed && !reason && clean < b->window;
+    /* The verifier's own sample comes on top of the accepted drafts, whether all were or not. */
+    assert(reason || poisoned || n == accepted + 1);
+    request->unused += spec_rollback(&slot->spec);
+    drafters_verified(drafters, slot, window, accepted);
+    verify_end(slots, slot, reason);
+    return poisoned;
+}
+
 static void verify_slot(const struct batch *batch, struct batch_slot *b, struct slots *slots,
                         struct drafters *drafters, const struct loaded_model *loaded)
 {
     struct slot *slot = b->slot;
     struct request *request = slot->request;
+    const uint32_t before = b->take - b->window; /* rows that sample nothing */
+    const bool prewarm = request->prewarm;
+    bool poisoned = b->poisoned < b->take;
     request->passes++;
     if (!request->first_row_ns)
         request->first_row_ns = batch->start_ns;
     b->progress = b->window > 0 ? DOWN_DECODE : DOWN_PREFILL;
-    if (b->poisoned < b->take) {
-        verify_poisoned(slots, slot, batch->results[b->row + b->poisoned].layer,
-                        loaded->model->n_layer);
-    } else if (b->window > 0 && request->prewarm) {
-        request_end(slots, slot, DONE_LENGTH, 0, "");
-    } else if (b->window > 0) {
+    if (b->window > 0 && b->poisoned > before && !prewarm) {
         if (!request->first_sample_ns)
             request->first_sample_ns = batch->end_ns;
-        verify_window(b, slots, drafters, &loaded->vocab);
+        /* A poisoned row of a draft that is rejected is nothing to the answer. */
+        poisoned = verify_window(b, b->poisoned - before, slots, drafters, &loaded->vocab);
     }
+    if (poisoned)
+        verify_poisoned(slots, slot, batch->results[b->row + b->poisoned].layer,
+                        loaded->model->n_layer);
+    else if (b->window > 0 && prewarm)
+        request_end(slots, slot, DONE_LENGTH, 0, "");
 }
 
 /* Turns the states that the pass kept into restart points of pages that are shared now, as far as

@@ -521,6 +521,49 @@ START_TEST(a_poisoned_draft_is_left_alone)
 }
 END_TEST
 
+/* A draft that would poison its row, and is wrong: the answer is as without drafts. */
+START_TEST(a_rejected_draft_poisons_nothing)
+{
+    open_kind(kinds[_i], 3);
+    rig.fake.poison = FAKE_WRONG; /* which is not in this prompt */
+    const struct rig_answer *answer = rig_ask(&rig, &clients[1], 0, &requests[1]);
+    ck_assert(rig_same(&rig, &requests[1], answer));
+    ck_assert_int_ne(answer->reason, DONE_ERROR);
+    ck_assert_uint_gt(answer->done.rollbacks, 0);
+    close_all();
+}
+END_TEST
+
+/* The place of the token whose first one comes last. */
+static uint32_t newest_of(const struct rig_answer *answer)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 1; i < answer->n; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < i; k++)
+            is_new &= answer->tokens[k] != answer->tokens[i];
+        newest = is_new ? i : newest;
+    }
+    return newest;
+}
+
+/* A draft that poisons its row, and is right: the answer ends after it, as without drafts. */
+START_TEST(an_accepted_draft_poisons_what_follows_it)
+{
+    open_kind(kinds[_i], 0);
+    const struct rig_answer alone = *rig_ask(&rig, &clients[1], 0, &requests[1]);
+    const uint32_t last = newest_of(&alone);
+    ck_assert_uint_gt(last, 4);
+    rig.fake.poison = alone.tokens[last];
+    const struct rig_answer *answer = rig_ask(&rig, &clients[2], 0, &requests[1]);
+    ck_assert_int_eq(answer->reason, DONE_ERROR);
+    ck_assert_int_eq(answer->done.error, -EDOM);
+    ck_assert_uint_eq(answer->n, last + 1);
+    ck_assert_mem_eq(answer->tokens, alone.tokens, (last + 1) * sizeof(alone.tokens[0]));
+    close_all();
+}
+END_TEST
+
 static void cancel_first(void *arg)
 {
     (void)arg;
@@ -605,6 +648,8 @@ int main(void)
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
     tcase_add_loop_test(t, a_resumed_answer_does_without_its_proposer, 0, KINDS);
     tcase_add_loop_test(t, a_poisoned_draft_is_left_alone, 0, KINDS);
+    tcase_add_loop_test(t, a_rejected_draft_poisons_nothing, 0, KINDS);
+    tcase_add_loop_test(t, an_accepted_draft_poisons_what_follows_it, 0, KINDS);
     tcase_add_loop_test(t, a_cancel_in_a_drafting_pass_ends_in_that_step, 0, KINDS);
     tcase_add_loop_test(t, a_broken_drafting_device_ends_everything, 0, KINDS);
     tcase_add_loop_test(t, auto_leaves_a_drafter_alone_that_does_not_pay, 0, 2);
