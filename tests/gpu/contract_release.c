@@ -48,16 +48,16 @@ static void set_granule(size_t bytes)
     setenv("HEARTH_CUDASIM_GRANULE", text, 1);
 }
 
-/* Positions [from, to) of the subject's text in one pass, in these pages of both classes; whether the logits are the CPU's. */
-static int compute(const struct subject *s, struct backend *b, const uint32_t *pages, uint32_t from,
-                   uint32_t to, bool *ret_same)
+/* Positions [from, to) of the subject's text in one pass; whether the logits are the CPU's. */
+static int compute_sequence(const struct subject *s, struct backend *b,
+                            const struct pass_sequence *sequence, uint32_t from, uint32_t to,
+                            bool *ret_same)
 {
-    const size_t n_vocab = s->model->n_vocab;
+    const size_t n_vocab = s->model->n_vocab, n = (to - from) * n_vocab;
     struct row rows[TEXT] = {0};
     struct row_result results[TEXT] = {0};
     float *got = subject_floats(s, TEXT);
-    const struct pass_sequence sequence = {.pages = pages, .window_pages = pages};
-    const struct pass pass = {PASS_CANONICAL, to - from, rows, &sequence, results, 1};
+    const struct pass pass = {PASS_CANONICAL, to - from, rows, sequence, results, 1};
     for (uint32_t i = 0; i < pass.n_rows; i++) {
         rows[i] =
             (struct row){.position = from + i, .token = s->tokens[from + i], .wants = ROW_LOGITS};
@@ -65,10 +65,17 @@ static int compute(const struct subject *s, struct backend *b, const uint32_t *p
     }
     int rc = s->device.start(b, &pass);
     rc = rc ? rc : s->device.finish(b);
-    const size_t n = (to - from) * n_vocab;
     *ret_same = subject_differs(s->logits + from * n_vocab, got, n) == n;
     free(got);
     return rc;
+}
+
+/* The same in these pages of both classes. */
+static int compute(const struct subject *s, struct backend *b, const uint32_t *pages, uint32_t from,
+                   uint32_t to, bool *ret_same)
+{
+    const struct pass_sequence sequence = {.pages = pages, .window_pages = pages};
+    return compute_sequence(s, b, &sequence, from, to, ret_same);
 }
 
 static void release_all(const struct subject *s, struct backend *b, const uint32_t *pages,
@@ -198,28 +205,14 @@ void a_page_without_memory_breaks_its_instance(void)
     EXPECT(failed == -EIO && said && broken == -EIO, "no memory: %d, then %d", failed, broken);
 }
 
-/* Positions [from, to) of the text by the state of `from_id`, which becomes that of `own`. */
+/* The same by a state that comes to hold all of it. */
 static int compute_state(const struct subject *s, struct backend *b, struct pass_state state,
                          uint32_t from, uint32_t to, bool *ret_same)
 {
     const uint32_t pages[] = {0, 1, 2};
-    struct row rows[TEXT] = {0};
-    struct row_result results[TEXT] = {0};
-    const size_t n_vocab = s->model->n_vocab, n = (to - from) * n_vocab;
-    float *got = subject_floats(s, TEXT);
     state.commit = to - from;
     const struct pass_sequence sequence = {.pages = pages, .state = state};
-    const struct pass pass = {PASS_CANONICAL, to - from, rows, &sequence, results, 1};
-    for (uint32_t i = 0; i < pass.n_rows; i++) {
-        rows[i] =
-            (struct row){.position = from + i, .token = s->tokens[from + i], .wants = ROW_LOGITS};
-        results[i].logits = got + i * n_vocab;
-    }
-    int rc = s->device.start(b, &pass);
-    rc = rc ? rc : s->device.finish(b);
-    *ret_same = subject_differs(s->logits + from * n_vocab, got, n) == n;
-    free(got);
-    return rc;
+    return compute_sequence(s, b, &sequence, from, to, ret_same);
 }
 
 /* A text's state is kept and released; the text goes on from the kept one in the memory that was released. */
