@@ -531,11 +531,12 @@ START_TEST(a_stop_between_any_two_steps_leaves_nothing_wrong)
 }
 END_TEST
 
-/* Writes without end until it is killed, with the store's thread. Nothing of Check's is called here: a kill would end its
- * message to the parent in the middle. */
-static void write_until_killed(void)
+/* Writes without end until it is killed, with the store's thread, and says when something is written. Nothing of Check's is
+ * called here: a kill would end its message to the parent in the middle. */
+static void write_until_killed(int say)
 {
     struct store_done done;
+    bool said = false;
     if (store_open(&rig.store, &rig.options, rig.err, sizeof(rig.err)) < 0)
         _exit(1);
     for (uint32_t i = 0;; i++) {
@@ -551,9 +552,12 @@ static void write_until_killed(void)
         store_submit(rig.store);
         while (store_take(rig.store, &done))
             ;
+        if (!said && counts().written > 0)
+            said = write(say, "", 1) == 1;
     }
 }
 
+/* Some kills wait until something was written: on a busy machine the others may all come before that. */
 START_TEST(kills_at_random_leave_nothing_wrong)
 {
     const char *often = getenv("HEARTH_STORE_KILLS");
@@ -565,14 +569,21 @@ START_TEST(kills_at_random_leave_nothing_wrong)
         state = state * 6364136223846793005u + 1442695040888963407u;
         rig.options.by_hand = false;
         rig.options.plain = kill_number % 2;
+        int said[2];
+        char byte;
+        ck_assert_int_eq(pipe(said), 0);
         pid_t child = fork();
         if (child == 0)
-            write_until_killed();
+            write_until_killed(said[1]);
+        if (kill_number % 3 == 0)
+            ck_assert_int_eq(read(said[0], &byte, 1), 1);
         usleep((useconds_t)(state >> 33) % 60000);
         ck_assert_int_eq(kill(child, SIGKILL), 0);
         int status;
         ck_assert_int_eq(waitpid(child, &status, 0), child);
         ck_assert(WIFSIGNALED(status)); /* it had not ended by itself */
+        close(said[0]);
+        close(said[1]);
         rig.options.by_hand = true;
         store_rig_open(&rig);
         for (uint32_t i = 0; i < 40 * 3; i++)
