@@ -12,12 +12,12 @@
  * same parent. So the whole prefix is confirmed by induction, whatever the hash.
  *
  *   held   counted: that many slots have it in their tables; a slot that holds a page holds its parent
- *   idle   held by no slot; in its user's list by the time it was let go: the oldest of the user with the
- *          most is evicted first, else one user's prompts would cost all others theirs
+ *   idle   held by no slot; in its user's list by the time it was let go: the oldest of the user
+ *          with the most is evicted first, else one user's prompts would cost all others theirs
  *
  * A slot lets go of its last page first, so a page is always older in that list than its parent:
- * the oldest one has no children, and no page is ever here without the ones before it. Window pages and restart points give
- * way by user as well.
+ * the oldest one has no children, and no page is ever here without the ones before it. Window pages
+ * and restart points give way by user as well.
  *
  * Window pages (backend.h) are half of a page: what layers with a window of W positions keep of its 32
  * positions. A page has one beside it, or has lost it:

@@ -221,7 +221,8 @@ static bool stop_slots(const struct stop *stop)
     return time_left;
 }
 
-/* The users' idle pages in turns, the newest first: a page is newer in its list than what follows it. */
+/* The users' idle pages in turns, the newest first: a page is newer in its list than what follows
+ * it. */
 static void stop_idle(const struct stop *stop, const struct prefix *prefix)
 {
     uint32_t next[PREFIX_USERS];

@@ -74,8 +74,9 @@ static void verify_poisoned(struct slots *slots, struct slot *slot, uint32_t lay
     request_end(slots, slot, DONE_ERROR, -EDOM, request->line);
 }
 
-/* Takes the first `clean` samples of a window, first to last, up to the first that is not the draft's. Returns whether
- * the answer goes on with a row after these: an accepted draft's, which was poisoned. */
+/* Takes the first `clean` samples of a window, first to last, up to the first that is not the
+ * draft's. Returns whether the answer goes on with a row after these: an accepted draft's, which was
+ * poisoned. */
 static bool verify_window(const struct batch_slot *b, uint32_t clean, struct slots *slots,
                           struct drafters *drafters, const struct vocab *vocab)
 {
