@@ -268,10 +268,11 @@ void traffic_round(struct traffic *t, uint32_t round, uint32_t seed)
     uint32_t n = 0, first = t->every * (t->turn++ % SHARE);
     for (uint32_t i = first; i < TRAFFIC_JOBS; i += t->every * SHARE) {
         uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
+        uint32_t chosen = i / t->every;             /* of those that are asked, whatever `every` is */
         t->shared->jobs[n++] = t->shared->jobs[k];
         t->shared->jobs[k].kind = i < TRAFFIC_KINDS ? i : TRAFFIC_KINDS;
         t->shared->jobs[k].proposer =
-            t->proposers[(i + i / t->n_proposers + round) % t->n_proposers];
+            t->proposers[(chosen + chosen / t->n_proposers + round) % t->n_proposers];
     }
     arrivals_fill(arrivals, n, span_ns / (t->every * SHARE), TRAFFIC_CONTEXT - 80,
                   next_random(&state));
