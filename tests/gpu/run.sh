@@ -240,7 +240,7 @@ cut=gpt-oss-20b:MXFP4_MOE cut_bytes=7000000000
 write_models() {
     local of code
     for of in $shapes; do
-        limited "$logs/mkmodel-$of.log" 120 nice "$mkmodel" --shape "${of%:*}" --type "${of#*:}" "$models/$of.gguf"
+        limited "$logs/mkmodel-$of.log" 200 nice "$mkmodel" --shape "${of%:*}" --type "${of#*:}" "$models/$of.gguf"
         code=$?
         [ $code -ne 0 ] || continue
         rm -f "$models/$of.gguf" "$models/$of.gguf.part"
