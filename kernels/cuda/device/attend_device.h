@@ -429,15 +429,28 @@ static __device__ void combine_parts(const struct combine_job &job, uint32_t fir
     }
 }
 
+/* Parts [first, last) of a row. */
+struct combine_span {
+    uint32_t first, last;
+};
+
+static __device__ __forceinline__ combine_span combine_span_of(const struct combine_job &job,
+                                                               uint32_t r)
+{
+    const uint32_t first = job.pass.rows[r].part, last = job.pass.rows[r + 1].part,
+                   end = job.pass.rows[r].position + 1;
+    const bool each = last - first > 1; /* one for each split */
+    return {each ? first + seen_from(end, job.sliding_window) / CUDA_SPLIT : first, last};
+}
+
 /* Values [begin, end) of a row's attention output, at most one a thread, whole blocks of activations: the parts of their heads
  * merged, with the sink, and gated. All threads. */
-static __device__ void combine_item(const struct combine_job &job, uint32_t r, uint32_t begin,
-                                    uint32_t end, struct combine_shared &shared)
+static __device__ void combine_item(const struct combine_job &job, uint32_t r,
+                                    const combine_span &span, uint32_t begin, uint32_t end,
+                                    struct combine_shared &shared)
 {
-    const uint32_t i = begin + threadIdx.x, head = i / job.v_dim, last = job.pass.rows[r + 1].part;
-    uint32_t first = job.pass.rows[r].part;
-    if (last - first > 1) /* one for each split */
-        first += seen_from(job.pass.rows[r].position + 1, job.sliding_window) / CUDA_SPLIT;
+    const uint32_t i = begin + threadIdx.x, head = i / job.v_dim, first = span.first,
+                   last = span.last;
     const uint64_t at = (uint64_t)first * job.n_head + head;
     struct combined sum = {0.0f, 1.0f, 0.0f};
     if (i < end)

@@ -8,36 +8,32 @@
 /* Of shared memory. */
 enum {
     NORM_BYTES = 129 * sizeof(float),
-    HEADS_BYTES = CUDA_WARPS * CUDA_MAX_HEAD * sizeof(float),
+    HEADS_BYTES = (1 + CUDA_WARPS) * CUDA_MAX_HEAD * sizeof(float),
 };
 
 static __global__ void __launch_bounds__(CUDA_THREADS) embed_kernel(const struct embed_job job)
 {
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+    if (blockIdx.y < follow_previous(job.pass, 0))
         embed_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) norm_kernel(const struct norm_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[job.wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS])
+    if (blockIdx.y < follow_previous(job.pass, job.wanted))
         norm_item(job, blockIdx.y, blockIdx.x, gridDim.x, (float *)shared);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) gate_kernel(const struct gate_job job)
 {
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+    if (blockIdx.y < follow_previous(job.pass, 0))
         gate_item(job, blockIdx.y, blockIdx.x);
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS) inputs_kernel(const struct inputs_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+    if (blockIdx.y < follow_previous(job.pass, 0))
         inputs_item(job, blockIdx.x, blockIdx.y, (float *)shared);
 }
 
@@ -45,8 +41,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     qkv_finish_kernel(const struct qkv_finish_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+    let_next_start();
+    const bool there = blockIdx.y < rows_of(job.pass, 0);
+    if (there)
+        rope_angles(job, blockIdx.y, (float *)shared);
+    wait_for_previous();
+    if (there)
         qkv_finish_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
 
@@ -54,9 +54,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS) combine_kernel(const stru
 {
     SHARED_BYTES(shared);
     const uint32_t n = job.n_head * job.v_dim, begin = blockIdx.x * CUDA_THREADS;
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
-        combine_item(job, blockIdx.y, begin, n - begin < CUDA_THREADS ? n : begin + CUDA_THREADS,
+    let_next_start();
+    const bool there = blockIdx.y < rows_of(job.pass, 0);
+    const struct combine_span span = there ? combine_span_of(job, blockIdx.y) : combine_span{0, 0};
+    wait_for_previous();
+    if (there)
+        combine_item(job, blockIdx.y, span, begin,
+                     n - begin < CUDA_THREADS ? n : begin + CUDA_THREADS,
                      *(struct combine_shared *)shared);
 }
 
@@ -64,8 +68,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     sample_part_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+    if (blockIdx.y < follow_previous(job.pass, 1))
         sample_part_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
@@ -73,8 +76,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     sample_sum_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.y < job.pass.counts[CUDA_COUNT_WANTED])
+    if (blockIdx.y < follow_previous(job.pass, 1))
         sample_sum_item(job, blockIdx.y, blockIdx.x, (struct sample_shared *)shared);
 }
 
@@ -82,8 +84,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     sample_best_kernel(const struct sample_job job)
 {
     SHARED_BYTES(shared);
-    follow_previous();
-    if (blockIdx.x < job.pass.counts[CUDA_COUNT_WANTED])
+    if (blockIdx.x < follow_previous(job.pass, 1))
         sample_best_item(job, blockIdx.x, (struct sample_shared *)shared);
 }
 

@@ -7,6 +7,23 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/ops.h"
 
+/* Rows of the pass, or those with wants. They are there before its first kernel, so every kernel may read them before it waits for
+ * the one before. */
+static __device__ __forceinline__ uint32_t rows_of(const struct cuda_pass &pass, uint32_t wanted)
+{
+    return pass.counts[wanted ? CUDA_COUNT_WANTED : CUDA_COUNT_ROWS];
+}
+
+/* What a kernel begins with whose items are rows: follow_previous, and their number. */
+static __device__ __forceinline__ uint32_t follow_previous(const struct cuda_pass &pass,
+                                                           uint32_t wanted)
+{
+    let_next_start();
+    const uint32_t n = rows_of(pass, wanted);
+    wait_for_previous();
+    return n;
+}
+
 /* Items of a job of attention: [attend_count]. */
 static __device__ __forceinline__ uint32_t attend_count(const struct attend_job &job)
 {

@@ -140,18 +140,28 @@ static __device__ __forceinline__ void put_value(const struct cuda_input &out, u
 
 /* ---- norm ------------------------------------------------------------------------------------ */
 
-/* What a norm of n values multiplies them by. shared: 129 floats, of which the next call writes none before all have read. */
-template <typename VALUE>
-static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float *shared,
+/* What a norm of n values multiplies them by. A thread loads TOGETHER of them before it adds the first. shared: 129 floats, of
+ * which the next call writes none before all have read. */
+template <int TOGETHER, typename LOAD, typename VALUE>
+static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float *shared, LOAD load,
                                                     VALUE value)
 {
     const uint32_t tid = threadIdx.x;
     if (tid < 128) {
         float s = 0.0f;
-#pragma unroll 16
-        for (uint32_t k = tid; k < n; k += 128) {
-            const float x = value(k);
-            s = __fmaf_rn(x, x, s);
+#pragma unroll 1
+        for (uint32_t k = tid; k < n; k += 128 * TOGETHER) {
+            decltype(load(0)) raw[TOGETHER] = {};
+#pragma unroll
+            for (uint32_t i = 0; i < TOGETHER; i++)
+                if (k + 128 * i < n)
+                    raw[i] = load(k + 128 * i);
+#pragma unroll
+            for (uint32_t i = 0; i < TOGETHER; i++)
+                if (k + 128 * i < n) {
+                    const float x = value(raw[i]);
+                    s = __fmaf_rn(x, x, s);
+                }
         }
         shared[tid] = s;
     }
@@ -167,6 +177,11 @@ static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float
     return shared[128];
 }
 
+/* What a value of a norm's input is made of, 0 where it has no such part. */
+struct norm_loaded {
+    float x, bias, weight, residual;
+};
+
 /* Item: part `part` of `parts` of row i of the output, from its row of x: every block sums up the whole row, and writes
  * every parts-th 256 values of the output, and of a residual that is made here. shared: 129 floats. */
 static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_t part,
@@ -174,32 +189,52 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
 {
     const uint32_t from = job.wanted ? sampling_of(job.pass, i).row : i;
     const uint64_t at = (uint64_t)from * job.stride;
-    const float *weight = job.added.weight, *bias = job.added.bias;
+    const float *weight = job.added.weight, *bias = job.added.bias, *before = job.added.residual,
+                *out_weight = job.weight;
     const bool added = job.added.to != nullptr;
-    const auto x = [&](uint32_t k) {
-        return bias ? __fadd_rn(job.x[at + k], bias[k]) : job.x[at + k];
+    const uint32_t end = (job.n + 31) / 32 * 32;
+    const auto load = [&](uint32_t k) {
+        return norm_loaded{load_now(job.x + at + k), bias ? load_now(bias + k) : 0.0f,
+                           weight ? load_now(weight + k) : 0.0f,
+                           before ? load_now(before + at + k) : 0.0f};
     };
-    const float of_x = added && !weight ? 0.0f : norm_factor(job.n, job.eps, shared, x);
-    const auto sum = [&](uint32_t k) {
-        const float y = weight ? __fmul_rn(__fmul_rn(x(k), of_x), weight[k]) : x(k);
+    const auto x = [&](const norm_loaded &v) { return bias ? __fadd_rn(v.x, v.bias) : v.x; };
+    /* What a thread writes is loaded before the sums are made. */
+    uint32_t k = part * CUDA_THREADS + threadIdx.x;
+    norm_loaded own = k < job.n ? load(k) : norm_loaded{};
+    float own_weight = out_weight && k < job.n ? load_now(out_weight + k) : 0.0f;
+    float of_x = 0.0f;
+    if (!added && !bias)
+        of_x = norm_factor<16>(
+            job.n, job.eps, shared, [&](uint32_t i) { return load_now(job.x + at + i); },
+            [](float loaded) { return loaded; });
+    else if (!added || weight)
+        of_x = norm_factor<8>(job.n, job.eps, shared, load, x);
+    const auto sum = [&](const norm_loaded &v) {
+        const float y = weight ? __fmul_rn(__fmul_rn(x(v), of_x), v.weight) : x(v);
         const float part = __fmul_rn(y, job.added.factor),
-                    sum = job.added.residual ? __fadd_rn(part, job.added.residual[at + k]) : part;
+                    sum = before ? __fadd_rn(part, v.residual) : part;
         return job.added.scale ? __fmul_rn(sum, job.added.scale[0]) : sum;
     };
-    const float r = !job.weight ? 1.0f : added ? norm_factor(job.n, job.eps, shared, sum) : of_x;
-    const uint32_t end = (job.n + 31) / 32 * 32;
-    for (uint32_t k = part * CUDA_THREADS + threadIdx.x; k < end; k += parts * CUDA_THREADS) {
-        const float residual = k >= job.n ? 0.0f : added ? sum(k) : x(k);
+    const float r = !out_weight ? 1.0f
+                    : added     ? norm_factor<8>(job.n, job.eps, shared, load, sum)
+                                : of_x;
+    while (k < end) {
+        const float residual = k >= job.n ? 0.0f : added ? sum(own) : x(own);
         if (added && k < job.n) {
             job.added.to[at + k] = residual;
             if (job.added.check && !device_finite(residual))
                 mark_bad(job.pass, from, job.added.layer);
         }
-        const float y =
-            !job.weight || k >= job.n
-                ? residual
-                : __fmul_rn(__fmul_rn(__fmul_rn(residual, r), job.weight[k]), job.factor);
+        const float y = !out_weight || k >= job.n
+                            ? residual
+                            : __fmul_rn(__fmul_rn(__fmul_rn(residual, r), own_weight), job.factor);
         put_value(job.out, job.forms, i, k, job.n, y);
+        k += parts * CUDA_THREADS;
+        if (k < job.n) {
+            own = load(k);
+            own_weight = out_weight ? load_now(out_weight + k) : 0.0f;
+        }
     }
     __syncthreads(); /* shared is the next item's */
 }
@@ -223,8 +258,10 @@ static __device__ void inputs_item(const struct inputs_job &job, uint32_t layer,
                                    float *shared)
 {
     const uint64_t at = (uint64_t)r * job.stride + layer * job.n;
-    const auto x = [&](uint32_t k) { return __fmul_rn(job.x[at + k], job.factor); };
-    const float of_x = norm_factor(job.n, job.eps, shared, x);
+    const auto load = [&](uint32_t k) { return load_now(job.x + at + k); };
+    const auto value = [&](float loaded) { return __fmul_rn(loaded, job.factor); };
+    const auto x = [&](uint32_t k) { return value(job.x[at + k]); };
+    const float of_x = norm_factor<8>(job.n, job.eps, shared, load, value);
     for (uint32_t k = threadIdx.x; k < job.n; k += CUDA_THREADS) {
         const float y = __fmul_rn(__fmul_rn(x(k), of_x), job.weight[k]);
         job.x[at + k] = __fmul_rn(__fadd_rn(y, job.looked_up[at + k]), 0x1.6a09e6p-1f);
@@ -258,17 +295,26 @@ static __device__ void norm_head(float *x, const float *weight, uint32_t n, floa
     __syncwarp();
 }
 
-static __device__ void rope_head(float *x, const struct qkv_finish_job &job, uint32_t position)
+/* The cosines and sines of a row's position, [n_rot / 2][2]: to shared memory, before the job may start. */
+static __device__ void rope_angles(const struct qkv_finish_job &job, uint32_t r, float *angles)
 {
-    const uint32_t n = job.n_rot;
+    const uint32_t n = job.n_rot, position = job.pass.rows[r].position;
     const float *low = job.rope + (uint64_t)(position % 256) * n;
     const float *high = job.rope + (uint64_t)(256 + position / 256) * n;
+    for (uint32_t i = threadIdx.x; job.rope && i < n / 2; i += CUDA_THREADS) {
+        const float cl = low[2 * i], sl = low[2 * i + 1], ch = high[2 * i], sh = high[2 * i + 1];
+        angles[2 * i] = __fmaf_rn(ch, cl, -__fmul_rn(sh, sl));
+        angles[2 * i + 1] = __fmaf_rn(sh, cl, __fmul_rn(ch, sl));
+    }
+    __syncthreads();
+}
+
+static __device__ void rope_head(float *x, const struct qkv_finish_job &job, const float *angles)
+{
+    const uint32_t n = job.n_rot;
     for (uint32_t i = threadIdx.x % 32; i < n / 2; i += 32) {
         const uint32_t first = job.halves ? i : 2 * i, second = job.halves ? i + n / 2 : 2 * i + 1;
-        const float cl = low[2 * i], sl = low[2 * i + 1], ch = high[2 * i], sh = high[2 * i + 1];
-        const float c = __fmaf_rn(ch, cl, -__fmul_rn(sh, sl));
-        const float s = __fmaf_rn(sh, cl, __fmul_rn(ch, sl));
-        const float a = x[first], b = x[second];
+        const float c = angles[2 * i], s = angles[2 * i + 1], a = x[first], b = x[second];
         x[first] = __fmaf_rn(a, c, -__fmul_rn(b, s));
         x[second] = __fmaf_rn(b, c, __fmul_rn(a, s));
     }
@@ -317,23 +363,28 @@ static __device__ void append_head(uint32_t type, const kv_place &at, const floa
 }
 
 /* Head `head` of n_head + 2 n_head_kv, those of q, then k, then v, of row r, by one warp. A query goes to `query`; x: n
- * values in shared memory. A key or value that is not good goes nowhere. */
+ * values in shared memory, as are angles. A key or value that is not good goes nowhere. */
 static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, uint32_t head,
-                                float *x, float *query)
+                                float *x, const float *angles, float *query)
 {
     const uint32_t lane = threadIdx.x % 32, n_kv = job.kv.n_head_kv;
     const int kind = head < job.n_head ? 0 : head < job.n_head + n_kv ? 1 : 2;
     const uint32_t n = kind == 2 ? job.kv.v_dim : job.kv.k_dim, step = kind == 0 ? job.q_dim : n;
     head -= kind == 0 ? 0 : kind == 1 ? job.n_head : job.n_head + n_kv;
     const float *values = job.values[kind] + (uint64_t)r * job.stride[kind] + (uint64_t)head * step;
+    const struct cuda_row &row = job.pass.rows[r]; /* a copy, indexed, would lie on the stack */
+    uint8_t *const page =                          /* of a key or value */
+        kind == 0
+            ? nullptr
+            : job.kv.memory + job.pass.words[row.pages[job.kv.pages] + row.position / CUDA_PAGE] *
+                                  job.kv.page_bytes;
     for (uint32_t k = lane; k < n; k += 32)
         x[k] = job.bias[kind] ? __fadd_rn(values[k], job.bias[kind][head * step + k]) : values[k];
     __syncwarp();
-    const struct cuda_row &row = job.pass.rows[r]; /* a copy, indexed, would lie on the stack */
     if (kind == 2 ? job.value_norm : job.norm[kind] != nullptr)
         norm_head(x, kind == 2 ? nullptr : job.norm[kind], n, job.eps);
     if (kind < 2 && job.rope)
-        rope_head(x, job, row.position);
+        rope_head(x, job, angles);
     if (kind == 0 && job.query_factors) {
         for (uint32_t k = lane; k < n; k += 32)
             x[k] = __fmul_rn(x[k], job.query_factors[row.position / job.query_period]);
@@ -357,24 +408,22 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
     if (!good || CUDA_ROW_OK - r <= *(volatile uint32_t *)&job.pass.mark[row.first])
         return; /* poisoned: writes no KV */
     const uint32_t slot = row.position % CUDA_PAGE;
-    uint8_t *page =
-        job.kv.memory +
-        job.pass.words[row.pages[job.kv.pages] + row.position / CUDA_PAGE] * job.kv.page_bytes +
-        job.kv.offset + head * job.kv.k_bytes;
+    uint8_t *const to = page + job.kv.offset + head * job.kv.k_bytes;
     if (kind == 1)
-        append_head(job.kv.type, {page, slot, CUDA_PAGE, slot, CUDA_PAGE}, x, n);
+        append_head(job.kv.type, {to, slot, CUDA_PAGE, slot, CUDA_PAGE}, x, n);
     else
         append_head(job.kv.type,
-                    {page + v_after_k(job.kv, head), slot * n, 1, slot * job.kv.v_blocks, 1}, x, n);
+                    {to + v_after_k(job.kv, head), slot * n, 1, slot * job.kv.v_blocks, 1}, x, n);
 }
 
-/* Item: eight heads of a row, one a warp; queries stay where they were. shared: 8 * CUDA_MAX_HEAD floats. */
+/* Item: eight heads of a row, one a warp; queries stay where they were. shared: CUDA_MAX_HEAD floats of rope_angles, and 8 *
+ * CUDA_MAX_HEAD more. */
 static __device__ void qkv_finish_item(const struct qkv_finish_job &job, uint32_t r, uint32_t part,
                                        float *shared)
 {
     const uint32_t warp = threadIdx.x / 32, head = part * CUDA_WARPS + warp;
     if (head < job.n_head + 2 * job.kv.n_head_kv)
-        row_head(job, r, head, shared + warp * CUDA_MAX_HEAD,
+        row_head(job, r, head, shared + (1 + warp) * CUDA_MAX_HEAD, shared,
                  job.values[0] + (uint64_t)r * job.stride[0] + (uint64_t)head * job.q_dim);
 }
 
