@@ -382,6 +382,25 @@ pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arg
     return pid;
 }
 
+pid_t harness_activate(const char *const *argv, int listen_fd, int n)
+{
+    char pid_text[16], n_text[16];
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(pid_text, sizeof(pid_text), "%d", (int)getpid());
+    snprintf(n_text, sizeof(n_text), "%d", n);
+    setenv("LISTEN_FDS", n_text, 1);
+    setenv("LISTEN_PID", pid_text, 1);
+    listen_fd = fcntl(listen_fd, F_DUPFD, 3 + n);
+    for (int i = 0; i < n; i++)
+        dup2(listen_fd, 3 + i);
+    execv(argv[0], (char **)(uintptr_t)argv);
+    _exit(127);
+}
+
 /* ---- a command during its answer ------------------------------------------------------------- */
 
 void harness_begin(struct harness_running *r, const struct harness *d, const char *const *arguments)

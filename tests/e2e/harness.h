@@ -92,6 +92,10 @@ void harness_output_fini(struct harness_output *o);
  * empty, its stderr dropped. */
 pid_t harness_spawn(const struct harness *d, int *ret_fd, const char *const *arguments);
 
+/* Starts a program as a service manager does: it has this listening socket n times. From a thread
+ * that outlives it. */
+pid_t harness_activate(const char *const *argv, int listen_fd, int n);
+
 /* Waits for a process. Returns as harness_output.code; kills it after two minutes. */
 int harness_wait(pid_t pid);
 

@@ -3,14 +3,12 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -200,26 +198,11 @@ START_TEST(a_stale_socket_is_replaced)
 }
 END_TEST
 
-/* As a service manager starts it, with this socket n times. */
 static pid_t activate(int listen_fd, int n)
 {
-    char program[512], pid_text[16], n_text[16];
-    snprintf(program, sizeof(program), "%s", harness_program("hearth-http"));
-    const char *const argv[] = {program, "--socket", rig_daemon.socket, NULL};
-    pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid)
-        return pid;
-    snprintf(pid_text, sizeof(pid_text), "%d", (int)getpid());
-    snprintf(n_text, sizeof(n_text), "%d", n);
-    setenv("LISTEN_FDS", n_text, 1);
-    setenv("LISTEN_PID", pid_text, 1);
-    listen_fd = fcntl(listen_fd, F_DUPFD, 3 + n);
-    for (int i = 0; i < n; i++)
-        dup2(listen_fd, 3 + i);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execv(argv[0], (char **)(uintptr_t)argv);
-    _exit(127);
+    return harness_activate(
+        (const char *const[]){harness_program("hearth-http"), "--socket", rig_daemon.socket, NULL},
+        listen_fd, n);
 }
 
 START_TEST(a_socket_of_the_service_manager_is_used_and_left)

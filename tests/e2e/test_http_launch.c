@@ -370,23 +370,38 @@ static json_t *generate(const char *model, const char *more)
     return http_json(&gate, "/api/generate", body, 200);
 }
 
-/* The service manager's part: a socket whose listener would start a daemon. */
-START_TEST(there_is_room_before_a_connection_starts_a_daemon)
+/* The service manager's part: a socket that stays, whose listener would start a daemon. */
+static int listen_as(const char *name)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int n = snprintf(at.sun_path, sizeof(at.sun_path), "%s/hearth", place.directory);
+    (void)mkdir(at.sun_path, 0700);
+    snprintf(at.sun_path + n, sizeof(at.sun_path) - (size_t)n, "/%s.sock", name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    return fd;
+}
+
+static void stop_listening(const char *name, int fd)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/hearth/%s.sock", place.directory, name);
+    close(fd);
+    ck_assert_int_eq(unlink(path), 0);
+}
+
+START_TEST(there_is_room_before_a_connection_starts_a_daemon)
+{
     START("--budget", ROOM_FOR_TWO, "--stay", "0");
     ask_well("beta");
     ask_well("gamma");
-    snprintf(at.sun_path, sizeof(at.sun_path), "%s/hearth/alpha.sock", place.directory);
-    struct pollfd p = {.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), .events = POLLIN};
-    ck_assert_int_eq(bind(p.fd, (const struct sockaddr *)&at, sizeof(at)), 0);
-    ck_assert_int_eq(listen(p.fd, 8), 0);
+    struct pollfd p = {.fd = listen_as("alpha"), .events = POLLIN};
     int fd = gateway_connect(&gate);
     http_send(fd, "POST", "/completion", "", "{\"prompt\":\"x\",\"model\":\"alpha\"}");
     ck_assert_int_eq(poll(&p, 1, 120000), 1);
     ck_assert(!is_served("beta") && is_served("gamma"));
-    close(p.fd);
-    ck_assert_int_eq(unlink(at.sun_path), 0);
+    stop_listening("alpha", p.fd);
     struct http_answer a = http_receive(fd);
     http_answer_fini(&a); /* hearth serve starts one in its place */
     ck_assert(!is_served("beta") && is_served("gamma"));
@@ -428,38 +443,57 @@ START_TEST(keep_alive_says_how_long_a_model_stays)
 }
 END_TEST
 
+/* When it would be stopped, as Ollama writes times. Waits until it is loaded. The caller frees it. */
+static char *ends_at(const char *name)
+{
+    char *at = NULL;
+    for (int i = 0; !at; i++) {
+        json_t *o = http_json(&gate, "/api/ps", NULL, 200), *m;
+        size_t k;
+        json_array_foreach(json_at(o, "models"), k, m) {
+            if (strcmp(json_text(m, "name"), name) == 0)
+                at = strdup(json_text(m, "expires_at"));
+        }
+        json_decref(o);
+        ck_assert_msg(i < 12000, "%s is not loaded", name);
+        usleep(at ? 0 : 10000);
+    }
+    return at;
+}
+
 static bool stays_for_ever(const char *name)
 {
-    bool stays = false;
-    size_t i;
-    json_t *o = http_json(&gate, "/api/ps", NULL, 200), *m;
-    json_array_foreach(json_at(o, "models"), i, m) {
-        if (strcmp(json_text(m, "name"), name) == 0)
-            stays = strcmp(json_text(m, "expires_at"), "9999-12-31T23:59:59Z") == 0;
-    }
-    json_decref(o);
+    char *at = ends_at(name);
+    const bool stays = strcmp(at, "9999-12-31T23:59:59Z") == 0;
+    free(at);
     return stays;
 }
 
-static void run_hearth(const char *command, const char *more)
+static pid_t start_alpha(int listen_fd)
 {
-    struct harness_output o = HARNESS_RUN(NULL, NULL, command, "alpha", more);
-    ck_assert_msg(o.code == 0, "hearth %s alpha: %s", command, o.error);
-    harness_output_fini(&o);
+    char path[256];
+    snprintf(path, sizeof(path), "%s/models/alpha.gguf", place.directory);
+    return harness_activate((const char *const[]){harness_program("hearthd"), "--model", path,
+                                                  "--kv-bytes", "8M", "--log-level", "error", NULL},
+                            listen_fd, 1);
 }
 
+/* By a service manager, whose socket stays. */
 START_TEST(keep_alive_is_forgotten_with_the_daemon_that_stops)
 {
     START("--budget", ROOM_FOR_TWO, "--stay", "0");
+    const int fd = listen_as("alpha");
+    pid_t alpha = start_alpha(fd);
     json_decref(generate("alpha", ",\"keep_alive\":-1"));
     ck_assert(stays_for_ever("alpha"));
     ask_well("beta");
     ask_well("gamma");
-    ck_assert(!is_served("alpha"));
-    run_hearth("serve", "--kv-bytes=8M"); /* not by the gateway */
-    ask_well("alpha");
+    ck_assert_int_eq(harness_wait(alpha), 0); /* the gateway stopped it */
+    alpha = start_alpha(fd);
     ck_assert(!stays_for_ever("alpha"));
-    run_hearth("stop", NULL);
+    ck_assert_int_eq(kill(alpha, SIGTERM), 0);
+    ck_assert_int_eq(harness_wait(alpha), 0);
+    stop_listening("alpha", fd);
 }
 END_TEST
 

@@ -6,7 +6,6 @@
 
 #include <check.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -29,23 +27,19 @@ static _Atomic uint32_t starts, ends, failures;
 static _Atomic int stop;
 static pthread_barrier_t together;
 
-static void exec_daemon(const char *const *more)
+static pid_t start_daemon(const char *const *more)
 {
-    const char *argv[16] = {harness_program("hearthd"), "--model", harness_tiny_model(),
-                            "--threads", "1"};
-    char pid[24];
-    int log = open("/dev/null", O_WRONLY);
+    const char *argv[16] = {harness_program("hearthd"),
+                            "--model",
+                            harness_tiny_model(),
+                            "--threads",
+                            "1",
+                            "--log-level",
+                            "error"};
 
     for (int i = 0; more[i]; i++)
-        argv[5 + i] = more[i];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(log, STDERR_FILENO);
-    dup2(socket_fd, 3);
-    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
-    setenv("LISTEN_FDS", "1", 1);
-    setenv("LISTEN_PID", pid, 1);
-    execv(argv[0], (char *const *)argv);
-    _exit(127);
+        argv[7 + i] = more[i];
+    return harness_activate(argv, socket_fd, 1);
 }
 
 /* Starts a daemon whenever a client waits at the socket and none runs. */
@@ -57,9 +51,7 @@ static void *manage(void *arg)
     while (!atomic_load(&stop)) {
         if (poll(&waiting, 1, 100) <= 0)
             continue;
-        pid_t pid = fork();
-        if (pid == 0)
-            exec_daemon(arg);
+        pid_t pid = start_daemon(arg);
         int status = 0;
         atomic_fetch_add(&starts, 1);
         waitpid(pid, &status, 0);
