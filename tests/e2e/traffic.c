@@ -268,7 +268,7 @@ void traffic_round(struct traffic *t, uint32_t round, uint32_t seed)
     uint32_t n = 0, first = t->every * (t->turn++ % SHARE);
     for (uint32_t i = first; i < TRAFFIC_JOBS; i += t->every * SHARE) {
         uint32_t k = next_random(&state) % (n + 1); /* Fisher-Yates, inside out */
-        uint32_t chosen = i / t->every;             /* of those that are asked, whatever `every` is */
+        uint32_t chosen = i / t->every;             /* of those that are asked */
         t->shared->jobs[n++] = t->shared->jobs[k];
         t->shared->jobs[k].kind = i < TRAFFIC_KINDS ? i : TRAFFIC_KINDS;
         t->shared->jobs[k].proposer =
