@@ -164,15 +164,36 @@ static void slot_give_state(struct slot *slot, struct prefix *prefix)
         spec_lose_state(&slot->spec);
 }
 
-/* The idle slot with a state that was used least recently, or NULL. */
-static struct slot *find_idle_state(struct slots *slots)
+/* What an idle slot has that others could use: pages, or a state of its own. */
+typedef uint32_t idle_has(const struct slot *slot);
+
+static uint32_t idle_pages(const struct slot *slot)
+{
+    return slot->state == SLOT_IDLE || slot->state == SLOT_ENDING ? slot->n_pages + slot->n_ahead
+                                                                  : 0;
+}
+
+static uint32_t idle_states(const struct slot *slot)
+{
+    return slot->state == SLOT_IDLE && slot->own != PAGE_NONE ? 1 : 0;
+}
+
+/* Of the user whose idle slots have the most, the one that was used least recently; not `needy`. NULL: none has any. */
+static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *has,
+                              const struct slot *needy)
 {
     struct slot *found = NULL;
-    for (uint32_t i = 0; i < slots->n; i++) {
-        struct slot *slot = &slots->all[i];
-        if (slot->state == SLOT_IDLE && slot->own != PAGE_NONE &&
-            (!found || slot->serial < found->serial))
-            found = slot;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < n_slots; i++) {
+        uint64_t sum = 0;
+        if (&slots[i] == needy || has(&slots[i]) == 0)
+            continue;
+        for (uint32_t k = 0; k < n_slots; k++)
+            sum += slots[k].uid == slots[i].uid && &slots[k] != needy ? has(&slots[k]) : 0;
+        if (sum > most || (sum == most && slots[i].serial <= found->serial)) {
+            found = &slots[i];
+            most = sum;
+        }
     }
     return found;
 }
@@ -181,7 +202,7 @@ uint32_t slots_take_state(struct slots *slots, struct prefix *prefix)
 {
     struct slot *idle;
     uint32_t state = pages_take(prefix->states);
-    if (state == PAGE_NONE && (idle = find_idle_state(slots))) {
+    if (state == PAGE_NONE && (idle = find_idle(slots->all, slots->n, idle_states, NULL))) {
         slot_give_state(idle, prefix);
         state = pages_take(prefix->states);
     }
@@ -570,15 +591,13 @@ uint32_t slot_meets(const struct slot *slot, const struct slot *other)
 
 /* ---- eviction ------------------------------------------------------------------------------ */
 
-/* The order of giving way; the lowest class goes first. */
-enum yield_class { YIELD_IDLE, YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
+/* The order of giving way of slots that are not idle; the lowest class goes first. */
+enum yield_class { YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
 
 static enum yield_class yields(const struct slot *slot, const struct slot *needy)
 {
     if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0)
         return YIELD_NEVER;
-    if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING)
-        return YIELD_IDLE;
     if (slot->state == SLOT_PAUSED)
         return YIELD_PAUSED;
     if (slot->batch && !needy->batch)
@@ -590,16 +609,17 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
 
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
 {
-    struct slot *victim = NULL;
+    struct slot *victim = find_idle(slots, n_slots, idle_pages, needy);
     enum yield_class lowest = YIELD_NEVER;
+    if (victim)
+        return victim;
     for (uint32_t i = 0; i < n_slots; i++) {
         struct slot *slot = &slots[i];
         enum yield_class class = yields(slot, needy);
         bool newer = victim && slot->serial > victim->serial;
         if (class > lowest || class == YIELD_NEVER)
             continue;
-        /* Idle: the least recently used. Active: the newest, which has the least to compute again. */
-        if (class < lowest || (class == YIELD_IDLE ? !newer : newer)) {
+        if (class < lowest || newer) { /* the newest has the least to compute again */
             victim = slot;
             lowest = class;
         }

@@ -187,8 +187,8 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
-/* A free state; else that of the idle slot that was used least recently, else that of a restart
- * point (prefix_take_point). PAGE_NONE: there is none. */
+/* A free state; else, of the user whose idle slots have the most, that of the one that was used least
+ * recently, else that of a restart point (prefix_take_point). PAGE_NONE: there is none. */
 uint32_t slots_take_state(struct slots *slots, struct prefix *prefix);
 
 /* The slot, which has pages, gets a state of its own if it has none and the model is recurrent.
@@ -230,7 +230,8 @@ bool slot_fills_page(const struct slot *slot);
 /* Do both compute the same page next: the same user, the same tokens up to its end? */
 bool slot_same_page(const struct slot *slot, const struct slot *other);
 
-/* The slot to evict so that `needy` can go on: idle ones, the least recently used first; then
+/* The slot to evict so that `needy` can go on: idle ones, of the user whose idle slots have the most
+ * pages the least recently used first, so that one user's texts do not drive out all others'; then
  * paused ones (old ones too, or a reader that stops would keep pages from all others); then batch,
  * then interactive requests that began after it, the newest first. Never one with rows in this
  * pass. So nothing evicts the oldest interactive request that can go on, and it gets all that it

@@ -254,6 +254,24 @@ START_TEST(idle_slots_first_the_longest_unused_before)
 }
 END_TEST
 
+/* One user's many slots give way to its own and to others, down to what the others have. */
+START_TEST(idle_slots_of_the_user_with_the_most_give_way)
+{
+    make_active(0, 50, false);
+    for (uint32_t i = 1; i < 6; i++)
+        make_idle(i, 10 * i);
+    slots[1].uid = 7; /* the longest unused, and all that this user has */
+    for (uint32_t i = 2; i < 6; i++)
+        slots[i].uid = 8;
+    EXPECT_VICTIMS(0, 2, 3, 4, 1, 5);
+    make_idle(1, 10);
+    make_idle(2, 20);
+    slots[2].uid = 8;
+    slots[0].uid = 8; /* what `needy` has itself does not count */
+    EXPECT_VICTIMS(0, 1, 2);
+}
+END_TEST
+
 START_TEST(then_paused_then_batch_then_newer_interactive)
 {
     make_active(0, 10, false);
@@ -758,6 +776,7 @@ int main(void)
     tcase_add_test(t, the_next_row_goes_to_a_page_of_its_own);
     tcase_add_test(t, eviction_skips_slots_without_pages);
     tcase_add_test(t, idle_slots_first_the_longest_unused_before);
+    tcase_add_test(t, idle_slots_of_the_user_with_the_most_give_way);
     tcase_add_test(t, then_paused_then_batch_then_newer_interactive);
     tcase_add_test(t, an_older_interactive_request_never_gives_way);
     tcase_add_test(t, batch_evicts_newer_batch_and_no_interactive_request);
