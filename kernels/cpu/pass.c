@@ -153,15 +153,16 @@ static void inputs_row(struct backend *b, const struct layer_op *op, uint32_t r,
     scale(x, op->n, 0x1.6a09e6p-1f);
 }
 
-/* to = factor * rmsnorm(from, weight), or from where the layer has no such norm */
+/* to = factor * rmsnorm(from, weight), group by group, or from where the layer has no such norm */
 static void norm_row(struct backend *b, const struct layer_op *op, uint32_t r, uint32_t worker)
 {
     const float *x = row_at(b, op->from[0], op->wanted ? b->buffers.wanted[r] : r);
     float *y = row_at(b, op->to[0], r);
     const float *weight = cpu_vector_of(b, op, op->tensor[0]);
-    if (weight)
-        b->isa->norm(x, weight, op->n, b->model->rms_eps, y);
-    else
+    const uint32_t n = op->n / op->groups;
+    for (uint32_t i = 0; weight && i < op->n; i += n)
+        b->isa->norm(x + i, weight + i, n, b->model->rms_eps, y + i);
+    if (!weight)
         memcpy(y, x, op->n * sizeof(float));
     scale(y, op->n, op->factor);
     if (quantized_reader(b, op))

@@ -22,10 +22,11 @@ enum {
     CUDA_THREADS = 256,      /* of every block of every kernel */
     CUDA_WARPS = CUDA_THREADS / 32,
     CUDA_MAX_HEAD = 512,
-    CUDA_MAX_STATE = 256,  /* of a head of a recurrent layer */
-    CUDA_LARGE_HEAD = 256, /* of large tiles and native attention */
-    CUDA_LINE = 128,       /* that a prefetch brings */
-    CUDA_MAX_TILES = 8,    /* most tiles of rows that a block of a matmul takes at once */
+    CUDA_MAX_STATE = 256,   /* of a head of a recurrent layer */
+    CUDA_MAX_GROUPS = 1024, /* of a norm */
+    CUDA_LARGE_HEAD = 256,  /* of large tiles and native attention */
+    CUDA_LINE = 128,        /* that a prefetch brings */
+    CUDA_MAX_TILES = 8,     /* most tiles of rows that a block of a matmul takes at once */
 };
 
 /* What a gate is to the matmul that computes it: enum model_gate of kernels/model/model.h after NONE. */

@@ -15,7 +15,8 @@ _Static_assert((int)CUDA_GATE_SILU + (int)MODEL_GATE_GELU == (int)CUDA_GATE_GELU
 _Static_assert((int)CUDA_MAX_EXPERTS == (int)MODEL_MAX_EXPERTS &&
                    (int)CUDA_MAX_EXPERTS_USED == (int)MODEL_MAX_EXPERTS_USED,
                "the experts of kernels/model/model.h");
-_Static_assert((int)CUDA_MAX_STATE == (int)MODEL_MAX_STATE_DIM,
+_Static_assert((int)CUDA_MAX_GROUPS == (int)MODEL_MAX_HEADS &&
+                   (int)CUDA_MAX_STATE == (int)MODEL_MAX_STATE_DIM,
                "the heads of recurrent layers of kernels/model/model.h");
 
 /* ---- what they are --------------------------------------------------------------------------- */
@@ -168,6 +169,7 @@ static struct norm_job norm_job_of(const struct backend *b, const struct layer_o
         .out = b->buffers.of[op->to[0]],
         .stride = b->buffers.of[op->from[0]].stride,
         .n = op->n,
+        .group = op->n / op->groups,
         .forms = forms ? forms : FORM_FLOATS,
         .wanted = op->wanted,
         .factor = op->factor,
@@ -187,6 +189,7 @@ static struct norm_job add_job_of(const struct backend *b, const struct layer_op
         .out = b->buffers.of[op->to[0]],
         .stride = b->buffers.of[op->to[0]].stride,
         .n = op->n,
+        .group = op->n,
         .forms = forms_of(b, op) & ~(uint32_t)FORM_FLOATS,
         .factor = 1.0f,
         .eps = b->model->rms_eps,

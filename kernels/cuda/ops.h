@@ -42,8 +42,8 @@ struct norm_added {
     uint32_t check, layer;
 };
 
-/* out = factor * rmsnorm(x, weight), or of what x adds to; without a weight that itself. Items: row (those with wants
- * where `wanted` is set), part. */
+/* out = factor * rmsnorm(x, weight), each group of values by itself, or of what x adds to; without a weight that itself.
+ * Items: row (those with wants where `wanted` is set), part. */
 struct norm_job {
     struct cuda_pass pass;
     struct norm_added added;
@@ -51,6 +51,7 @@ struct norm_job {
     const float *weight; /* [n], or NULL */
     struct cuda_input out;
     uint32_t stride, n, forms, wanted;
+    uint32_t group; /* values of a group: n, or, where nothing is added, a part of it */
     float factor, eps;
 };
 

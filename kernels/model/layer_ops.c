@@ -29,6 +29,7 @@ static struct layer_op *add(struct maker *k, enum layer_op_kind kind, enum op_do
                             .geometry = k->l ? &k->l->geometry : NULL,
                             .n = n,
                             .gate = k->m->gate,
+                            .groups = 1,
                             .factor = 1.0f};
     return op;
 }
@@ -221,7 +222,8 @@ static void mamba_part(struct maker *k)
     op = add_row(k, OP_GATE, BUFFER_Z, MODEL_NO_TENSOR, BUFFER_Z, values);
     op->from[1] = BUFFER_ATTENTION;
     op->gate = MODEL_GATE_SILU;
-    add_row(k, OP_NORM, BUFFER_Z, MODEL_MAMBA_NORM, BUFFER_ATTENTION, values);
+    op = add_row(k, OP_NORM, BUFFER_Z, MODEL_MAMBA_NORM, BUFFER_ATTENTION, values);
+    op->groups = g->n_head_k;
     settle(k)->from[2] = BUFFER_DECAY;
     op = matmul(k, BUFFER_ATTENTION, MODEL_DELTA_OUT, BUFFER_H, k->m->n_embd);
     add_to_residual(k, op, MODEL_NO_TENSOR, MODEL_ATTN_POST_NORM, BUFFER_X, BUFFER_H);

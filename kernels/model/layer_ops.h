@@ -63,12 +63,13 @@ enum op_buffer {
 };
 
 enum layer_op_kind {
-    OP_EMBED,      /* to = factor * row of the embedding */
-    OP_LOOKUP,     /* to = factor * row of another table */
-    OP_INPUTS,     /* of each layer's n_per_layer values: to = (rmsnorm(factor * from[0], tensor) +
+    OP_EMBED,  /* to = factor * row of the embedding */
+    OP_LOOKUP, /* to = factor * row of another table */
+    OP_INPUTS, /* of each layer's n_per_layer values: to = (rmsnorm(factor * from[0], tensor) +
                       from[1]) / sqrt(2) */
-    OP_NORM,       /* to = factor * rmsnorm(from, tensor), or without the tensor from as it is */
-    OP_MATMUL,     /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
+    OP_NORM,   /* to = factor * rmsnorm(from, tensor), each of its groups by itself; or without the
+                      tensor from as it is */
+    OP_MATMUL, /* to[i] = tensor[i] from, for each of n_parts; + residual where there is one */
     OP_QKV_FINISH, /* Q, K, V in place: bias, norm of each head of Q and K, and of V where the layer
                       norms it, rope; K and V appended. V may come from K as its matmul left it
                       (from[2]), and a layer may have neither (to[1], to[2] BUFFER_NONE) */
@@ -138,6 +139,7 @@ struct layer_op {
     uint32_t head_norm[2]; /* OP_QKV_FINISH: of Q and of K */
     uint32_t bias[2];      /* OP_ROUTE: of the scores; OP_EXPERT_*, OP_CONVOLVE: of the outputs */
     uint32_t from_at;      /* OP_GATE */
+    uint32_t groups;       /* OP_NORM: equal parts of n; 1 but for Mamba-2 */
     uint32_t gate;         /* OP_GATE, of a matmul's or of experts: enum model_gate */
     float factor;          /* 1: none */
     bool wanted;           /* runs on rows with wants; reads their rows of BUFFER_X */

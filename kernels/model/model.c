@@ -39,6 +39,8 @@ enum size {
     DELTA_HEADS_TWICE,
     DELTA_DIM,
     DELTA_VALUES,
+    GROUPS, /* of heads that are normed together: Mamba-2 */
+    GROUP_VALUES,
     JOINED,
     SHORT_PARTS
 };
@@ -104,7 +106,7 @@ static const struct shape LAYER_SHAPES[MODEL_N_LAYER_TENSORS] = {
     [MODEL_MAMBA_CONV_BIAS] = {"ssm_conv1d.bias", ONE, CHANNELS, false},
     [MODEL_MAMBA_A] = {"ssm_a", DELTA_HEADS, ONE, false},
     [MODEL_MAMBA_D] = {"ssm_d", DELTA_HEADS, ONE, false},
-    [MODEL_MAMBA_NORM] = {"ssm_norm.weight", ONE, DELTA_VALUES, false},
+    [MODEL_MAMBA_NORM] = {"ssm_norm.weight", GROUPS, GROUP_VALUES, false},
     [MODEL_SHORT_IN] = {"shortconv.in_proj.weight", SHORT_PARTS, EMBD, false},
     [MODEL_SHORT_CONV] = {"shortconv.conv.weight", CHANNELS, TAPS, false},
     [MODEL_SHORT_OUT] = {"shortconv.out_proj.weight", EMBD, CHANNELS, false},
@@ -182,6 +184,10 @@ static uint32_t size_of(const struct model_loader *l, enum size size)
         return m->delta.v_dim;
     case DELTA_VALUES:
         return m->delta.n_head_v * m->delta.v_dim;
+    case GROUPS:
+        return m->delta.n_head_k;
+    case GROUP_VALUES:
+        return m->delta.n_head_v / m->delta.n_head_k * m->delta.v_dim;
     case JOINED:
         return 2 * m->n_embd;
     case SHORT_PARTS:
@@ -199,7 +205,7 @@ static bool is_router(const struct shape *shape)
 static bool is_vector(const struct shape *shape)
 {
     return shape->rows == ONE || shape->cols == ONE || shape->rows == EACH_EXPERT ||
-           shape->cols == TAPS;
+           shape->rows == GROUPS || shape->cols == TAPS;
 }
 
 static bool matrix_type_valid(uint32_t type)

@@ -138,7 +138,7 @@ enum model_layer_tensor {
     MODEL_MAMBA_CONV_BIAS,     /* [channels] F32, of Mamba-2, as those below: granitehybrid */
     MODEL_MAMBA_A,             /* [n_head_v][1] F32, below 0 */
     MODEL_MAMBA_D,             /* [n_head_v][1] F32, how much of a value is added to its output */
-    MODEL_MAMBA_NORM,          /* [n_head_v * v_dim] F32 */
+    MODEL_MAMBA_NORM,          /* [n_head_k][n_head_v / n_head_k * v_dim] F32, of each group */
     MODEL_SHORT_IN,            /* [3 * n_embd][n_embd], of recurrent layers, as those below: lfm2 */
     MODEL_SHORT_CONV,          /* [n_embd][taps] F32, the oldest position first */
     MODEL_SHORT_OUT,           /* [n_embd][n_embd] */

@@ -393,19 +393,15 @@ static int read_delta(struct model_loader *l)
     return l->arch->recurrent_period > 0 ? read_recurrent(l) : 0;
 }
 
-/* Mamba-2 has sizes of the same names, and x, B and C one after the other. Heads in groups would be normed
- * group by group. */
+/* Mamba-2 has sizes of the same names, and x, B and C one after the other. */
 static int read_mamba(struct model_loader *l)
 {
     struct delta_geometry *d = &l->model->delta;
     const int rc = read_delta(l);
-    if (!rc && d->n_head_k > 1)
-        return FAIL(l, -ENOTSUP, "a state-space model of %u groups (%s): hearth takes one",
-                    d->n_head_k, key_of(l, "ssm.group_count").name);
     d->mamba = true;
     d->v_at = 0;
     d->k_at = d->n_head_v * d->v_dim;
-    d->q_at = d->k_at + d->k_dim;
+    d->q_at = d->k_at + d->n_head_k * d->k_dim;
     return rc ? rc : refuse_all_recurrent(l);
 }
 

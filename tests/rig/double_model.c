@@ -470,8 +470,9 @@ static void run_row(const struct double_model *d, const struct layer_op *op, uin
            op->n * sizeof(*to));
     if (op->kind == OP_ADD && bias->w)
         add(to, bias->w, op->n);
-    if (!embed && w->w)
-        rmsnorm(d, w, to, to);
+    const uint32_t n = op->n / op->groups;
+    for (uint32_t i = 0; !embed && w->w && i < op->n; i += n)
+        rmsnorm(d, &(struct weights){w->w + i, 1, n}, to + i, to + i);
     for (uint32_t i = 0; i < op->n; i++)
         to[i] *= factor;
     if (op->residual)

@@ -283,6 +283,12 @@ static uint32_t delta_k(const struct tiny_model *s)
     return s->delta_k ? s->delta_k : 12;
 }
 
+/* Of Mamba-2 groups: one where there are experts, too. */
+static uint32_t delta_k_heads(const struct tiny_model *s)
+{
+    return has_mamba(s) && s->n_expert ? 1 : DELTA_K_HEADS;
+}
+
 static uint32_t delta_values(const struct tiny_model *s)
 {
     return DELTA_V_HEADS * (s->delta_v ? s->delta_v : 40);
@@ -313,7 +319,8 @@ static void delta(struct builder *b, uint32_t index)
 static void mamba(struct builder *b, uint32_t index)
 {
     const struct tiny_model *s = b->shape;
-    const uint32_t values = delta_values(s), channels = values + 2 * delta_k(s);
+    const uint32_t values = delta_values(s), groups = delta_k_heads(s),
+                   channels = values + 2 * groups * delta_k(s);
     char name[64];
 #define NAME(part) (snprintf(name, sizeof(name), "blk.%u.ssm_" part, index), name)
     matrix(b, NAME("in.weight"), s->n_embd, values + channels + DELTA_V_HEADS,
@@ -324,7 +331,7 @@ static void mamba(struct builder *b, uint32_t index)
     tensor(b, NAME("dt.bias"), QUANT_F32, DELTA_V_HEADS, 0, 0, 1);
     tensor(b, NAME("a"), QUANT_F32, 1, DELTA_V_HEADS, -0.5f, 0.1f);
     tensor(b, NAME("d"), QUANT_F32, 1, DELTA_V_HEADS, 0, 1);
-    tensor(b, NAME("norm.weight"), QUANT_F32, values, 0, 1, 0.3f);
+    tensor(b, NAME("norm.weight"), QUANT_F32, values / groups, groups, 1, 0.3f);
     matrix(b, NAME("out.weight"), values, s->n_embd, 1.0f / sqrtf((float)values));
 #undef NAME
 }
@@ -708,7 +715,7 @@ static void recurrent_keys(struct gw *w, const struct tiny_model *s)
     if (is_hybrid(s) || has_mamba(s)) {
         arch_key(w, s, "ssm.conv_kernel", TAPS);
         arch_key(w, s, "ssm.state_size", delta_k(s));
-        arch_key(w, s, "ssm.group_count", has_mamba(s) ? 1 : DELTA_K_HEADS);
+        arch_key(w, s, "ssm.group_count", delta_k_heads(s));
         arch_key(w, s, "ssm.time_step_rank", DELTA_V_HEADS);
         arch_key(w, s, "ssm.inner_size", delta_values(s));
     }

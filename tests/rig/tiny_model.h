@@ -32,8 +32,8 @@ struct tiny_model {
                          qwen35moe that and what qwen2moe has, qwen3next the same, with one matrix
                          for beta and alpha, lfm2 short convolutions in every second layer, lfm2moe also
                          experts but in its first layer, granitehybrid granite's factors, no rope and, in
-                         every second layer from the first on, Mamba-2, with a shared expert and
-                         others where n_expert is given, gpt-oss all that it has, gemma4 all
+                         every second layer from the first on, Mamba-2 of two groups, or, where
+                         n_expert is given, of one, with a shared expert and others, gpt-oss all that it has, gemma4 all
                          that the dense 31B has, every second layer local from the first on with
                          half as large heads, and experts, inputs of layers and shared KV where
                          n_expert, n_per_layer and n_shared_kv are given */

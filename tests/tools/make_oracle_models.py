@@ -42,7 +42,7 @@ GEMMA4_LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
 
 # The heads of Mamba-2 have other sizes than those of attention.
 GRANITE_HYBRID = dict(kind="granitemoehybrid", hidden_size=32, intermediate_size=20, shared_intermediate_size=28, num_attention_heads=4,
-                      num_key_value_heads=2, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=10, mamba_n_groups=1, mamba_expand=2,
+                      num_key_value_heads=2, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=10, mamba_expand=2,
                       mamba_chunk_size=16, mamba_conv_bias=True, position_embedding_type="nope", tie_word_embeddings=False,
                       embedding_multiplier=2.0, attention_multiplier=0.25, residual_multiplier=0.7, logits_scaling=1.25)
 
@@ -188,9 +188,9 @@ MODELS = {
                  head_dim=12, attention_bias=True, tie_word_embeddings=False, pad_token_id=0,
                  rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
     # The second layer has attention, without rope, the others Mamba-2. transformers takes the shared expert alone as what is dense.
-    "granitehybrid": dict(num_hidden_layers=3, num_local_experts=0, layer_types=["linear_attention", "full_attention", "linear_attention"],
+    "granitehybrid": dict(num_hidden_layers=3, num_local_experts=0, mamba_n_groups=2, layer_types=["linear_attention", "full_attention", "linear_attention"],
                           **GRANITE_HYBRID),
-    "granite-h-moe": dict(num_hidden_layers=2, num_local_experts=7, num_experts_per_tok=3,
+    "granite-h-moe": dict(num_hidden_layers=2, num_local_experts=7, mamba_n_groups=1, num_experts_per_tok=3,
                           layer_types=["linear_attention", "full_attention"], **GRANITE_HYBRID),
     # The second layer sees all, without rope, the others 12 positions.
     "exaone4": dict(kind="exaone4", hidden_size=32, intermediate_size=36, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -521,12 +521,14 @@ def recurrent_part(part, value, c):
     return value if part.endswith("linear_attn.norm.weight") else tiled(value, c, 1)
 
 
-def mamba_part(part, value):
+def mamba_part(part, value, c):
     """A tensor of Mamba-2 as files hold it."""
     if part.endswith("conv1d.weight"):
         return value[:, 0]
     if part.endswith("A_log"):
         return -np.exp(value)[:, None]
+    if part.endswith("norm.weight"):
+        return value.reshape(c.mamba_n_groups, -1)
     return value[:, None] if part.endswith(".D") else value
 
 
@@ -709,7 +711,7 @@ def write(model, name, path):
         if key.endswith("conv.conv.weight"):
             value = value[:, 0]
         if "mamba" in key:
-            value = mamba_part(key, value)
+            value = mamba_part(key, value, c)
         if "linear_attn" in key:
             value = recurrent_part(key, value, c)
         if permuted and key.endswith("q_proj.weight"):
@@ -743,7 +745,7 @@ def write(model, name, path):
                 parts = {OTHER_PARTS.get(arch, PARTS)[part]: value}
             tensors = {f"blk.{layer}.{part}": v for part, v in parts.items()}
         for tensor, v in tensors.items():
-            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor or "shortconv.conv" in tensor or tensor.endswith(("ssm_a", "ssm_d"))  # F32 in every file
+            whole = v.ndim == 1 or tensor.endswith(".bias") or "ffn_gate_inp" in tensor or "conv1d" in tensor or "shortconv.conv" in tensor or tensor.endswith(("ssm_a", "ssm_d", "ssm_norm.weight"))  # F32 in every file
             out.add_tensor(tensor, np.ascontiguousarray(v.astype(np.float32 if whole else np.float16)))
     out.write_header_to_file()
     out.write_kv_data_to_file()

@@ -7,7 +7,8 @@
 
 /* Of shared memory. */
 enum {
-    NORM_BYTES = 129 * sizeof(float),
+    NORM_BYTES = 129 * sizeof(float), /* without groups */
+    GROUPS_BYTES = (128 + CUDA_MAX_GROUPS) * sizeof(float),
     HEADS_BYTES = (1 + CUDA_WARPS) * CUDA_MAX_HEAD * sizeof(float),
 };
 
@@ -98,7 +99,7 @@ int kernels_init(struct cuda_code *code)
 {
     constexpr size_t SAMPLE = sizeof(struct sample_shared);
     int rc = prepare(embed_kernel, 0, code);
-    rc = rc ? rc : prepare(norm_kernel, NORM_BYTES, code);
+    rc = rc ? rc : prepare(norm_kernel, GROUPS_BYTES, code);
     rc = rc ? rc : prepare(gate_kernel, 0, code);
     rc = rc ? rc : prepare(inputs_kernel, NORM_BYTES, code);
     rc = rc ? rc : prepare(qkv_finish_kernel, HEADS_BYTES, code);
@@ -121,7 +122,8 @@ int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *jo
 
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
-    return launch(queue, norm_kernel, dim3(norm_parts(*job, rows), rows), NORM_BYTES, *job);
+    const size_t shared = (128 + job->n / job->group) * sizeof(float);
+    return launch(queue, norm_kernel, dim3(norm_parts(*job, rows), rows), shared, *job);
 }
 
 int cuda_launch_gate(const struct cuda_queue *queue, const struct gate_job *job, uint32_t rows)

@@ -140,11 +140,12 @@ static __device__ __forceinline__ void put_value(const struct cuda_input &out, u
 
 /* ---- norm ------------------------------------------------------------------------------------ */
 
-/* What a norm of n values multiplies them by. A thread loads TOGETHER of them before it adds the first. shared: 129 floats, of
- * which the next call writes none before all have read. */
+/* What a norm of n values multiplies them by, which is kept in shared[128 + group]. A thread loads TOGETHER of them before it
+ * adds the first. shared: 129 floats, more where there are groups, of which the next call for the same group writes none before
+ * all have read. */
 template <int TOGETHER, typename LOAD, typename VALUE>
 static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float *shared, LOAD load,
-                                                    VALUE value)
+                                                    VALUE value, uint32_t group = 0)
 {
     const uint32_t tid = threadIdx.x;
     if (tid < 128) {
@@ -171,10 +172,11 @@ static __device__ __forceinline__ float norm_factor(uint32_t n, float eps, float
         const float high = __fadd_rn(shared[tid + 32], shared[tid + 96]);
         const float s = warp_tree(__fadd_rn(low, high));
         if (tid == 0)
-            shared[128] = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)n), eps)));
+            shared[128 + group] =
+                __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(s, (float)(int)n), eps)));
     }
     __syncthreads();
-    return shared[128];
+    return shared[128 + group];
 }
 
 /* What a value of a norm's input is made of, 0 where it has no such part. */
@@ -183,7 +185,7 @@ struct norm_loaded {
 };
 
 /* Item: part `part` of `parts` of row i of the output, from its row of x: every block sums up the whole row, and writes
- * every parts-th 256 values of the output, and of a residual that is made here. shared: 129 floats. */
+ * every parts-th 256 values of the output, and of a residual that is made here. shared: 128 floats, and one a group. */
 static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_t part,
                                  uint32_t parts, float *shared)
 {
@@ -205,9 +207,11 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
     float own_weight = out_weight && k < job.n ? load_now(out_weight + k) : 0.0f;
     float of_x = 0.0f;
     if (!added && !bias)
-        of_x = norm_factor<16>(
-            job.n, job.eps, shared, [&](uint32_t i) { return load_now(job.x + at + i); },
-            [](float loaded) { return loaded; });
+        for (uint32_t g = 0; g < job.n / job.group; g++)
+            of_x = norm_factor<16>(
+                job.group, job.eps, shared,
+                [&](uint32_t i) { return load_now(job.x + at + g * job.group + i); },
+                [](float loaded) { return loaded; }, g);
     else if (!added || weight)
         of_x = norm_factor<8>(job.n, job.eps, shared, load, x);
     const auto sum = [&](const norm_loaded &v) {
@@ -226,9 +230,11 @@ static __device__ void norm_item(const struct norm_job &job, uint32_t i, uint32_
             if (job.added.check && !device_finite(residual))
                 mark_bad(job.pass, from, job.added.layer);
         }
-        const float y = !out_weight || k >= job.n
-                            ? residual
-                            : __fmul_rn(__fmul_rn(__fmul_rn(residual, r), own_weight), job.factor);
+        const float factor = job.group < job.n && k < job.n ? shared[128 + k / job.group] : r;
+        const float y =
+            !out_weight || k >= job.n
+                ? residual
+                : __fmul_rn(__fmul_rn(__fmul_rn(residual, factor), own_weight), job.factor);
         put_value(job.out, job.forms, i, k, job.n, y);
         k += parts * CUDA_THREADS;
         if (k < job.n) {

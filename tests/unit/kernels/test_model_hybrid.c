@@ -280,9 +280,11 @@ START_TEST(sizes_of_mamba_are_read)
     const struct delta_geometry *d = &o.model->layers[0].geometry.delta;
     const struct model_tensor *t = o.model->layers[2].tensor;
     ck_assert(o.model->n_recurrent == 2 && d->mamba && !o.model->layers[1].geometry.delta.mamba);
-    ck_assert(d->n_head_k == 1 && d->n_head_v == 4 && d->k_dim == 12 && d->v_dim == 40);
-    ck_assert(d->channels == 184 && d->v_at == 0 && d->k_at == 160 && d->q_at == 172);
-    ck_assert(t[MODEL_DELTA_Z].rows == 160 && t[MODEL_DELTA_QKV].rows == 184);
+    ck_assert(d->n_head_k == 2 && d->n_head_v == 4 && d->k_dim == 12 && d->v_dim == 40);
+    ck_assert(d->channels == 208 && d->v_at == 0 && d->k_at == 160 && d->q_at == 184);
+    ck_assert(delta_k_head(d, 1) == 0 && delta_k_head(d, 2) == 1);
+    ck_assert(t[MODEL_DELTA_Z].rows == 160 && t[MODEL_DELTA_QKV].rows == 208);
+    ck_assert(t[MODEL_MAMBA_NORM].rows == 2 && t[MODEL_MAMBA_NORM].cols == 80);
     ck_assert(t[MODEL_DELTA_ALPHA].rows == 4);
     ck_assert_ptr_eq(t[MODEL_DELTA_QKV].data, t[MODEL_DELTA_Z].data + t[MODEL_DELTA_Z].bytes);
     ck_assert_ptr_eq(t[MODEL_DELTA_ALPHA].data, t[MODEL_DELTA_QKV].data + t[MODEL_DELTA_QKV].bytes);
@@ -312,19 +314,24 @@ END_TEST
 
 START_TEST(what_mamba_cannot_have_is_refused)
 {
-    static const uint32_t two = 2, six = 6, none[4] = {0, 0, 0, 0};
+    static const uint32_t two = 2, three = 3, six = 6, none[4] = {0, 0, 0, 0};
     const struct {
         struct change change;
         int code;
         const char *part;
     } cases[] = {
-        {{MAMBA_KEY("ssm.group_count", GGUF_U32, 0, &two)}, -ENOTSUP, "of 2 groups"},
+        {{MAMBA_KEY("ssm.group_count", GGUF_U32, 0, &three)},
+         -EBADMSG,
+         "160 values of 4 heads over 3"},
         {{MAMBA_KEY("ssm.state_size", GGUF_U32, 0, &six)}, -EBADMSG, "blk.0.ssm_in.weight is"},
         {{MAMBA_KEY("ssm.inner_size", GGUF_ARRAY, 0, NULL)}, -EBADMSG, "inner_size is missing"},
         {{MAMBA_KEY("attention.head_count_kv", GGUF_U32, 4, none)},
          -ENOTSUP,
          "without attention in any layer"},
         {{MAMBA_KEY("rope.scaling.finetuned", GGUF_U32, 0, &two)}, -EBADMSG, "not a truth value"},
+        {{.tensor = "blk.0.ssm_norm.weight", .tensor_type = QUANT_F32, .cols = 160},
+         -EBADMSG,
+         "blk.0.ssm_norm.weight is 160 x 1 x 1 x 1, must be 80 x 2"},
         {{.tensor = "blk.0.ssm_a", .tensor_type = QUANT_F32, .cols = 4}, -EBADMSG, "blk.0.ssm_a"},
     };
     const struct tiny_model shape = mamba_of_four();
