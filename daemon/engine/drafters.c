@@ -84,9 +84,7 @@ int drafters_check(const struct drafters *drafters, enum submit_proposer propose
     else if (proposer == PROPOSER_FAST && drafters->fast != BACKEND_FAST_NATIVE)
         missing = "proposer fast: this daemon's device has no fast pass";
     else if (proposer == PROPOSER_MTP && !drafters->all[DRAFTER_MTP].ops)
-        missing =
-            "proposer mtp: this daemon's model has no next-token layer, or its device does not "
-            "run it";
+        missing = "proposer mtp: this daemon's model has no next-token layer";
     if (!missing)
         return 0;
     snprintf(line, line_bytes, "%s; or ask for auto", missing);

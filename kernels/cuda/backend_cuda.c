@@ -134,8 +134,9 @@ static uint32_t larger(uint32_t a, uint32_t b)
 static struct cuda_most most_of(const struct model *m)
 {
     struct cuda_most most = {0};
-    for (uint32_t i = 0; i < m->n_layer; i++) {
-        const struct layer_geometry *g = &m->layers[i].geometry;
+    for (uint32_t i = 0; i < m->n_layer + (m->mtp != NULL); i++) {
+        const struct layer_geometry *g =
+            i < m->n_layer ? &m->layers[i].geometry : &m->mtp->layer.geometry;
         most.share = larger(most.share, g->n_head / g->n_head_kv);
         most.head_dim = larger(most.head_dim, larger(g->k_dim, g->v_dim));
     }
@@ -185,7 +186,7 @@ static void place_all(struct backend *b)
 static size_t count_memory(struct backend *b)
 {
     b->weight_memory.used = b->scratch_memory.used = 0;
-    memset(b->weights.layers, 0, (b->model->n_layer + 1) * sizeof(*b->weights.layers));
+    memset(b->weights.layers, 0, cuda_layers(b->model) * sizeof(*b->weights.layers));
     place_all(b);
     return b->weight_memory.used + b->scratch_memory.used + b->stack_bytes + count_arrays(b);
 }
@@ -378,7 +379,7 @@ static int give_back_all(struct backend *b, char *err, size_t err_bytes)
 
 static int open_parts(struct backend *b, char *err, size_t err_bytes)
 {
-    b->weights.layers = calloc(b->model->n_layer + 1, sizeof(*b->weights.layers));
+    b->weights.layers = calloc(cuda_layers(b->model), sizeof(*b->weights.layers));
     if (!b->weights.layers)
         return fail(err, err_bytes, -ENOMEM, "no memory");
     int rc = open_device(b, err, err_bytes);
@@ -444,9 +445,9 @@ int cuda_start(struct backend *b, const struct pass *pass)
         return 0; /* finish says so */
     int rc = contract_check_pass(pass, &b->limits, b->model, b->next_position, b->error,
                                  sizeof(b->error));
-    if (!rc && pass->kind == PASS_MTP)
-        rc =
-            fail(b->error, sizeof(b->error), -EINVAL, "pass refused: CUDA has no next-token layer");
+    if (!rc && pass->kind == PASS_MTP && !cuda_has(b, PASS_MTP))
+        rc = fail(b->error, sizeof(b->error), -EINVAL,
+                  "pass refused: CUDA does not run a draft model's next-token layer");
     if (rc)
         return rc;
     b->pass = pass;
@@ -516,6 +517,7 @@ static void cuda_describe(const struct backend *b, struct backend_info *ret_info
         .state_bytes = b->state_geometry.state_bytes,
         .record_bytes = b->state_geometry.record_bytes,
         .host_layers = cuda_cut_layers(b),
+        .mtp = cuda_has(b, PASS_MTP),
         .host_bytes = b->cut.experts ? host_experts_bytes(b->cut.experts) : 0,
         .note = b->note[0] ? b->note : NULL,
     };

@@ -41,7 +41,12 @@ enum { CUDA_SPLIT_ROWS = 16 };
 
 /* The limit of a grid's second dimension, which is rows; up to how many rows passes of each number are timed by themselves
  * (wait.c), and how often these can be doubled within the limit. */
-enum { CUDA_MOST_ROWS = 65535, CUDA_TIMED_ROWS = 16, CUDA_ROW_DOUBLINGS = 12 };
+enum {
+    CUDA_PASS_KINDS = PASS_MTP + 1,
+    CUDA_MOST_ROWS = 65535,
+    CUDA_TIMED_ROWS = 16,
+    CUDA_ROW_DOUBLINGS = 12
+};
 
 /* Graph `bucket` serves passes of up to 2^bucket rows; a graph has CUDA_ATTEND_BLOCKS blocks of
  * attention for each SM. */
@@ -57,6 +62,7 @@ struct cuda_blas; /* blas.c */
 /* What grids cover: at least what the pass has. items: blocks that share them out; kinds: a bit for each that there may
  * be of enum cuda_item_kind. */
 struct cuda_grid {
+    enum pass_kind kind;
     uint32_t rows, wanted, items, kinds;
     uint32_t states; /* sequences whose state moves */
 };
@@ -69,7 +75,9 @@ struct cuda_layer {
 };
 
 struct cuda_weights {
-    struct cuda_layer *layers;          /* host, [n_layer + 1]; the last: tensors of no layer */
+    struct cuda_layer
+        *layers; /* host, [cuda_layers]: after the model's the tensors of no layer, then the
+                                   next-token layer's */
     const float *rope[MODEL_MAX_ROPES]; /* tables of model.ropes */
     const float *query_factors;         /* kernels/cpu/rope.h; NULL: none */
 };
@@ -157,7 +165,8 @@ struct backend {
     struct cuda_results results, results_device; /* mapped */
     uint32_t pass_number;                        /* of the last one that began */
     cudaEvent_t ended;                           /* to sleep until then */
-    uint64_t began_ns, usual_ns[CUDA_TIMED_ROWS + CUDA_ROW_DOUBLINGS]; /* wait.c */
+    uint64_t began_ns;
+    uint64_t usual_ns[CUDA_PASS_KINDS][CUDA_TIMED_ROWS + CUDA_ROW_DOUBLINGS]; /* wait.c */
     float *logits; /* [samples][vocab] of rows that want them here */
     /* About the pass that runs. */
     const struct pass *pass;
@@ -231,7 +240,7 @@ bool cuda_cut_cross(struct backend *b, uint32_t piece);
 uint32_t cuda_cut_layers(const struct backend *b);
 
 /* native.c. choose_numerics: sets native, fast and the id; needs the device's name. has: does the
- * instance have passes of this kind that are not those of the other kind? tensors: is a pass of
+ * instance have passes of this kind that are not those of another kind? A draft model's next-token layer is not run. tensors: is a pass of
  * this kind on tensor cores (b->tensors)? */
 void cuda_choose_numerics(struct backend *b);
 bool cuda_has(const struct backend *b, enum pass_kind kind);
@@ -278,6 +287,18 @@ bool cuda_ok(struct backend *b, int code, const char *what);
 static inline bool cuda_on_host(const struct backend *b, uint32_t layer)
 {
     return layer >= b->cut.first_layer && layer < b->model->n_layer;
+}
+
+/* Of passes of a kind; the next-token layer's experts are the device's. */
+static inline uint32_t cuda_last_piece(const struct backend *b, enum pass_kind kind)
+{
+    return kind == PASS_MTP ? 0 : b->cut.n_pieces - 1;
+}
+
+/* Sets of tensors: cuda_weights.layers. */
+static inline uint32_t cuda_layers(const struct model *m)
+{
+    return m->n_layer + 1 + (m->mtp != NULL);
 }
 
 static inline uint32_t cuda_padded(uint32_t n)

@@ -5,10 +5,12 @@
 
 #include "kernels/cuda/backend_cuda.h"
 
-static struct cuda_grid grid_of(const struct backend *b, uint32_t bucket, bool head)
+static struct cuda_grid grid_of(const struct backend *b, enum pass_kind kind, uint32_t bucket,
+                                bool head)
 {
     const uint32_t rows = 1u << bucket;
     return (struct cuda_grid){
+        .kind = kind,
         .rows = rows,
         .wanted = !head                      ? 0
                   : rows < b->limits.samples ? rows
@@ -45,10 +47,10 @@ static int capture(struct backend *b, struct cuda_grid grid, uint32_t piece,
 
 static bool open_bucket(struct backend *b, enum pass_kind kind, uint32_t bucket)
 {
-    const uint32_t last = b->cut.n_pieces - 1;
+    const uint32_t last = cuda_last_piece(b, kind);
     for (uint32_t i = 0; i <= last + 1; i++)
         if (!cuda_ok(b,
-                     capture(b, grid_of(b, bucket, i > last), i < last ? i : last,
+                     capture(b, grid_of(b, kind, bucket, i > last), i < last ? i : last,
                              &graphs_of(b, kind, bucket)[i]),
                      "the capture of a graph"))
             return false;
@@ -71,9 +73,10 @@ static bool open_kind(struct backend *b, enum pass_kind kind)
 
 bool cuda_graph_open(struct backend *b)
 {
-    b->graphs = calloc(2u * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1), sizeof(cudaGraphExec_t));
+    b->graphs = calloc((size_t)CUDA_PASS_KINDS * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1),
+                       sizeof(cudaGraphExec_t));
     return cuda_ok(b, b->graphs ? cudaSuccess : cudaErrorMemoryAllocation, "opening graphs") &&
-           open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST);
+           open_kind(b, PASS_CANONICAL) && open_kind(b, PASS_FAST) && open_kind(b, PASS_MTP);
 }
 
 bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bucket)
@@ -83,7 +86,7 @@ bool cuda_graph_exists(const struct backend *b, enum pass_kind kind, uint32_t bu
 
 void cuda_graph_close(struct backend *b)
 {
-    const uint32_t n = b->graphs ? 2 * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1) : 0;
+    const uint32_t n = b->graphs ? CUDA_PASS_KINDS * CUDA_GRAPH_BUCKETS * (b->cut.n_pieces + 1) : 0;
     for (uint32_t i = 0; i < n; i++)
         if (b->graphs[i])
             cudaGraphExecDestroy(b->graphs[i]);
@@ -97,8 +100,9 @@ bool cuda_graph_run(struct backend *b, uint32_t piece)
         bucket++;
     if (bucket == CUDA_GRAPH_BUCKETS)
         return false;
-    const enum pass_kind kind = b->fast ? b->pass->kind : PASS_CANONICAL;
-    const bool head = piece == b->cut.n_pieces - 1 && b->n_wanted > 0;
+    const enum pass_kind kind =
+        b->pass->kind == PASS_FAST && !b->fast ? PASS_CANONICAL : b->pass->kind;
+    const bool head = piece == cuda_last_piece(b, kind) && b->n_wanted > 0;
     cudaGraphExec_t graph = graphs_of(b, kind, bucket)[piece + head];
     return cuda_ok(b, (int)cudaGraphLaunch(graph, b->queue.stream), "the launch of a graph");
 }

@@ -237,17 +237,18 @@ static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const st
 {
     const struct layer_geometry *g = op->geometry;
     const struct cuda_layer *l = layer_of(b, op);
-    const bool append = op->append.class == MEMORY_PAGES;
+    const bool append = op->append.class == MEMORY_PAGES, queries = op->to[0] != BUFFER_NONE;
     struct qkv_finish_job job = {
         .pass = b->upload.to,
         .kv = kv_of(b, append ? op->append : op[1].read),
         .norm = {l->vector[op->head_norm[0]], l->vector[op->head_norm[1]]},
         .rope = g->rope == MODEL_NO_ROPE ? NULL : b->weights.rope[g->rope],
         .q_dim = g->q_dim,
-        .n_head = g->n_head,
+        .n_head = queries ? g->n_head : 0,
         .n_rot = g->rope == MODEL_NO_ROPE ? 0 : b->model->ropes[g->rope].n,
         .halves = b->model->rope == MODEL_ROPE_HALVES,
         .layer = op->layer,
+        .check = op->check,
         .query_factors = b->weights.query_factors,
         .query_period = b->model->temperature_period,
         .native = b->tensors,
@@ -371,6 +372,51 @@ static struct delta_job delta_job_of(const struct backend *b, const struct layer
         .stride = b->buffers.of[op->from[0]].stride,
         .head_stride = b->buffers.of[op->from[2]].stride,
         .to_stride = b->buffers.of[op->to[0]].stride,
+    };
+}
+
+/* Where the hidden rows are that the next-token layer reads: the last inputs of a convolution of two taps. */
+static struct cuda_states hidden_states_of(const struct backend *b)
+{
+    const struct state_geometry *g = &b->state_geometry;
+    return (struct cuda_states){
+        .memory = b->array[CUDA_STATES].base,
+        .records = b->array[CUDA_RECORDS].base,
+        .state_bytes = g->state_bytes,
+        .record_bytes = g->record_bytes,
+        .record = g->record,
+        .inputs = g->hidden,
+        .input = g->record_hidden,
+        .end = g->record_hidden + g->n_hidden,
+        .channels = g->n_hidden,
+        .taps = 2,
+    };
+}
+
+static struct join_job join_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct join_job){
+        .pass = b->upload.to,
+        .states = hidden_states_of(b),
+        .embedding = b->weights.layers[b->model->n_layer].matrix[MODEL_TOKEN_EMBD],
+        .mixed = floats_of(b, op->from[0]),
+        .weight = {layer_of(b, op)->vector[op->tensor[0]], layer_of(b, op)->vector[op->tensor[1]]},
+        .out = b->buffers.of[op->to[0]],
+        .stride = b->buffers.of[op->from[0]].stride,
+        .n = b->model->n_embd,
+        .forms = forms_of(b, op),
+        .eps = b->model->rms_eps,
+    };
+}
+
+/* Of OP_REMEMBER: a settle_item. */
+static struct delta_job remember_job_of(const struct backend *b, const struct layer_op *op)
+{
+    return (struct delta_job){
+        .pass = b->upload.to,
+        .states = hidden_states_of(b),
+        .mixed = floats_of(b, op->from[0]),
+        .stride = b->buffers.of[op->from[0]].stride,
     };
 }
 
@@ -514,6 +560,20 @@ static uint32_t make_delta_jobs(const struct backend *b, const struct layer_op *
     return 1;
 }
 
+/* Of the next-token layer's hidden rows. */
+static uint32_t make_hidden_job(const struct backend *b, const struct layer_op *op,
+                                struct cuda_job *job)
+{
+    if (op->kind == OP_JOIN) {
+        job->kind = CUDA_JOB_JOIN;
+        job->of.join = join_job_of(b, op);
+    } else {
+        job->kind = CUDA_JOB_SETTLE;
+        job->of.delta = remember_job_of(b, op);
+    }
+    return 1;
+}
+
 /* The jobs of an operation; returns how many: 0 where another operation's job computes
  * it. */
 static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
@@ -569,6 +629,9 @@ static uint32_t make_jobs(const struct backend *b, const struct layer_op *op,
     case OP_HEAD_GATE:
     case OP_SETTLE:
         return make_delta_jobs(b, op, job);
+    case OP_JOIN:
+    case OP_REMEMBER:
+        return make_hidden_job(b, op, job);
     default:
         return 0;
     }
@@ -639,6 +702,7 @@ static const char *const job_names[] = {
     [CUDA_JOB_DELTA] = "a recurrent state",
     [CUDA_JOB_HEAD_GATE] = "gates of heads",
     [CUDA_JOB_SETTLE] = "records of a recurrent state",
+    [CUDA_JOB_JOIN] = "the next-token layer's input",
 };
 
 static int launch_job(const struct backend *b, const struct cuda_job *job, uint32_t rows)
@@ -667,6 +731,8 @@ static int launch_job(const struct backend *b, const struct cuda_job *job, uint3
         return cuda_launch_delta(queue, &job->of.delta, b->grid.states);
     case CUDA_JOB_HEAD_GATE:
         return cuda_launch_head_gate(queue, &job->of.head_gate, rows);
+    case CUDA_JOB_JOIN:
+        return cuda_launch_join(queue, &job->of.join, rows);
     default:
         return cuda_launch_settle(queue, &job->of.delta, b->grid.states);
     }
@@ -704,19 +770,35 @@ static void run_embedding(struct backend *b)
     cuda_ok(b, cuda_launch_embed(&b->queue, &job, b->grid.rows), "the embedding");
 }
 
+/* Operations [first, end). */
+static void run_ops(struct backend *b, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end && !b->broken; i++) {
+        const struct layer_op *op = &b->model->ops.op[i];
+        run_op(b, op, op->wanted ? b->grid.wanted : b->grid.rows);
+    }
+}
+
+/* The embedding also clears pages that begin with a pass, those of drafts, too. */
 void cuda_run_jobs(struct backend *b, struct cuda_grid grid, uint32_t piece)
 {
     const struct layer_ops *ops = &b->model->ops;
-    const bool last = piece == b->cut.n_pieces - 1;
-    const uint32_t end = !last ? b->cut.begin[piece + 1] : grid.wanted > 0 ? ops->n : ops->head;
+    const bool last = piece == cuda_last_piece(b, grid.kind), wanted = grid.wanted > 0;
     b->grid = grid;
     if (piece == 0)
         run_embedding(b);
-    for (uint32_t i = piece == 0 ? 1 : b->cut.begin[piece]; i < end && !b->broken; i++)
-        run_op(b, &ops->op[i], i < ops->head ? grid.rows : grid.wanted);
+    if (grid.kind == PASS_MTP)
+        run_ops(b, ops->draft, wanted ? ops->end : ops->draft_head);
+    else
+        run_ops(b, piece == 0 ? 1 : b->cut.begin[piece],
+                !last    ? b->cut.begin[piece + 1]
+                : wanted ? ops->n
+                         : ops->head);
+    if (last && grid.kind != PASS_MTP && cuda_has(b, PASS_MTP))
+        run_ops(b, ops->n, ops->draft);
     if (b->broken || !last) /* broken: a launch failed, so nothing wrote logits */
         return;
-    if (grid.wanted > 0)
+    if (wanted)
         run_samples(b);
     else
         run_end(b);

@@ -53,6 +53,7 @@ int cuda_launch_settle(const struct cuda_queue *queue, const struct delta_job *j
 uint32_t cuda_delta_bytes(uint32_t k_dim); /* of shared memory that a block takes */
 int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate_job *job,
                           uint32_t rows);
+int cuda_launch_join(const struct cuda_queue *queue, const struct join_job *job, uint32_t rows);
 int cuda_launch_combine(const struct cuda_queue *queue, const struct combine_job *job,
                         uint32_t rows);
 int cuda_launch_sample(const struct cuda_queue *queue, const struct sample_job *job, uint32_t rows);

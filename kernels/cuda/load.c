@@ -30,16 +30,18 @@ static const float *place_vector(struct backend *b, const struct model_tensor *t
     return t->data ? cuda_take(&b->weight_memory, t->bytes) : NULL;
 }
 
-/* The tensors of layer i; n_layer: those of none. Returns how many there are. */
+/* The tensors of layer i; n_layer: those of none; after it the next-token layer's. Returns how many there are. */
 static uint32_t tensors_of(const struct model *m, uint32_t i, const struct model_tensor **ret)
 {
-    *ret = i < m->n_layer ? m->layers[i].tensor : m->global;
-    return i < m->n_layer ? MODEL_N_LAYER_TENSORS : MODEL_N_GLOBAL;
+    *ret = i < m->n_layer    ? m->layers[i].tensor
+           : i == m->n_layer ? m->global
+                             : m->mtp->layer.tensor;
+    return i == m->n_layer ? MODEL_N_GLOBAL : MODEL_N_LAYER_TENSORS;
 }
 
 static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
 {
-    return i < m->n_layer ? model_layer_vector(t) : model_global_vector(t);
+    return i == m->n_layer ? model_global_vector(t) : model_layer_vector(t);
 }
 
 /* Whether a matrix is one that is placed: a tied embedding is the head's. */
@@ -77,7 +79,7 @@ void cuda_place_weights(struct backend *b)
 {
     const struct model *m = b->model;
     struct cuda_weights *w = &b->weights;
-    for (uint32_t i = 0; i <= m->n_layer; i++)
+    for (uint32_t i = 0; i < cuda_layers(m); i++)
         place_layer(b, i, &w->layers[i]);
     struct cuda_matrix *of_none = w->layers[m->n_layer].matrix;
     if (m->tied)
@@ -202,15 +204,15 @@ static int load_rope(struct loader *l)
 
 static int load_all(struct loader *l)
 {
-    for (uint32_t i = 0; i <= l->b->model->n_layer; i++)
+    for (uint32_t i = 0; i < cuda_layers(l->b->model); i++)
         load_layer(l, i, &l->b->weights.layers[i]);
     return load_rope(l);
 }
 
-static size_t largest_group(const struct cuda_weights *w, uint32_t n_layer)
+static size_t largest_group(const struct cuda_weights *w, uint32_t n)
 {
     uint64_t most = STAGE_BYTES;
-    for (uint32_t i = 0; i <= n_layer; i++)
+    for (uint32_t i = 0; i < n; i++)
         for (uint32_t t = 0; t < MODEL_N_LAYER_TENSORS; t++)
             if (w->layers[i].matrix[t].group_bytes > most)
                 most = w->layers[i].matrix[t].group_bytes;
@@ -220,7 +222,7 @@ static size_t largest_group(const struct cuda_weights *w, uint32_t n_layer)
 int cuda_upload_weights(struct backend *b, char *err, size_t err_bytes)
 {
     struct loader l = {.b = b};
-    l.stage_bytes = largest_group(&b->weights, b->model->n_layer);
+    l.stage_bytes = largest_group(&b->weights, cuda_layers(b->model));
     int rc = 0;
     for (int i = 0; i < 2 && l.code == cudaSuccess; i++) {
         l.code = cudaMallocHost((void **)&l.stage[i], l.stage_bytes);

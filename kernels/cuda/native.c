@@ -32,7 +32,9 @@ void cuda_choose_numerics(struct backend *b)
 
 bool cuda_has(const struct backend *b, enum pass_kind kind)
 {
-    return kind == PASS_FAST ? b->fast : !b->fast || !b->limits.drafts;
+    return kind == PASS_FAST  ? b->fast
+           : kind == PASS_MTP ? b->model->mtp && !b->limits.drafts
+                              : !b->fast || !b->limits.drafts;
 }
 
 bool cuda_tensors(const struct backend *b, enum pass_kind kind)

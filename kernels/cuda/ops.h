@@ -55,10 +55,11 @@ struct norm_job {
     float factor, eps;
 };
 
-/* Into how many parts `rows` rows are divided: as many as keep the device busy, since every part reads its whole row. */
-LAYOUT_INLINE uint32_t norm_parts(const struct norm_job job, uint32_t rows)
+/* Into how many parts each of `rows` rows of n values is divided: as many as keep the device busy, since every part reads its
+ * whole row. */
+LAYOUT_INLINE uint32_t norm_parts(uint32_t n, uint32_t rows)
 {
-    const uint32_t most = (job.n + CUDA_THREADS - 1) / CUDA_THREADS, some = NORM_BLOCKS / rows;
+    const uint32_t most = (n + CUDA_THREADS - 1) / CUDA_THREADS, some = NORM_BLOCKS / rows;
     return some < 1 ? 1 : some < most ? some : most;
 }
 
@@ -164,7 +165,7 @@ struct sums_job {
 };
 
 /* q, k, v: bias, norm of heads, rotation, check, append. Items: row, eight of its n_head + 2 n_head_kv heads; n_head_kv 0:
- * the layer has no KV of its own. */
+ * the layer has no KV of its own; n_head 0: nothing reads its queries. */
 struct qkv_finish_job {
     struct cuda_pass pass;
     struct cuda_kv kv;
@@ -176,6 +177,7 @@ struct qkv_finish_job {
     uint32_t stride[3];
     uint32_t q_dim; /* from a head of q to the next: k_dim, or with what gates the head more */
     uint32_t n_head, n_rot, halves, layer, query_period;
+    uint32_t check;      /* a row with a head that is not good is bad in `layer` */
     uint32_t native;     /* queries have to fit f16 */
     uint32_t value_norm; /* heads of v are normed, without weights */
     float eps;
@@ -260,6 +262,20 @@ LAYOUT_INLINE uint32_t settle_parts(const struct cuda_states x)
     return (uint32_t)((x.end - x.input + CUDA_THREADS - 1) / CUDA_THREADS);
 }
 
+/* The next-token layer's input: out = rmsnorm(embedding row of the token, weight[0]), then rmsnorm(hidden row before it,
+ * weight[1]), n values each. To the pass's states the hidden rows are inputs of a convolution of two taps: `states` has them in
+ * place of a layer's, and settle_item keeps them. Items: row, part. */
+struct join_job {
+    struct cuda_pass pass;
+    struct cuda_states states;
+    struct cuda_matrix embedding;
+    const float *mixed; /* the hidden rows of the pass: [rows][stride] */
+    const float *weight[2];
+    struct cuda_input out;
+    uint32_t stride, n, forms;
+    float eps;
+};
+
 /* out = rmsnorm(head of x, weight) * silu(gate), of heads of n values. Items: row, head_gate_heads of its heads. */
 struct head_gate_job {
     struct cuda_pass pass;
@@ -299,6 +315,7 @@ enum cuda_job_kind {
     CUDA_JOB_DELTA,
     CUDA_JOB_HEAD_GATE,
     CUDA_JOB_SETTLE,
+    CUDA_JOB_JOIN,
 };
 struct attention_job {
     struct attend_job attend;
@@ -320,6 +337,7 @@ struct cuda_job {
         struct convolve_job convolve;
         struct delta_job delta;
         struct head_gate_job head_gate;
+        struct join_job join;
     } of;
 };
 

@@ -105,10 +105,10 @@ static void run_piece(struct backend *b, uint32_t piece)
     if (!b->broken &&
         !cuda_graph_run(b, piece)) /* broken: what is on the device is not a whole pass */
         cuda_run_jobs(b,
-                      (struct cuda_grid){b->pass->n_rows, b->n_wanted, b->n_items, b->item_kinds,
-                                         b->n_states},
+                      (struct cuda_grid){b->pass->kind, b->pass->n_rows, b->n_wanted, b->n_items,
+                                         b->item_kinds, b->n_states},
                       piece);
-    if (!b->broken && piece == b->cut.n_pieces - 1)
+    if (!b->broken && piece == cuda_last_piece(b, b->pass->kind))
         fetch_logits(b);
 }
 
@@ -125,7 +125,7 @@ void cuda_pass_start(struct backend *b)
 
 int cuda_pass_finish(struct backend *b)
 {
-    for (uint32_t i = 1; i < b->cut.n_pieces && cuda_cut_cross(b, i); i++)
+    for (uint32_t i = 1; i <= cuda_last_piece(b, b->pass->kind) && cuda_cut_cross(b, i); i++)
         run_piece(b, i);
     if (b->broken || !cuda_wait(b, b->n_copies > 0))
         return -EIO;

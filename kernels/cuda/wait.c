@@ -45,7 +45,7 @@ static uint64_t *usual_ns(struct backend *b)
     uint32_t i = rows < CUDA_TIMED_ROWS ? rows : CUDA_TIMED_ROWS;
     for (uint32_t n = rows / CUDA_TIMED_ROWS; n > 1; n /= 2)
         i++;
-    return &b->usual_ns[i];
+    return &b->usual_ns[b->pass->kind][i];
 }
 
 void cuda_wait_begin(struct backend *b)

@@ -76,12 +76,14 @@ static void run_kind(struct backend *b, enum pass_kind kind)
     struct sampler_params params;
     sampler_params_init(&params);
     const struct row row = {.wants = ROW_SAMPLE};
-    const struct pass_sequence sequence = {.pages = &page,
-                                           .tokens = &token,
-                                           .prompt_length = 1,
-                                           .sampler = &params,
-                                           .window_pages = &page,
-                                           .state = {.from = BACKEND_STATE_ZERO, .commit = 1}};
+    const bool drafts = kind == PASS_MTP; /* from the state that a canonical pass left */
+    const struct pass_sequence sequence = {
+        .pages = &page,
+        .tokens = &token,
+        .prompt_length = 1,
+        .sampler = &params,
+        .window_pages = &page,
+        .state = {.from = drafts ? 0 : BACKEND_STATE_ZERO, .commit = drafts ? 0 : 1}};
     const struct pass pass = {kind, 1, &row, &sequence, NULL, 1};
     const uint32_t all = (1u << CUDA_ITEM_KINDS) - 1,
                    kinds = cuda_has_large_tiles(b) ? all : all & ~(1u << CUDA_ITEM_LARGE);
@@ -91,9 +93,11 @@ static void run_kind(struct backend *b, enum pass_kind kind)
     cuda_plan_pass(b);
     if (!b->broken)
         cuda_upload_pass(b);
-    for (uint32_t i = 0; i < b->cut.n_pieces && !b->broken && (i == 0 || cuda_cut_cross(b, i)); i++)
+    for (uint32_t i = 0;
+         i <= cuda_last_piece(b, kind) && !b->broken && (i == 0 || cuda_cut_cross(b, i)); i++)
         cuda_run_jobs(b,
-                      (struct cuda_grid){b->limits.rows < launched ? b->limits.rows : launched, 1,
+                      (struct cuda_grid){kind,
+                                         b->limits.rows < launched ? b->limits.rows : launched, 1,
                                          b->n_items, kinds, 1},
                       i);
     cuda_ok(b, (int)cudaStreamSynchronize(b->queue.stream), "the first pass");
@@ -104,6 +108,7 @@ bool cuda_run_once(struct backend *b)
 {
     run_kind(b, PASS_CANONICAL);
     run_kind(b, PASS_FAST);
+    run_kind(b, PASS_MTP);
     return !b->broken;
 }
 

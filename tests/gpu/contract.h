@@ -130,6 +130,12 @@ void a_poisoned_row_spoils_its_own_state_alone(void);
 void a_nonfinite_number_of_a_recurrent_layer_poisons_it(void);
 void native_recurrent_layers_do_not_depend_on_their_pass(void);
 
+/* contract_mtp.c */
+void drafts_of_the_next_token_layer_are_the_cpus(void);
+void native_drafts_of_the_next_token_layer_are_always_the_same(void);
+void a_poisoned_draft_poisons_no_other_row(void);
+void a_draft_model_has_no_next_token_layer(void);
+
 /* contract_samples.c */
 void a_row_samples_from_its_own_logits(void);
 void a_pass_may_sample_some_of_its_rows(void);

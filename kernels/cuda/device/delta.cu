@@ -5,6 +5,9 @@
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/init_launch.h"
 
+/* Of shared memory: two norms. */
+enum { JOIN_BYTES = 130 * sizeof(float) };
+
 static __global__ void __launch_bounds__(CUDA_THREADS)
     convolve_kernel(const struct convolve_job job)
 {
@@ -38,12 +41,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         head_gate_item(job, blockIdx.y, blockIdx.x, (float *)shared);
 }
 
+static __global__ void __launch_bounds__(CUDA_THREADS) join_kernel(const struct join_job job)
+{
+    SHARED_BYTES(shared);
+    follow_previous();
+    if (blockIdx.y < job.pass.counts[CUDA_COUNT_ROWS])
+        join_item(job, blockIdx.y, blockIdx.x, gridDim.x, (float *)shared);
+}
+
 int delta_init(struct cuda_code *code)
 {
     constexpr size_t ROW = CUDA_WARPS * CUDA_MAX_STATE * sizeof(float);
     int rc = prepare(convolve_kernel, ROW, code);
     rc = rc ? rc : prepare(delta_kernel, sizeof(struct delta_shared), code);
     rc = rc ? rc : prepare(settle_kernel, 0, code);
+    rc = rc ? rc : prepare(join_kernel, JOIN_BYTES, code);
     return rc ? rc : prepare(head_gate_kernel, CUDA_BLOCK / CUDA_WARPS * ROW, code);
 }
 
@@ -76,4 +88,9 @@ int cuda_launch_head_gate(const struct cuda_queue *queue, const struct head_gate
 {
     return launch(queue, head_gate_kernel, dim3(head_gate_parts(*job), rows),
                   head_gate_heads(*job) * job->n * sizeof(float), *job);
+}
+
+int cuda_launch_join(const struct cuda_queue *queue, const struct join_job *job, uint32_t rows)
+{
+    return launch(queue, join_kernel, dim3(norm_parts(2 * job->n, rows), rows), JOIN_BYTES, *job);
 }

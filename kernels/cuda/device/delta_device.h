@@ -328,6 +328,33 @@ static __device__ void settle_item(const struct delta_job &job, uint32_t state, 
             recorded(job, row_of(job.pass, s, s.records + n), i);
 }
 
+/* ---- the next-token layer -------------------------------------------------------------------- */
+
+/* Item: part `part` of `parts` of row r, of which every block sums up all. shared: 130 floats. */
+static __device__ void join_item(const struct join_job &job, uint32_t r, uint32_t part,
+                                 uint32_t parts, float *shared)
+{
+    const struct cuda_row &row = job.pass.rows[r];
+    const struct cuda_state &s =
+        state_at(job.pass, job.pass.words[job.pass.counts[CUDA_AT_ROW_STATES] + r]);
+    const int32_t before = (int32_t)(row.position - s.base) - 1;
+    const auto token = [&](uint32_t k) { return matrix_value(job.embedding, row.token, k); };
+    const auto hidden = [&](uint32_t k) { return input_at(job, s, before, k); };
+    const auto itself = [](float loaded) { return loaded; };
+    const float of_token = norm_factor<8>(job.n, job.eps, shared, token, itself),
+                of_hidden = norm_factor<8>(job.n, job.eps, shared, hidden, itself, 1);
+    const uint32_t n = 2 * job.n, end = (n + 31) / 32 * 32;
+    for (uint32_t k = part * CUDA_THREADS + threadIdx.x; k < end; k += parts * CUDA_THREADS) {
+        float y = 0.0f;
+        if (k < job.n)
+            y = __fmul_rn(__fmul_rn(token(k), of_token), job.weight[0][k]);
+        else if (k < n)
+            y = __fmul_rn(__fmul_rn(hidden(k - job.n), of_hidden), job.weight[1][k - job.n]);
+        put_value(job.out, job.forms, r, k, n, y);
+    }
+    __syncthreads(); /* shared is the next item's */
+}
+
 /* ---- gates ----------------------------------------------------------------------------------- */
 
 /* Item: some heads of a row, a warp each. shared: head_gate_heads * n floats. */

@@ -123,7 +123,7 @@ int cuda_launch_embed(const struct cuda_queue *queue, const struct embed_job *jo
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows)
 {
     const size_t shared = (128 + job->n / job->group) * sizeof(float);
-    return launch(queue, norm_kernel, dim3(norm_parts(*job, rows), rows), shared, *job);
+    return launch(queue, norm_kernel, dim3(norm_parts(job->n, rows), rows), shared, *job);
 }
 
 int cuda_launch_gate(const struct cuda_queue *queue, const struct gate_job *job, uint32_t rows)

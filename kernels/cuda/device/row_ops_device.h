@@ -404,7 +404,7 @@ static __device__ void row_head(const struct qkv_finish_job &job, uint32_t r, ui
     for (uint32_t k = n + lane; k < step; k += 32) /* of a query its gate, which stays as it is */
         good = good && device_finite(values[k]);
     good = __all_sync(FULL_WARP, good);
-    if (!good && lane == 0)
+    if (!good && job.check && lane == 0)
         mark_bad(job.pass, r, job.layer);
     if (kind == 0) {
         for (uint32_t k = lane; k < n; k += 32)
