@@ -1,5 +1,6 @@
 /* hearth run --record and hearth replay against real daemons: an answer is the same on other
  * kernels, threads and contexts, and replay names whatever differs from the record. */
+#include "kernels/quant/quant_types.h"
 #include "tests/e2e/harness.h"
 #include "tests/run_suite.h"
 
@@ -151,6 +152,30 @@ START_TEST(another_kernel_and_more_threads_replay_equal)
                                             "--threads", "2",   NULL};
     struct harness other = {0};
     harness_start(&other, harness_model(), arguments);
+    o = HARNESS_RUN(&other, NULL, "replay", record_path);
+    harness_stop(&other);
+    assert_equal();
+}
+END_TEST
+
+/* Recorded where a state went on from a restart point. */
+START_TEST(an_answer_of_a_recurrent_model_replays_equal)
+{
+    static const char *const archs[] = {"qwen35", "lfm2", "granitehybrid"};
+    const char *model = harness_tiny_model_of(archs[_i], QUANT_Q8_0);
+    struct harness own = {0}, other = {0};
+    harness_start(&own, model, (const char *const[]){"--threads", "1", NULL});
+    for (int i = 0; i < 2; i++) {
+        harness_output_fini(&o);
+        o = HARNESS_RUN(&own, NULL, "run", SAMPLED, "--max-tokens", "40", "--record", record_path,
+                        "Once upon a time there was a text that is longer than a page, of which a "
+                        "state is kept");
+        ck_assert_msg(o.code == 0, "%s", o.error);
+    }
+    ck_assert_int_gt(harness_counter(&own, "cached_tokens"), 0);
+    harness_stop(&own);
+    harness_output_fini(&o);
+    harness_start(&other, model, (const char *const[]){"--isa", "ref", "--threads", "2", NULL});
     o = HARNESS_RUN(&other, NULL, "replay", record_path);
     harness_stop(&other);
     assert_equal();
@@ -473,6 +498,7 @@ int main(void)
     tcase_add_test(t, a_recorded_answer_replays_equal);
     tcase_add_test(t, recording_leaves_the_output_unchanged);
     tcase_add_test(t, another_kernel_and_more_threads_replay_equal);
+    tcase_add_loop_test(t, an_answer_of_a_recurrent_model_replays_equal, 0, 3);
     tcase_add_test(t, every_finish_reason_can_be_replayed);
     tcase_add_test(
         t, an_answer_that_filled_the_context_is_equal_in_a_larger_one_and_too_long_for_a_smaller);

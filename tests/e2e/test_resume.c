@@ -1,5 +1,6 @@
 /* The daemon is killed repeatedly while clients stream: every answer equals the undisturbed one.
- * HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. */
+ * HEARTH_RESUME=N: N kills under 16 clients instead of 20 under 4. Of attention alone, and of recurrent models. */
+#include "kernels/quant/quant_types.h"
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/run_suite.h"
@@ -30,6 +31,7 @@ struct shared {
     _Atomic uint32_t resumed; /* answers during which it died */
 };
 
+static const char *const archs[] = {NULL, "qwen35", "lfm2", "granitehybrid"};
 static const char *const arguments[] = {"--slots", "20", "--threads", "1", NULL};
 static struct harness d;
 static struct shared *shared;
@@ -111,7 +113,8 @@ static void stream(struct hearth *h, uint32_t number)
 
 START_TEST(repeated_kills_of_the_daemon_keep_every_answer)
 {
-    const char *env = getenv("HEARTH_RESUME"), *model = harness_tiny_model();
+    const char *env = getenv("HEARTH_RESUME"),
+               *model = harness_tiny_model_of(archs[_i], QUANT_Q8_0);
     uint32_t kills = env ? (uint32_t)atoi(env) : KILLS, n = env ? CLIENTS_MAX : CLIENTS;
     uint32_t state = 42;
     pid_t pids[CLIENTS_MAX];
@@ -211,7 +214,8 @@ int main(void)
     Suite *suite = suite_create("resume");
     TCase *t = tcase_create("resume");
     tcase_set_timeout(t, 300);
-    tcase_add_test(t, repeated_kills_of_the_daemon_keep_every_answer);
+    tcase_add_loop_test(t, repeated_kills_of_the_daemon_keep_every_answer, 0,
+                        sizeof(archs) / sizeof(archs[0]));
     tcase_add_test(t, the_command_reports_a_resume_on_stderr_only);
     tcase_add_test(t, the_command_gives_up_after_its_resume_time);
     suite_add_tcase(suite, t);

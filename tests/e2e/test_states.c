@@ -1,4 +1,4 @@
-/* A recurrent model through the daemon: what an agent's turns compute, and that no way to a text
+/* Recurrent models through the daemon: what an agent's turns compute, and that no way to a text
  * changes its answer.
  *
  * Short in `make check`. HEARTH_STATES_TRUNK=N lets the agent's conversation begin with N tokens,
@@ -29,7 +29,13 @@ enum {
     STEPS = 120,
     STEPS_OF_A_DAEMON = 40,
     OUTPUT = 12,
+    SLOTS = 3,
+    POISON = 310, /* a token whose embedding is not finite; others are below 303 */
 };
+
+/* The first two have a next-token layer. */
+static const char *const archs[] = {"qwen35", "qwen35moe", "lfm2", "granitehybrid"};
+enum { ARCHS = sizeof(archs) / sizeof(archs[0]), WITH_MTP = 2 };
 
 static struct harness d;
 static char model[64];
@@ -40,23 +46,32 @@ static uint32_t from_environment(const char *name, uint32_t otherwise)
     return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
 }
 
-static void write_model(const char *arch, uint32_t context)
+/* The model's file, with a token that poisons its row. */
+static void write_model(int arch, uint32_t context)
 {
+    const uint8_t infinite[2] = {0x00, 0x7c}; /* the scale of a block */
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
-    shape.arch = arch;
+    struct help_model m;
+    size_t bytes;
+    shape.arch = archs[arch];
     shape.n_context = context;
-    shape.n_draft = 1;
+    shape.n_draft = arch < WITH_MTP;
+    shape.untied = true;
+    free(tiny_model_file(&shape, &bytes));
+    help_model_tiny(&m, &shape);
+    const struct model_tensor *t = &m.model->global[MODEL_TOKEN_EMBD];
+    memcpy(m.file + (t->data - m.file) + POISON * t->row_bytes, infinite, sizeof(infinite));
     snprintf(model, sizeof(model), "/tmp/hearth-states-XXXXXX");
     int fd = mkstemp(model);
     ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, m.file, bytes), (ssize_t)bytes);
     close(fd);
-    ck_assert_int_eq(tiny_model_write(&shape, model), 0);
+    help_model_close(&m);
 }
 
-static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
-                                uint32_t max_tokens, const char *proposer)
+static void submit(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
+                   uint32_t max_tokens, const char *proposer)
 {
-    const struct hearth_event *event;
     struct hearth_request request;
     hearth_request_init(&request, sizeof(request));
     request.tokens = tokens;
@@ -64,11 +79,23 @@ static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t 
     request.max_tokens = max_tokens;
     request.proposer = proposer;
     ck_assert_msg(hearth_submit(h, slot, &request) == 0, "%s", hearth_error(h));
+}
+
+static struct hearth_result read_end(struct hearth *h, uint32_t slot)
+{
+    const struct hearth_event *event;
     while (hearth_next(h, slot, &event, 600000) > 0)
         if (event->kind == HEARTH_DONE)
             return *event->result;
     ck_abort_msg("no end: %s", hearth_error(h));
     return (struct hearth_result){0};
+}
+
+static struct hearth_result ask(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
+                                uint32_t max_tokens, const char *proposer)
+{
+    submit(h, slot, tokens, n, max_tokens, proposer);
+    return read_end(h, slot);
 }
 
 /* ---- an agent -------------------------------------------------------------------------------- */
@@ -99,7 +126,7 @@ START_TEST(an_agent_s_turn_computes_what_is_new)
                    context = trunk + TURNS * (QUESTION + ANSWER) + ANSWER;
     uint32_t *tokens = help_memory(context * sizeof(*tokens)), n = 0, random = 5, common = 0;
     struct hearth_result result;
-    write_model(_i ? "qwen35moe" : "qwen35", context);
+    write_model(_i, context);
     harness_start(&d, model, (const char *const[]){"--threads", "2", "--slots", "1", NULL});
     struct hearth *h = harness_connect(&d, 1, NULL);
     add_random(tokens, &n, trunk, &random);
@@ -108,7 +135,8 @@ START_TEST(an_agent_s_turn_computes_what_is_new)
         turn(h, tokens, n, common, &result);
         printf("turn %u: %u tokens, %u computed\n", i, n,
                result.prompt_tokens - result.cached_tokens);
-        common = n;
+        if (result.n_ids > 0) /* a prompt that goes on from all of the text keeps no restart point */
+            common = n;
         for (uint32_t k = THINKING; k < result.n_ids; k++)
             tokens[n++] = result.ids[k];
     }
@@ -142,6 +170,8 @@ static uint32_t alone(struct backend *b, uint32_t *tokens, uint32_t n, uint32_t 
             .sampler = &params,
             .state = {.from = first ? 0 : BACKEND_STATE_ZERO, .commit = at - first}};
         help_pass(b, &(struct pass){PASS_CANONICAL, at - first, rows, &sequence, results, 1});
+        if (results[at - first - 1].status) /* it sampled the poison before */
+            break;
         const uint32_t token = results[at - first - 1].sample.token;
         if (token == 2) /* </s> */
             break;
@@ -186,47 +216,127 @@ static void edit(struct text *texts, uint32_t i, uint32_t *random)
         *t = texts[next_random(random) % TEXTS];
 }
 
+/* A request of another text that does not get to its end: superseded by the next one, cancelled, or poisoned. */
+static void interrupt(struct hearth *h, uint32_t slot, const struct text *other, uint32_t *random)
+{
+    struct text copy = *other;
+    const uint32_t what = next_random(random) % 3;
+    if (what == 2)
+        copy.tokens[next_random(random) % copy.n] = POISON;
+    submit(h, slot, copy.tokens, copy.n, CONTEXT - copy.n, "auto");
+    if (what == 1)
+        ck_assert_int_ge(hearth_cancel(h, slot), 0);
+    /* One that is cancelled may have come to an end of its own before, or have sampled the poison. */
+    if (what > 0)
+        ck_assert(read_end(h, slot).reason == HEARTH_ERROR || what == 1);
+}
+
+static void check_answer(const struct hearth_result *got, const uint32_t *ids, uint32_t n_ids,
+                         uint32_t step)
+{
+    ck_assert_msg(
+        got->n_ids == n_ids && memcmp(got->ids, ids, n_ids * sizeof(*ids)) == 0,
+        "step %u: another answer than from an empty cache: %zu tokens (reason %u, %s), not %u",
+        step, (size_t)got->n_ids, (unsigned)got->reason, got->error_text, n_ids);
+}
+
+struct walk {
+    struct help_model m;
+    struct backend *alone;
+    struct hearth *h;
+    struct text texts[TEXTS];
+    uint32_t random, cached, drafted;
+};
+
+static void walk_begin(struct walk *w, int arch)
+{
+    *w = (struct walk){.random = 11 + (uint32_t)arch};
+    write_model(arch, CONTEXT);
+    help_model_file(&w->m, model);
+    w->alone = help_backend(&w->m, NULL, 1, CONTEXT, CONTEXT / KV_PAGE_POSITIONS);
+    for (uint32_t i = 0; i < TEXTS; i++)
+        add_random(w->texts[i].tokens, &w->texts[i].n, 100 + 60 * i, &w->random);
+}
+
+static void walk_end(struct walk *w)
+{
+    hearth_close(w->h);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    backend_cpu.close(w->alone);
+    help_model_close(&w->m);
+    unlink(model);
+}
+
+/* Sometimes the daemon begins anew; sometimes the client does, and has its slots back by their name. */
+static void walk_reconnect(struct walk *w, uint32_t step)
+{
+    const bool begins = step % STEPS_OF_A_DAEMON == 0;
+    if (!begins && next_random(&w->random) % 10 > 0)
+        return;
+    hearth_close(w->h);
+    if (begins && step > 0)
+        ck_assert_int_eq(harness_stop(&d), 0);
+    if (begins)
+        start_daemon(w->m.model);
+    w->h = harness_connect(&d, SLOTS, "editor");
+}
+
+static void walk_step(struct walk *w, uint32_t step, int arch)
+{
+    static const char *const proposers[] = {"none", "auto", "lookup", "mtp"};
+    const uint32_t i = next_random(&w->random) % TEXTS, slot = next_random(&w->random) % SLOTS;
+    uint32_t ids[OUTPUT];
+    edit(w->texts, i, &w->random);
+    struct text copy = w->texts[i];
+    const uint32_t n_ids = alone(w->alone, copy.tokens, copy.n, ids);
+    if (next_random(&w->random) % 4 == 0)
+        interrupt(w->h, slot, &w->texts[next_random(&w->random) % TEXTS], &w->random);
+    const struct hearth_result got =
+        ask(w->h, slot, w->texts[i].tokens, w->texts[i].n, OUTPUT,
+            proposers[next_random(&w->random) % (arch < WITH_MTP ? 4 : 3)]);
+    check_answer(&got, ids, n_ids, step);
+    w->cached += got.cached_tokens;
+    w->drafted += got.drafted;
+}
+
 START_TEST(no_way_to_a_text_changes_its_answer)
 {
-    static const char *const proposers[] = {"none", "mtp", "auto", "lookup"};
+    static struct walk w;
     const uint32_t steps = from_environment("HEARTH_STATES_STEPS", STEPS);
-    static struct text texts[TEXTS];
-    uint32_t random = 11 + (uint32_t)_i, ids[OUTPUT], cached = 0, drafted = 0;
-    struct help_model m;
-    struct hearth *h = NULL;
-    write_model(_i ? "qwen35moe" : "qwen35", CONTEXT);
-    help_model_file(&m, model);
-    struct backend *b = help_backend(&m, NULL, 1, CONTEXT, CONTEXT / KV_PAGE_POSITIONS);
-    for (uint32_t i = 0; i < TEXTS; i++) {
-        texts[i].n = 0;
-        add_random(texts[i].tokens, &texts[i].n, 100 + 60 * i, &random);
-    }
+    walk_begin(&w, _i);
     for (uint32_t step = 0; step < steps; step++) {
-        const uint32_t i = next_random(&random) % TEXTS;
-        if (step % STEPS_OF_A_DAEMON == 0) {
-            hearth_close(h);
-            if (step > 0)
-                ck_assert_int_eq(harness_stop(&d), 0);
-            start_daemon(m.model);
-            h = harness_connect(&d, 3, NULL);
-        }
-        edit(texts, i, &random);
-        struct text copy = texts[i];
-        const uint32_t n_ids = alone(b, copy.tokens, copy.n, ids);
-        struct hearth_result got = ask(h, next_random(&random) % 3, texts[i].tokens, texts[i].n,
-                                       OUTPUT, proposers[next_random(&random) % 4]);
-        ck_assert_msg(got.n_ids == n_ids && memcmp(got.ids, ids, n_ids * sizeof(*ids)) == 0,
-                      "step %u: another answer than from an empty cache", step);
-        cached += got.cached_tokens;
-        drafted += got.drafted;
+        walk_reconnect(&w, step);
+        walk_step(&w, step, _i);
     }
-    printf("%u steps: %u tokens cached, %u drafts\n", steps, cached, drafted);
-    ck_assert(cached > steps && drafted > steps);
-    hearth_close(h);
-    ck_assert_int_eq(harness_stop(&d), 0);
-    backend_cpu.close(b);
-    help_model_close(&m);
-    unlink(model);
+    printf("%s, %u steps: %u tokens cached, %u drafts\n", archs[_i], steps, w.cached, w.drafted);
+    ck_assert(w.cached > steps && (_i >= WITH_MTP || w.drafted > steps));
+    walk_end(&w);
+}
+END_TEST
+
+/* Several slots follow one trunk in the same passes, each to a text of its own. */
+START_TEST(slots_on_one_trunk_answer_as_each_alone)
+{
+    static struct walk w;
+    struct text texts[SLOTS];
+    uint32_t ids[SLOTS][OUTPUT], n_ids[SLOTS];
+    walk_begin(&w, _i);
+    walk_reconnect(&w, 0);
+    for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            texts[i] = w.texts[round];
+            add_random(texts[i].tokens, &texts[i].n, 40, &w.random);
+            struct text copy = texts[i];
+            n_ids[i] = alone(w.alone, copy.tokens, copy.n, ids[i]);
+        }
+        for (uint32_t i = 0; i < SLOTS; i++)
+            submit(w.h, i, texts[i].tokens, texts[i].n, OUTPUT, "auto");
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            const struct hearth_result got = read_end(w.h, i);
+            check_answer(&got, ids[i], n_ids[i], round);
+        }
+    }
+    walk_end(&w);
 }
 END_TEST
 
@@ -235,8 +345,9 @@ int main(void)
     Suite *suite = suite_create("states");
     TCase *tcase = tcase_create("states");
     tcase_set_timeout(tcase, 7200);
-    tcase_add_loop_test(tcase, an_agent_s_turn_computes_what_is_new, 0, 2);
-    tcase_add_loop_test(tcase, no_way_to_a_text_changes_its_answer, 0, 2);
+    tcase_add_loop_test(tcase, an_agent_s_turn_computes_what_is_new, 0, ARCHS);
+    tcase_add_loop_test(tcase, no_way_to_a_text_changes_its_answer, 0, ARCHS);
+    tcase_add_loop_test(tcase, slots_on_one_trunk_answer_as_each_alone, 0, ARCHS);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
