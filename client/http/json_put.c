@@ -124,19 +124,25 @@ static void put_argument(struct buffer *t, char kind, va_list args)
     }
 }
 
+/* Text of a format up to a value. Returns where that is, or the end. */
+static const char *put_literal(struct buffer *t, const char *format)
+{
+    size_t n = strcspn(format, "%");
+    if (n && buffer_reserve(t, n)) {
+        char *to = t->data + t->bytes;
+        for (size_t i = 0; i < n; i++)
+            to[i] = format[i] == '\'' ? '"' : format[i];
+        to[n] = 0;
+        t->bytes += n;
+    }
+    return format + n;
+}
+
 void json_put_format(struct buffer *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    while (*format) {
-        size_t n = strcspn(format, "'%");
-        buffer_add(t, format, n);
-        format += n;
-        if (*format == '\'')
-            buffer_add(t, "\"", 1);
-        else if (*format)
-            put_argument(t, *++format, args);
-        format += *format != 0;
-    }
+    for (format = put_literal(t, format); *format; format = put_literal(t, format + 2))
+        put_argument(t, format[1], args);
     va_end(args);
 }
