@@ -269,8 +269,18 @@ bool chat_calls_requires(const json_t *schema, const char *key)
     return false;
 }
 
-/* Arguments between tags of their own, in the order of the schema. */
-static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
+static bool is_object_type(const json_t *type)
+{
+    size_t i;
+    json_t *one;
+    bool found = !type || (json_is_string(type) && strcmp(json_string_value(type), "object") == 0);
+    json_array_foreach(type, i, one)
+        found |= is_object_type(one);
+    return found;
+}
+
+/* Do arguments between tags follow the schema where each follows its own? */
+static bool is_bound_one_by_one(const json_t *schema)
 {
     static const char *const unbound[] = {"$ref",
                                           "anyOf",
@@ -278,6 +288,8 @@ static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
                                           "allOf",
                                           "not",
                                           "if",
+                                          "enum",
+                                          "const",
                                           "minProperties",
                                           "maxProperties",
                                           "patternProperties",
@@ -285,11 +297,27 @@ static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
                                           "dependentRequired",
                                           "dependentSchemas",
                                           NULL};
+    const json_t *properties = json_object_get(schema, "properties"), *item;
+    const json_t *others = json_object_get(schema, "additionalProperties");
+    size_t i;
+    if (schema_has_one(schema, unbound) || !is_object_type(json_object_get(schema, "type")) ||
+        (!json_is_object(properties) && others && !json_is_true(others)))
+        return false;
+    json_array_foreach(json_object_get(schema, "required"), i, item) {
+        if (json_is_string(item) && !json_object_get(properties, json_string_value(item)))
+            return false;
+    }
+    return true;
+}
+
+/* Arguments between tags of their own, in the order of the schema. */
+static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
+{
     json_t *schema = schema_of(tool), *properties = json_object_get(schema, "properties"), *value;
     struct buffer t = {0};
     const char *key, *space = add_space(b);
     bool binds = chat_grammar_binds(b->chat, tool);
-    if (binds && schema_has_one(schema, unbound))
+    if (binds && !is_bound_one_by_one(schema))
         chat_calls_loosen(b, name_of(tool),
                           "arguments between tags are bound one by one, not as a whole");
     if (!binds || !json_is_object(properties)) {

@@ -395,16 +395,42 @@ START_TEST(a_text_between_tags_is_loosened_where_more_is_asked_of_it)
 }
 END_TEST
 
-/* What binds the arguments as a whole. */
+/* What binds the arguments as a whole; of these schemas no call without arguments is. */
+static const struct {
+    const char *schema, *why;
+} wholes[] = {
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"minProperties\":1}",
+     "minProperties"},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"b\"]}", "required"},
+    {"{\"type\":\"object\",\"required\":[\"b\"]}", "required"},
+    {"{\"type\":\"integer\"}", "type"},
+    {"{\"type\":[\"string\",\"null\"]}", "type"},
+    {"{\"enum\":[1.5]}", "enum"},
+};
+
 START_TEST(arguments_between_tags_are_bound_one_by_one)
 {
-    static const char tools[] = "[" TOOL("f", "true",
-                                         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
-                                         "\"integer\"}},\"minProperties\":1}") "]";
+    char tools[400];
+    snprintf(tools, sizeof(tools), "[" TOOL("f", "true", "%s") "]", wholes[_i].schema);
     opens(CODER, tools, HEARTH_TOOLS_REQUIRED, 0);
-    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "one by one"));
+    const char *lines = hearth_chat_loosened(reader);
+    ck_assert_msg(lines && strstr(lines, "one by one"), "%s", wholes[_i].schema);
     const char *why = unparsed("<tool_call><function=f></function></tool_call>");
-    ck_assert(why && strstr(why, "minProperties"));
+    ck_assert_msg(why && strstr(why, wholes[_i].why), "%s: %s", wholes[_i].schema, why);
+}
+END_TEST
+
+START_TEST(what_each_argument_is_bound_by_is_not_loosened)
+{
+    opens(CODER,
+          "[" TOOL(
+              "f", "true",
+              "{\"type\":[\"object\",\"null\"],\"properties\":{\"a\":{\"type\":\"integer\"}},"
+              "\"required\":[\"a\"],\"additionalProperties\":false}") "," TOOL("g", "true",
+                                                                               "{\"type\":"
+                                                                               "\"object\"}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_null(hearth_chat_loosened(reader));
 }
 END_TEST
 
@@ -525,7 +551,9 @@ int main(void)
     tcase_add_test(tcase, a_reference_binds_between_tags);
     tcase_add_loop_test(tcase, a_text_between_tags_is_loosened_where_more_is_asked_of_it, 0,
                         (int)(sizeof(texts) / sizeof(texts[0])));
-    tcase_add_test(tcase, arguments_between_tags_are_bound_one_by_one);
+    tcase_add_loop_test(tcase, arguments_between_tags_are_bound_one_by_one, 0,
+                        sizeof(wholes) / sizeof(wholes[0]));
+    tcase_add_test(tcase, what_each_argument_is_bound_by_is_not_loosened);
     tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
     tcase_add_test(tcase, an_object_of_many_properties_is_loosened_for_gemma);
