@@ -135,7 +135,7 @@ START_TEST(an_agent_s_turn_computes_what_is_new)
         turn(h, tokens, n, common, &result);
         printf("turn %u: %u tokens, %u computed\n", i, n,
                result.prompt_tokens - result.cached_tokens);
-        if (result.n_ids > 0) /* a prompt that goes on from all of the text keeps no restart point */
+        if (result.n_ids > 0) /* one that goes on from all of the text keeps no point */
             common = n;
         for (uint32_t k = THINKING; k < result.n_ids; k++)
             tokens[n++] = result.ids[k];
