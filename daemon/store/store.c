@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { READS_BYTES = 8 << 20, READS_LEAST = 8 }; /* at once */
+
 enum buffer_use { BUFFER_FREE, BUFFER_READS, BUFFER_READ, BUFFER_FILLS, BUFFER_WRITES };
 
 struct store_buffer {
@@ -214,9 +216,13 @@ uint32_t store_find(const struct store *store, enum store_class class,
     return index_find(&store->index, class, text);
 }
 
+/* That many bytes keep the disk busy, and the buffers stay in the processor's cache until they are taken. */
 uint32_t store_reads(const struct store *store)
 {
-    return store->io.n_buffers / 2;
+    const uint32_t half = store->io.n_buffers / 2;
+    uint32_t enough = (uint32_t)(READS_BYTES / store->io.stride);
+    enough = enough > READS_LEAST ? enough : READS_LEAST;
+    return half < enough ? half : enough;
 }
 
 int store_read(struct store *store, uint32_t record, uint64_t cookie)

@@ -111,7 +111,8 @@ uint32_t store_find(const struct store *store, enum store_class class,
  * is free for it, or the queue is full: later. */
 int store_read(struct store *store, uint32_t record, uint64_t cookie);
 
-/* Most reads at once, with those that are not released: half of the buffers. */
+/* Most reads at once, with those that are not released: as many as 8 MiB hold, 8 at least, and no more than
+ * half of the buffers. */
 uint32_t store_reads(const struct store *store);
 
 struct store_done {
