@@ -10,7 +10,8 @@ without a store. Times are shown, not judged.
 day: the trace's lengths, in its order; prompts go on with one of six conversations, each of which begins with one of three trunks, or
 stand alone where they are shorter. Tokens of a prompt that were computed, without a store, with one, and without restarts.
 first: computing the prompt; the same after a restart, from the store, with the page cache dropped; once more, from memory; reading the
-bytes of the store's files, with the page cache dropped, by read(2), through a buffer of 1 MiB and into fresh memory.
+bytes of the store's files, with the page cache dropped, by read(2), through a buffer of 1 MiB and into fresh memory. --also BIN: another build,
+in turns. --kept FOLDER: the store is there afterwards, and what an earlier run left there is not computed again.
 beside: the time between tokens of a client that streams while another one asks a text of 3,000 tokens every --every seconds, one of four
 in turn: all are in memory; they do not fit, and each evicts another one to a store; the same with a disk that takes 50 ms for some of the
 reads and writes, one after the other (a build with --fault); without a store. Row by row, --times times.
@@ -18,6 +19,7 @@ reads and writes, one after the other (a build with --fault); without a store. R
 
 import argparse
 import collections
+import contextlib
 import itertools
 import mmap
 import os
@@ -181,29 +183,34 @@ def first(options):
     """Two prompts: all of one but its last token is in pages; of the other the last 16 tokens are computed."""
     n = options.tokens
     prompts = [tokens(1, n)[:n // 32 * 32 + 1 + rest] for rest in (0, 15)]
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    builds = [options.bin, *options.also]
+    with contextlib.ExitStack() as stack:
+        folder = options.kept or stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder))
         daemon = Daemon(options, folder, "--context", n + 1024, "--slots", 2, *store_words(folder))
         ask(daemon, tokens(2, 600))
-        computed, _ = ask(daemon, prompts[1])
-        print(f"computed: {computed:.2f} s", flush=True)
+        computed, result = ask(daemon, prompts[1])
+        print(f"computed: {result.prompt_tokens - result.cached_tokens:,} tokens, {computed:.2f} s", flush=True)
         right = [ask(daemon, prompt)[1].receipt for prompt in prompts]
-        print("| prompt | from the store | first token, s | from memory, s | read(2), s | into fresh memory, s | MB |\n|---|---|---|---|---|---|---|")
+        daemon.stop()
+        print("| build | prompt | from the store | first token, s | from memory, s | read(2), s | into fresh memory, s | MB |\n"
+              "|---|---|---|---|---|---|---|---|")
         same = True
         for i in range(options.times):
-            daemon.stop()
             files = sorted(pathlib.Path(folder).glob("store/*/*/*.kv"))
             reading, size = read_all(files, False)
             fresh, _ = read_all(files, True)
-            daemon.start()
-            ask(daemon, tokens(2, 600))  # weights are in memory, the rate is measured
-            drop(files)
-            prompt = prompts[i % 2]
-            stored, result = ask(daemon, prompt)
-            warm, again = ask(daemon, prompt)
-            same &= result.receipt == again.receipt == right[i % 2]
-            print(f"| {len(prompt):,} | {result.stored_tokens:,} | {stored:.3f} | {warm:.3f} | {reading:.3f} | {fresh:.3f} | {size / 1e6:.0f} |",
-                  flush=True)
-        daemon.stop()
+            for build in builds[i // 2 % len(builds):] + builds[:i // 2 % len(builds)]:
+                daemon.command[0] = build / "hearthd"
+                daemon.start()
+                ask(daemon, tokens(2, 600))  # weights are in memory, the rate is measured
+                drop(files)
+                prompt = prompts[i % 2]
+                stored, result = ask(daemon, prompt)
+                warm, again = ask(daemon, prompt)
+                same &= result.receipt == again.receipt == right[i % 2]
+                print(f"| {builds.index(build) + 1} | {len(prompt):,} | {result.stored_tokens:,} | {stored:.3f} | {warm:.3f} | {reading:.3f} | "
+                      f"{fresh:.3f} | {size / 1e6:.0f} |", flush=True)
+                daemon.stop()
     return same
 
 
@@ -277,6 +284,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("day", "first", "beside"))
     parser.add_argument("--bin", default="build/bin", type=lambda p: pathlib.Path(p).resolve())
+    parser.add_argument("--also", default=[], action="append", type=lambda p: pathlib.Path(p).resolve())
+    parser.add_argument("--kept", type=pathlib.Path)
     parser.add_argument("--model", default="daemon/models/hearth-code-5m-f16.gguf")
     parser.add_argument("--folder", default="/var/tmp")
     parser.add_argument("--threads", default=1, type=int)
