@@ -185,10 +185,11 @@ static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *ha
     struct slot *found = NULL;
     uint64_t most = 0;
     for (uint32_t i = 0; i < n_slots; i++) {
-        uint64_t sum = 0;
+        const bool again = found && slots[i].uid == found->uid; /* whose sum is known */
+        uint64_t sum = again ? most : 0;
         if (&slots[i] == needy || has(&slots[i]) == 0)
             continue;
-        for (uint32_t k = 0; k < n_slots; k++)
+        for (uint32_t k = 0; k < n_slots && !again; k++)
             sum += slots[k].uid == slots[i].uid && &slots[k] != needy ? has(&slots[k]) : 0;
         if (sum > most || (sum == most && slots[i].serial <= found->serial)) {
             found = &slots[i];
