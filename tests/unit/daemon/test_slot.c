@@ -684,6 +684,31 @@ START_TEST(idle_states_give_way_before_restart_points)
 }
 END_TEST
 
+/* Two users of three slots: the one with two states loses the one that it used less recently, the other one keeps its own. */
+START_TEST(an_idle_state_of_the_user_with_the_most_gives_way)
+{
+    static struct slot three[3];
+    struct slots of_users = {.all = three, .n = 3};
+    uint32_t own[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(slot_init(&three[i], CONTEXT), 0);
+        three[i].own = own[i] = pages_take(&states);
+        three[i].serial = 10 + i;
+        three[i].uid = i == 0 ? 7 : 8;
+    }
+    while (states.n_free > 0)
+        pages_take(&states);
+    ck_assert_uint_eq(slots_take_state(&of_users, &prefix), own[1]);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_uint_eq(three[i].own, i == 1 ? PAGE_NONE : own[i]);
+        three[i].own = PAGE_NONE;
+        slot_fini(&three[i], CONTEXT);
+    }
+    for (uint32_t i = 0; i < STATES; i++)
+        pages_return(&states, i);
+}
+END_TEST
+
 START_TEST(a_text_without_pages_has_no_state)
 {
     request(&two.all[0], 100, 100);
@@ -799,6 +824,7 @@ int main(void)
     tcase_add_test(t, another_slot_begins_at_restart_points_only);
     tcase_add_test(t, a_poisoned_state_goes_back_to_its_restart_point);
     tcase_add_test(t, idle_states_give_way_before_restart_points);
+    tcase_add_test(t, an_idle_state_of_the_user_with_the_most_gives_way);
     tcase_add_test(t, a_text_without_pages_has_no_state);
     tcase_add_loop_test(t, a_text_has_four_restart_points, 0, 2);
     tcase_add_test(t, a_long_prefill_keeps_points_on_its_way);
