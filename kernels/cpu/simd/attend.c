@@ -43,6 +43,17 @@ static const uint8_t *page_at(const struct cpu_attend *a, uint32_t t)
     return a->memory + a->pages[t / KV_PAGE_POSITIONS] * a->page_bytes;
 }
 
+/* K and V of the head in the page of position t. */
+static const uint8_t *k_at(const struct cpu_attend *a, uint32_t t)
+{
+    return page_at(a, t) + kv_k_offset(a->kv, a->head_kv);
+}
+
+static const uint8_t *v_at(const struct cpu_attend *a, uint32_t t)
+{
+    return page_at(a, t) + kv_v_offset(a->kv, a->head_kv);
+}
+
 /* VEC values of K or V from value i on; int8 values are not scaled yet. */
 ALWAYS_INLINE vf load_kv(const uint8_t *values, size_t i, enum kv_type type)
 {
@@ -138,12 +149,24 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
     }
 }
 
-/* Computes the scores of whole pages, from the first to the last that a query needs. */
+/* Asks for memory that is read soon: a head's part of a page is too short for the processor to do so by itself. */
+static void read_ahead(const uint8_t *memory, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(memory + i, 0, 2);
+}
+
+/* Computes the scores of whole pages, from the first to the last that a query needs. Meanwhile the page's V and the
+ * next page's K are read into the cache. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
                          enum kv_type type)
 {
     for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
-        const uint8_t *k = page_at(a, split->begin + t) + kv_k_offset(a->kv, a->head_kv);
+        const uint32_t at = split->begin + t, next = at + KV_PAGE_POSITIONS;
+        const uint8_t *k = k_at(a, at);
+        read_ahead(v_at(a, at), a->kv->v_bytes);
+        if (next <= a->position[a->n - 1])
+            read_ahead(k_at(a, next), a->kv->k_bytes);
         uint32_t i = split->first / split->group * split->group;
         for (; i < split->last; i += split->group)
             score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
@@ -217,7 +240,7 @@ ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
     while (t < span.end) {
         uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
         stop = stop < span.end ? stop : span.end;
-        const uint8_t *v = page_at(a, span.begin + t) + kv_v_offset(a->kv, a->head_kv);
+        const uint8_t *v = v_at(a, span.begin + t);
         for (; t < stop; t++) {
             vf value[SUM_VECTORS];
             UNROLL
