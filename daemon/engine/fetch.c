@@ -28,6 +28,7 @@ int fetches_init(struct fetches *fetches, struct slots *slots)
     fetches->look_pages = LOOK_PAGES;
     if (!fetches->stored.store)
         return 0;
+    fetches->reads = store_reads(fetches->stored.store);
     fetches->all = calloc(slots->n, sizeof(*fetches->all));
     return fetches->all ? 0 : -ENOMEM;
 }
@@ -264,19 +265,20 @@ static void go_on(struct fetch *fetch)
 static uint32_t depth(const struct fetches *fetches)
 {
     const struct stored *stored = &fetches->stored;
-    uint32_t most = store_reads(stored->store), n = 0;
+    uint32_t most = fetches->reads, n = 0;
     for (uint32_t i = 0; i < stored->slots->n; i++)
         n += fetches->all[i].active && !fetches->all[i].leader && !fetches->all[i].looks;
     most = n > 1 ? most / n : most;
     return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
 }
 
-/* Asks for the parts that are missing while there is room for them. Returns how many. */
+/* Asks for the parts that are missing, once there is room for a quarter of what may be queued: the store's thread
+ * wakes up for each batch. Returns how many. */
 static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
     const struct stored *stored = &fetches->stored;
     uint32_t asked = 0;
-    if (fetch->leader || fetch->looks)
+    if (fetch->leader || fetch->looks || fetch->n_reads > fetches->depth - fetches->depth / 4)
         return 0;
     for (; fetch->at < fetch->n && fetch->n_reads < fetches->depth && !fetch->ends; go_on(fetch)) {
         const uint32_t place = (fetch->head + fetch->n_reads) % FETCH_READS;

@@ -64,6 +64,7 @@ struct fetches {
     uint64_t mib_ns;     /* smoothed: to read a MiB */
     uint32_t depth;      /* in this step: reads of each fetch that are queued at once */
     uint32_t look_pages; /* of a text that a step looks for; tests change it */
+    uint32_t reads;      /* of all fetches, queued at once: store_reads; tests change it */
     bool always;         /* tests: whatever it costs, and however long it takes */
 };
 

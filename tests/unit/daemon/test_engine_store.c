@@ -137,6 +137,33 @@ START_TEST(what_was_evicted_is_read_again)
 }
 END_TEST
 
+/* The thread wakes up for a quarter of the reads, not for each one. */
+START_TEST(records_are_asked_for_in_batches)
+{
+    const struct rig_request request = request_of(0, LENGTH);
+    begin(DENSE);
+    ask(0, &request);
+    restart();
+    rig.engine->fetches.reads = 8;
+    rig.store_stands = true;
+    rig_submit(&clients[1], 0, &request);
+    rig_step(&rig);
+    ck_assert_uint_eq(store_pending(rig.store), 8);
+    store_work(rig.store, 1);
+    rig_step(&rig);
+    ck_assert_uint_eq(store_pending(rig.store), 7);
+    store_work(rig.store, 1);
+    rig_step(&rig);
+    ck_assert_uint_eq(store_pending(rig.store), 8);
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[1]);
+    ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, LENGTH / 32 * 32);
+    finish();
+}
+END_TEST
+
 /* Where a text leaves the stored one, the rest is computed. */
 START_TEST(a_text_that_leaves_a_stored_one_is_computed_from_there)
 {
@@ -620,6 +647,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, a_text_is_warm_after_a_restart, 0, KINDS);
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
+    tcase_add_test(t, records_are_asked_for_in_batches);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
     tcase_add_test(t, a_short_text_is_not_looked_up);
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
