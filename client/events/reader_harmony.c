@@ -11,17 +11,28 @@ enum { HEADER_MOST = 512 };
 
 static const char channel_mark[] = "<|channel|>", to_mark[] = "to=", functions[] = "functions.";
 
-/* The word after the mark in a header; 0 bytes: none. */
+/* The word after the last such mark in a header; 0 bytes: none. */
 static const char *word_after(const char *text, size_t bytes, const char *mark, size_t *ret_bytes)
 {
-    const char *at = memmem(text, bytes, mark, strlen(mark)), *end = text + bytes;
+    const char *at = NULL, *end = text + bytes, *next = text;
     *ret_bytes = 0;
+    while ((next = memmem(next, (size_t)(end - next), mark, strlen(mark))) != NULL)
+        at = next += strlen(mark);
     if (!at)
         return text;
-    at += strlen(mark);
     while (at + *ret_bytes < end && !strchr(" \t\r\n<", at[*ret_bytes]))
         ++*ret_bytes;
     return at;
+}
+
+/* Is the message for a tool, not for a part of the conversation? */
+static bool is_tool(const char *to, size_t bytes)
+{
+    static const char *const others[] = {"assistant", "user", "all"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (bytes == strlen(others[i]) && memcmp(to, others[i], bytes) == 0)
+            return false;
+    return bytes > 0;
 }
 
 /* Does an answer without a header stand here? */
@@ -67,7 +78,7 @@ bool reader_step_header(struct reader *p)
         return true;
     }
     const char *to = word_after(text, end, to_mark, &bytes);
-    if (bytes) {
+    if (is_tool(to, bytes)) {
         size_t skip = bytes > strlen(functions) && memcmp(to, functions, strlen(functions)) == 0
                           ? strlen(functions)
                           : 0;

@@ -258,3 +258,7 @@
     {"functionary", "<function=f>{\"a\": 1}</function>", "f({\"a\": 1})", NULL, false},
     {"functionary", "<function=f>{\"a\": 1}</function> and <function=g>{}</function>",
      "f({\"a\": 1})C(and)g({})", NULL, false},
+    {"harmony",
+     "<|channel|>commentary to=assistant<|channel|>analysis<|message|>hm<|end|><|start|>assistant "
+     "to=user<|channel|>final<|message|>Yes.",
+     "T(hm)C(Yes.)", NULL, false},
