@@ -441,12 +441,14 @@ static bool step_after(struct reader *p)
     if (close) {
         close += strspn(close, spaces);
         reader_skip_space(p);
-        enum look look = reader_look(p, close);
-        if (look == LOOK_MORE || (!reader_left(p) && !p->ended))
+        enum look look = reader_look(p, close), end = f->close ? reader_look(p, f->close) : LOOK_NO;
+        enum look next = reader_look(p, f->call_open);
+        if (look == LOOK_MORE || end == LOOK_MORE || next == LOOK_MORE ||
+            (!reader_left(p) && !p->ended))
             return false;
         if (look == LOOK_YES)
             p->at += strlen(close);
-        else if (reader_left(p) && !(f->close && reader_look(p, f->close) == LOOK_YES)) {
+        else if (reader_left(p) && end != LOOK_YES && next != LOOK_YES) {
             reader_break(p, "something follows a call's arguments");
             return true;
         }

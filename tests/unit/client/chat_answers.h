@@ -201,6 +201,17 @@
      "not as", false},
     {"gemma", "<|tool_call>call:f{a:1", "C(<|tool_call>call:f{a:1)", "ends inside", false},
     {"gemma", "<|channel>thought\nhm\n<channel|>Yes.", "T(hm)C(Yes.)", NULL, false},
+    {"deepseek",
+     "<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>f<\xef\xbd\x9ctool\xe2\x96\x81"
+     "sep\xef\xbd\x9c>{}<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>.",
+     "f({})C(.)", NULL, false},
+
 
     /* harmony: gpt-oss */
     {"harmony",
