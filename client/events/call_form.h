@@ -36,8 +36,10 @@ struct call_form {
     const char *param_open, *param_name_close;
     const char *value_open; /* NULL: none */
     const char *param_close;
-    bool lines; /* a value has lines of its own */
-    bool typed; /* what stands before its value says whether it is a string: true">, false"> */
+    const char *raw_open,
+        *raw_close; /* around a string with marks in it, up to param_close; or NULL */
+    bool lines;     /* a value has lines of its own */
+    bool typed;     /* what stands before its value says whether it is a string: true">, false"> */
 };
 
 /* What calls begin with in content; NULL: harmony's, which begin with a header. */

@@ -66,7 +66,7 @@ struct reader {
     enum call_member member;
     struct json_scan scan;
     const json_t *properties; /* the schemas of the call's arguments, or NULL */
-    bool is_string, is_first, in_object, has_arguments;
+    bool is_string, is_nullable, is_raw, is_first, in_object, has_arguments;
     enum reader_kind message; /* of a message in harmony */
 
     struct queued *events; /* [n_events], taken up to next_event */

@@ -82,7 +82,9 @@ bool reader_step_param_name(struct reader *p)
         reader_break(p, "an argument has no name");
         return true;
     }
-    p->is_string = reader_takes_text(json_object_getn(p->properties, reader_rest(p), end));
+    const json_t *schema = json_object_getn(p->properties, reader_rest(p), end);
+    p->is_string = reader_takes_text(schema);
+    p->is_nullable = p->is_string && json_array_size(json_object_get(schema, "type")) > 1;
     if (!p->is_first)
         reader_emit(p, READER_ARGUMENTS, ", ", 2);
     p->is_first = false;
@@ -106,6 +108,7 @@ bool reader_step_value_open(struct reader *p)
             return true;
         }
         p->is_string = yes == LOOK_YES;
+        p->is_nullable = false;
         p->at += strlen(yes == LOOK_YES ? "true\">" : "false\">");
     } else if (f->value_open) {
         reader_skip_space(p);
@@ -123,9 +126,36 @@ bool reader_step_value_open(struct reader *p)
             return false;
         p->at += reader_look(p, "\n") == LOOK_YES;
     }
-    if (p->is_string)
+    enum look raw = f->raw_open ? reader_look(p, f->raw_open) : LOOK_NO;
+    if (raw == LOOK_MORE)
+        return false;
+    p->is_raw = raw == LOOK_YES;
+    if (p->is_raw) {
+        p->at += strlen(f->raw_open);
+        p->is_string = true;
+        p->is_nullable = false;
+    }
+    if (p->is_string && !p->is_nullable)
         reader_emit(p, READER_ARGUMENTS, "\"", 1);
     p->state = STATE_VALUE;
+    return true;
+}
+
+/* Begins a value that is null where it says so and nothing else, else a text. Returns whether it is
+ * known which. */
+static bool begin_nullable(struct reader *p, size_t end)
+{
+    static const char word[] = "null";
+    const struct call_form *f = p->desc.form;
+    size_t n = strlen(word), most = n + f->lines + strlen(f->param_close);
+    enum look look = reader_look(p, word);
+    if (look == LOOK_MORE || (look == LOOK_YES && !p->ended && end == reader_left(p) && end < most))
+        return false;
+    bool line = f->lines && look == LOOK_YES && end == n + 1 && reader_rest(p)[n] == '\n';
+    p->is_string = look != LOOK_YES || (end != n && !line);
+    p->is_nullable = false;
+    if (p->is_string)
+        reader_emit(p, READER_ARGUMENTS, "\"", 1);
     return true;
 }
 
@@ -154,18 +184,26 @@ static void emit_value(struct reader *p, const char *text, size_t bytes)
     reader_emit(p, READER_ARGUMENTS, "\"", 1);
 }
 
+/* What the value ends with. */
+static const char *value_close(const struct reader *p)
+{
+    return p->is_raw ? p->desc.form->raw_close : p->desc.form->param_close;
+}
+
 /* How much of the rest is certain to be the value's, when its end has not come. */
 static size_t certain_value(const struct reader *p)
 {
-    size_t n = reader_left(p) - reader_may_begin(p, p->desc.form->param_close);
+    size_t n = reader_left(p) - reader_may_begin(p, value_close(p));
     return n - (p->desc.form->lines && !p->ended && n && reader_rest(p)[n - 1] == '\n');
 }
 
 bool reader_step_value(struct reader *p)
 {
     const struct call_form *f = p->desc.form;
-    const char *text = reader_rest(p);
-    size_t end = reader_find(p, f->param_close);
+    const char *text = reader_rest(p), *close = value_close(p);
+    size_t end = reader_find(p, close);
+    if (p->is_nullable && !begin_nullable(p, end))
+        return false;
     if (end == reader_left(p)) {
         size_t n = p->is_string ? certain_value(p) : 0;
         if (n)
@@ -182,7 +220,7 @@ bool reader_step_value(struct reader *p)
     } else {
         emit_value(p, text, bytes);
     }
-    p->at += end + strlen(f->param_close);
+    p->at += end + strlen(close);
     p->state = STATE_PARAM;
     return true;
 }

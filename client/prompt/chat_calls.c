@@ -190,6 +190,24 @@ static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *sc
     return found > 0;
 }
 
+/* A text up to the end of its argument. One with marks in it stands raw. */
+static void add_free_text(struct chat_calls *b, struct buffer *t)
+{
+    const struct call_form *f = b->form;
+    if (!f->raw_open) {
+        chat_calls_until(b, t, f->param_close);
+        return;
+    }
+    schema_add(&b->c, t, " (");
+    chat_calls_mark(b, t, f->param_close);
+    schema_add(&b->c, t, " | [^<]");
+    chat_calls_until(b, t, f->param_close);
+    schema_add(&b->c, t, " |");
+    chat_calls_mark(b, t, f->raw_open);
+    chat_calls_until(b, t, f->raw_close);
+    schema_add(&b->c, t, " )");
+}
+
 /* A value between tags that is a text as it is. */
 static void add_text(struct chat_calls *b, struct buffer *t, const char *tool, const char *key,
                      const json_t *schema)
@@ -213,7 +231,7 @@ static void add_text(struct chat_calls *b, struct buffer *t, const char *tool, c
         schema_add(&b->c, t, f->lines ? " \"\\n\"?" : "");
         chat_calls_mark(b, t, f->param_close);
     } else {
-        chat_calls_until(b, t, f->param_close);
+        add_free_text(b, t);
     }
     buffer_fini(&choices);
 }
@@ -243,7 +261,7 @@ static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, 
                    : text ? " \"true\\\">\""
                           : " \"false\\\">\"");
     if (!key) {
-        chat_calls_until(b, &t, f->param_close);
+        add_free_text(b, &t);
     } else if (text) {
         add_text(b, &t, tool, key, schema);
     } else {

@@ -185,6 +185,8 @@ static bool is_in_marks(const struct reader_desc *d, const char *text, size_t by
         f ? f->cut : NULL,
         f ? f->name_close : NULL,
         f ? f->call_close : NULL,
+        f ? f->raw_open : NULL,
+        f ? f->raw_close : NULL,
         f ? f->param_open : NULL,
         f ? f->param_name_close : NULL,
         f ? f->value_open : NULL,

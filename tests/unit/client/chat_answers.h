@@ -168,6 +168,12 @@
      "end\xef\xbd\x9c>",
      "f({\"a\": 1})", NULL, false},
 
+    {"minicpm",
+     "<function name=\"write\"><param name=\"text\"><![CDATA[1 < 2 </param> ]]>\n]]></param><param "
+     "name=\"lines\">2</param></function>",
+     "write({\"text\": \"1 < 2 </param> ]]>\\n\", \"lines\": 2})", NULL, false},
+    {"minicpm", "<function name=\"write\"><param name=\"text\"><![CDATA[a</param></function>",
+     "write({\"text\": \"a</param></function>)", "ends inside", false},
     /* kimi */
     {"kimi",
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"

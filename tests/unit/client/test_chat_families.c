@@ -32,6 +32,8 @@ static const char *const arguments[] = {
     "{\"path\":\"{\\\"name\\\": \\\"g\\\", \\\"arguments\\\": {}}\"}",
     "{\"path\":\"  blanks  \",\"lines\":3}",
     "{\"text\":\"true\",\"force\":true}",
+    "{\"text\":null,\"path\":\"null\"}",
+    "{\"text\":\"null and void\"}",
     "{\"lines\":-1500.5}",
     "{\"tags\":[\"a\",[],{\"b\":[null,false,\"]\"]}]}",
     "{\"options\":{\"deep\":{\"er\":[[{}]]},\"k\":\"v\"}}",
@@ -98,11 +100,15 @@ static void add_tags(struct buffer *t, const struct call_form *f, const json_t *
         if (f->typed)
             buffer_text(t, json_is_string(item) ? "true\">" : "false\">");
         buffer_format(t, "%s%s", f->value_open ? f->value_open : "", line);
-        if (json_is_string(item))
-            buffer_text(t, json_string_value(item));
+        const char *text = json_string_value(item);
+        const bool raw = f->raw_open && text && strpbrk(text, "<&\n");
+        if (raw)
+            buffer_format(t, "%s%s", f->raw_open, text);
+        else if (text)
+            buffer_text(t, text);
         else
             add_json(t, item, ways);
-        buffer_format(t, "%s%s%s", line, f->param_close, line);
+        buffer_format(t, "%s%s%s", line, raw ? f->raw_close : f->param_close, line);
     }
 }
 
