@@ -48,11 +48,18 @@ static inline const char *call_form_opening(const struct call_form *f)
     return f->open ? f->open : f->call_open;
 }
 
+/* What a call may begin with where the model left out what opens the list; NULL: nothing. */
+static inline const char *call_form_alone(const struct call_form *f)
+{
+    return f->open && f->call_open && *f->call_open ? f->call_open : NULL;
+}
+
 extern const struct call_form call_forms[];
 extern const size_t n_call_forms;
 
 struct thought_form {
     const char *open, *close;
+    bool control; /* they are control tokens in all vocabularies: no text */
 };
 
 extern const struct thought_form thought_forms[];

@@ -147,14 +147,15 @@ void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size
                                                .bytes = bytes};
 }
 
-/* The schemas of a tool's arguments. */
-static const json_t *find_properties(const json_t *tools, const char *name, size_t bytes)
+/* The tool of this name, or NULL. */
+static const json_t *find_tool(const struct reader *p, const char *name, size_t bytes)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i), *f = json_object_get(tool, "function");
-        const json_t *of = f ? f : tool, *own = json_object_get(of, "name");
+    for (size_t i = 0; i < json_array_size(p->desc.tools); i++) {
+        const json_t *tool = json_array_get(p->desc.tools, i);
+        const json_t *f = json_object_get(tool, "function"), *of = f ? f : tool;
+        const json_t *own = json_object_get(of, "name");
         if (json_string_length(own) == bytes && memcmp(json_string_value(own), name, bytes) == 0)
-            return json_object_get(json_object_get(of, "parameters"), "properties");
+            return of;
     }
     return NULL;
 }
@@ -163,8 +164,9 @@ void reader_begin_call(struct reader *p, const char *name, size_t bytes)
 {
     p->n_calls++;
     p->in_call = true;
-    p->is_marked = false;
-    p->properties = find_properties(p->desc.tools, name, bytes);
+    p->is_marked = p->in_thought = false;
+    p->properties =
+        json_object_get(json_object_get(find_tool(p, name, bytes), "parameters"), "properties");
     reader_emit(p, READER_CALL, name, bytes);
 }
 
@@ -175,27 +177,42 @@ void reader_end_call(struct reader *p)
     reader_emit(p, READER_CALL_END, NULL, 0);
 }
 
-bool reader_is_name(const char *text, size_t bytes)
+/* Of a call in a thought, until it is known whether the thought ends. */
+static const char held_back[] = "the thought may end";
+
+const char *reader_name_fault(const struct reader *p, const char *text, size_t bytes)
 {
+    bool is_name = bytes > 0 && bytes <= NAME_MOST;
     for (size_t i = 0; i < bytes; i++)
-        if ((unsigned char)text[i] <= ' ' || strchr("\"'`<>{}[]()\\", text[i]))
-            return false;
-    return bytes > 0 && bytes <= NAME_MOST;
+        is_name &= (unsigned char)text[i] > ' ' && !strchr("\"'`<>{}[]()\\", text[i]);
+    if (!is_name)
+        return "a call has no name";
+    if (p->is_marked && (p->in_thought || p->is_alone) && !find_tool(p, text, bytes))
+        return "a call names none of the tools";
+    return p->is_marked && p->in_thought && !p->ended ? held_back : NULL;
 }
 
 void reader_break(struct reader *p, const char *reason)
 {
-    if (!p->reason)
+    bool is_thought = p->is_marked && p->in_thought;
+    if (reason == held_back) {
+        p->at = p->mark;
+        p->is_marked = p->in_thought = false;
+        p->state = STATE_HELD;
+        return;
+    }
+    if (!p->reason && !is_thought)
         p->reason = reason;
     if (p->in_call)
         reader_end_call(p);
     if (p->is_marked) {
         p->trims = false;
-        reader_emit(p, READER_CONTENT, p->in.data + p->mark, p->mark_end - p->mark);
+        reader_emit(p, is_thought ? READER_THOUGHT : READER_CONTENT, p->in.data + p->mark,
+                    p->mark_end - p->mark);
         p->at = p->mark_end;
-        p->is_marked = false;
+        p->is_marked = p->in_thought = false;
     }
-    p->state = STATE_CONTENT;
+    p->state = is_thought ? STATE_THOUGHT : STATE_CONTENT;
 }
 
 /* ---- content and thoughts -------------------------------------------------------------------- */
@@ -230,58 +247,72 @@ static size_t certain(struct reader *p, size_t held)
     return n;
 }
 
-static void begin_calls(struct reader *p, const char *mark)
+/* What may be a call begins with the mark, or with the white space before that. */
+static void begin_calls(struct reader *p, size_t space, const char *mark)
 {
     const struct call_form *f = p->desc.form;
     p->is_marked = true;
+    p->in_thought = p->state == STATE_THOUGHT;
+    p->is_alone = mark != call_form_opening(f);
     p->mark = p->at;
-    p->at += strlen(mark);
+    p->at += space + strlen(mark);
     p->mark_end = p->at;
-    p->state = f->open ? STATE_BETWEEN : STATE_NAME;
+    p->state = f->open && !p->is_alone ? STATE_BETWEEN : STATE_NAME;
 }
 
-static bool step_content(struct reader *p)
+/* Content or a thought: up to what ends it, begins a thought in it, or begins a call. The end of a
+ * thought that did not begin is left out where it is no text. */
+static bool step_text(struct reader *p)
 {
-    const char *marks[2] = {p->desc.thoughts ? p->desc.thoughts->open : NULL,
-                            p->desc.form ? call_form_opening(p->desc.form) : NULL};
+    enum { EDGE, CALLS, ALONE, STRAY, N_MARKS };
+    const struct thought_form *t = p->desc.thoughts;
+    const bool thinks = p->state == STATE_THOUGHT;
+    const struct call_form *f = thinks && !p->desc.calls_in_thoughts ? NULL : p->desc.form;
+    const enum reader_kind kind = thinks ? READER_THOUGHT : READER_CONTENT;
+    const char *const marks[N_MARKS] = {
+        t ? thinks ? t->close : t->open : NULL, f ? call_form_opening(f) : NULL,
+        f ? call_form_alone(f) : NULL, t && !thinks && t->control ? t->close : NULL};
     size_t left = reader_left(p), held = 0, which;
-    size_t first = reader_find_first(p, left, marks, 2, &which);
+    size_t first = reader_find_first(p, left, marks, N_MARKS, &which), begin = first;
     if (first == left) {
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < N_MARKS; i++) {
             size_t may = marks[i] ? reader_may_begin(p, marks[i]) : 0;
             held = may > held ? may : held;
         }
-        give(p, READER_CONTENT, certain(p, held), false);
+        give(p, kind, certain(p, held), thinks && p->ended);
         return false;
     }
-    size_t begin = first;
-    while (begin && strchr(spaces, reader_rest(p)[begin - 1]) && reader_rest(p)[begin - 1])
+    while (which != STRAY && begin && strchr(spaces, reader_rest(p)[begin - 1]) &&
+           reader_rest(p)[begin - 1])
         begin--;
-    give(p, READER_CONTENT, begin, false);
-    if (which == 0) {
-        p->at += first - begin + strlen(marks[0]);
-        p->state = STATE_THOUGHT;
-        p->trims = true;
+    give(p, kind, begin, false);
+    if (which == CALLS || which == ALONE) {
+        begin_calls(p, first - begin, marks[which]);
         return true;
     }
-    begin_calls(p, marks[1]);
-    p->mark_end = p->at += first - begin; /* white space before a call goes with it */
+    if (which == STRAY) {
+        p->at += strlen(marks[STRAY]);
+        return true;
+    }
+    p->at += first - begin + strlen(marks[EDGE]);
+    p->state = thinks ? STATE_CONTENT : STATE_THOUGHT;
+    p->trims = true;
     return true;
 }
 
-static bool step_thought(struct reader *p)
+static bool step_held(struct reader *p)
 {
     const char *close = p->desc.thoughts->close;
     size_t at = reader_find(p, close);
-    if (at == reader_left(p)) {
-        give(p, READER_THOUGHT, certain(p, reader_may_begin(p, close)), p->ended);
-        return false;
+    if (at < reader_left(p)) {
+        give(p, READER_THOUGHT, at, true);
+        p->at += strlen(close);
+        p->trims = true;
+        p->state = STATE_CONTENT;
+    } else if (p->ended) {
+        p->state = STATE_THOUGHT;
     }
-    give(p, READER_THOUGHT, at, true);
-    p->at += strlen(close);
-    p->state = STATE_CONTENT;
-    p->trims = true;
-    return true;
+    return p->state != STATE_HELD;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -307,6 +338,7 @@ static bool step_start(struct reader *p)
     if (look == LOOK_YES) {
         p->at = p->mark;
         p->is_marked = true;
+        p->is_alone = false;
         p->mark_end = p->at + 1;
         p->state = STATE_BETWEEN;
     }
@@ -372,6 +404,10 @@ static bool step_between(struct reader *p)
     enum look open = reader_look(p, f->call_open);
     if (!reader_left(p) || close == LOOK_MORE || open == LOOK_MORE)
         return false;
+    if (open == LOOK_NO && p->is_alone) { /* nothing has to close what nothing opened */
+        p->state = STATE_CONTENT;
+        return true;
+    }
     if (open == LOOK_NO) {
         reader_break(p, "a call does not begin as the model's template writes it");
         return true;
@@ -413,8 +449,9 @@ static bool step_name(struct reader *p)
         n--;
     while (skip < n && strchr(spaces, text[skip]) && text[skip])
         skip++;
-    if (!reader_is_name(text + skip, n - skip)) {
-        reader_break(p, "a call has no name");
+    const char *fault = reader_name_fault(p, text + skip, n - skip);
+    if (fault) {
+        reader_break(p, fault);
         return true;
     }
     p->at += end + (f->name_close ? strlen(f->name_close) : 0);
@@ -466,9 +503,10 @@ static bool step(struct reader *p)
     case STATE_START:
         return step_start(p);
     case STATE_CONTENT:
-        return step_content(p);
     case STATE_THOUGHT:
-        return step_thought(p);
+        return step_text(p);
+    case STATE_HELD:
+        return step_held(p);
     case STATE_BETWEEN:
         return step_between(p);
     case STATE_NAME:

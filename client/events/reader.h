@@ -31,9 +31,10 @@ struct reader_event {
 struct reader_desc {
     const struct call_form *form;        /* NULL: calls are content */
     const struct thought_form *thoughts; /* NULL: thoughts are content */
-    const json_t *tools; /* descriptions in OpenAI's form: which arguments are strings; or NULL.
+    const json_t *tools;    /* descriptions in OpenAI's form: which arguments are strings; or NULL.
                             Must live as long as the reader */
-    bool thinks;         /* the prompt opened a thought */
+    bool thinks;            /* the prompt opened a thought */
+    bool calls_in_thoughts; /* a call of a tool in a thought that does not end is one */
 };
 
 struct reader;

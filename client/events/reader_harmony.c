@@ -82,7 +82,7 @@ bool reader_step_header(struct reader *p)
         size_t skip = bytes > strlen(functions) && memcmp(to, functions, strlen(functions)) == 0
                           ? strlen(functions)
                           : 0;
-        if (reader_is_name(to + skip, bytes - skip)) {
+        if (!reader_name_fault(p, to + skip, bytes - skip)) {
             begin_message(p, READER_ARGUMENTS);
             reader_begin_call(p, to + skip, bytes - skip);
             p->at += end + strlen(message_mark);

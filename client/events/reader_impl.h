@@ -10,6 +10,7 @@ enum reader_state {
     STATE_START, /* of the answer, where a bare call may begin it */
     STATE_CONTENT,
     STATE_THOUGHT,
+    STATE_HELD,    /* a thought from a call on, which is one if the thought does not end */
     STATE_BETWEEN, /* in a list of calls, before a call or the list's end */
     STATE_NAME,
     STATE_ARGUMENTS, /* one JSON object */
@@ -57,6 +58,8 @@ struct reader {
      * reading would go on if it is. */
     bool is_marked;
     size_t mark, mark_end;
+    bool in_thought; /* if it is not a call it is part of a thought */
+    bool is_alone;   /* it began without what opens a list of calls */
 
     uint32_t n_calls;
     bool in_call;        /* READER_CALL without its READER_CALL_END so far */
@@ -115,8 +118,9 @@ void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size
 void reader_begin_call(struct reader *p, const char *name, size_t bytes);
 void reader_end_call(struct reader *p);
 
-/* May this text be the name of a tool? */
-bool reader_is_name(const char *text, size_t bytes);
+/* Why this text cannot be the name of a call; NULL: it can. In a thought, and without what opens a list
+ * of calls, it has to be a tool's. */
+const char *reader_name_fault(const struct reader *p, const char *text, size_t bytes);
 
 /* What was read as a call is not one: what was not given out yet is content. */
 void reader_break(struct reader *p, const char *reason);

@@ -96,8 +96,9 @@ static void end_object(struct reader *p)
 {
     p->at++;
     if (!p->in_call) {
-        if (!reader_is_name(p->name.data ? p->name.data : "", p->name.bytes)) {
-            reader_break(p, "a call has no name");
+        const char *fault = reader_name_fault(p, p->name.data ? p->name.data : "", p->name.bytes);
+        if (fault) {
+            reader_break(p, fault);
             return;
         }
         if (!given_object(p)) {
@@ -174,7 +175,7 @@ bool reader_step_member_value(struct reader *p)
         reader_skip_space(p);
         if (!reader_left(p))
             return false;
-        bool named = reader_is_name(p->name.data ? p->name.data : "", p->name.bytes);
+        bool named = !reader_name_fault(p, p->name.data ? p->name.data : "", p->name.bytes);
         if (p->member == MEMBER_ARGUMENTS && named && !p->in_call && !p->has_arguments &&
             *reader_rest(p) == '{') {
             p->has_arguments = true;

@@ -131,17 +131,11 @@ bool chat_form_has_tools(const struct chat *c)
     return t->has_tools > 0;
 }
 
-/* What a thought begins with, without the line end that goes with it in some forms. */
-static size_t sign_bytes(const struct thought_form *f)
-{
-    return strcspn(f->open, "\n");
-}
-
 static const struct thought_form *thought_form(const struct chat *c)
 {
     for (size_t i = 0; i < n_thought_forms; i++)
         if (memmem(c->source, c->source_bytes, thought_forms[i].open,
-                   sign_bytes(&thought_forms[i])))
+                   strlen(thought_forms[i].open)))
             return &thought_forms[i];
     return NULL;
 }
@@ -152,7 +146,7 @@ static bool prompt_thinks(const struct chat *c, const struct thought_form *f)
     struct jinja_output o = {0};
     bool thinks = false;
     if (c->prompt && !c->answer && chat_form_render(c, CHAT_FORM_ASKED, true, &o)) {
-        size_t n = o.bytes, sign = sign_bytes(f);
+        size_t n = o.bytes, sign = strlen(f->open);
         while (n && strchr(" \t\r\n", o.text[n - 1]))
             n--;
         thinks = n >= sign && memcmp(o.text + n - sign, f->open, sign) == 0;
@@ -169,6 +163,8 @@ void chat_form_find(const struct chat *c, struct reader_desc *ret)
                                 .thoughts = harmony ? &thought_forms[0] : thought_form(c),
                                 .tools = c->tools};
     ret->thinks = !harmony && ret->thoughts && prompt_thinks(c, ret->thoughts);
+    /* Where the grammar binds from the end of a thought on, or allows one call, it binds none there. */
+    ret->calls_in_thoughts = c->choice != HEARTH_TOOLS_REQUIRED && !c->single_call;
 }
 
 /* Is this text part of a mark of the forms? */
@@ -185,12 +181,12 @@ static bool is_in_marks(const struct reader_desc *d, const char *text, size_t by
         f ? f->cut : NULL,
         f ? f->name_close : NULL,
         f ? f->call_close : NULL,
-        f ? f->raw_open : NULL,
-        f ? f->raw_close : NULL,
         f ? f->param_open : NULL,
         f ? f->param_name_close : NULL,
         f ? f->value_open : NULL,
         f ? f->param_close : NULL,
+        f ? f->raw_open : NULL,
+        f ? f->raw_close : NULL,
         f && f->body == CALL_GEMMA ? "<|\"|>" : NULL,
     };
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)

@@ -1,5 +1,5 @@
-/* Fuzzes the reader of answers: the first byte is the form of calls, the second whether the prompt
- * opened a thought and how large the pieces are, the rest is an answer. Whole or in pieces it says
+/* Fuzzes the reader of answers: the first byte is the form of calls and whether one ends a thought, the
+ * second whether the prompt opened a thought and how large the pieces are, the rest is an answer. Whole or in pieces it says
  * the same, arguments of a call that is complete are JSON, and without a form all of it is content.
  */
 #include <stdlib.h>
@@ -8,6 +8,10 @@
 #include "client/events/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char tools_text[] =
+    "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},"
+    "\"b\":{\"type\":[\"string\",\"null\"]}}}}]";
 
 static void check(bool holds)
 {
@@ -45,13 +49,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
+    static json_t *tools;
     const char *text = (const char *)data + 2, *whole_reason, *reason;
     size_t bytes = size - 2, step = 1u + (data[1] >> 1) % 13u;
-    uint8_t form = data[0] % (n_call_forms + 1);
+    uint8_t form = (data[0] & 0x7f) % (n_call_forms + 1);
     struct reader_desc desc = {.form = form < n_call_forms ? &call_forms[form] : NULL,
                                .thoughts = &thought_forms[data[1] % n_thought_forms],
-                               .thinks = (data[1] & 1) != 0};
+                               .thinks = (data[1] & 1) != 0,
+                               .calls_in_thoughts = data[0] >= 0x80};
     struct buffer whole = {0}, pieces = {0};
+    if (!tools)
+        tools = json_loads(tools_text, 0, NULL);
+    desc.tools = tools;
     say(&desc, text, bytes, bytes ? bytes : 1, &whole, &whole_reason);
     say(&desc, text, bytes, step, &pieces, &reason);
     check(whole.bytes == pieces.bytes && whole_reason == reason);

@@ -46,6 +46,16 @@
     {"hermes", "Hm.\n</think>\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
      "T(Hm.)f({})", NULL, true},
     {"hermes", "Hm, <tool_call> is how to call", "T(Hm, <tool_call> is how to call)", NULL, true},
+    {"hermes",
+     "Hm.\n<tool_call>{\"name\":\"write\",\"arguments\":{\"path\":\"a\"}}</tool_call>\nDone.",
+     "T(Hm.)write({\"path\":\"a\"})C(Done.)", NULL, true},
+    {"hermes",
+     "Hm.\n<tool_call>{\"name\":\"write\"}</tool_call>\nNo. </think>\nDone.",
+     "T(Hm.\n<tool_call>{\"name\":\"write\"}</tool_call>\nNo.)C(Done.)", NULL, true},
+    {"hermes", "Say <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>?</think>No.",
+     "T(Say <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>?)C(No.)", NULL, true},
+    {"hermes", "Hm.<tool_call>{\"name\":\"write\",\"argu",
+     "T(Hm.<tool_call>{\"name\":\"write\",\"argu)", NULL, true},
     {"hermes", "<think></think>Yes.", "C(Yes.)", NULL, false},
     {"hermes", "2 <think is no mark > 1", "C(2 <think is no mark > 1)", NULL, false},
     {"hermes", "{\"name\": \"f\", \"arguments\": {}}", "C({\"name\": \"f\", \"arguments\": {}})",
@@ -87,6 +97,26 @@
      "write({)C(what</function></tool_call>)", "between", false},
     {"qwen3-coder", "<think>\na\n</think>\n<tool_call>\n<function=f>\n</function>\n</tool_call>",
      "T(a)f({})", NULL, false},
+
+    {"qwen3-coder",
+     "I write.\n<function=write>\n<parameter=lines>\n3\n</parameter>\n</function>\n</tool_call>",
+     "C(I write.)write({\"lines\": 3})", NULL, false},
+    {"qwen3-coder",
+     "<function=write></function>\n<tool_call>\n<function=f>\n</function>\n</tool_call>\nOk.",
+     "write({})f({})C(Ok.)", NULL, false},
+    {"qwen3-coder", "<function=write></function> Ok.", "write({})C(Ok.)", NULL, false},
+    {"qwen3-coder", "<function=f></function> is how.", "C(<function=f></function> is how.)",
+     "none of the tools", false},
+    {"qwen3-coder", "Hm.\n<function=write></function>", "T(Hm.)write({})", NULL, true},
+    {"qwen3-coder",
+     "<tool_call><function=write><parameter=text>\nnull\n</parameter><parameter=path>null</parameter>"
+     "</function></tool_call>",
+     "write({\"text\": null, \"path\": \"null\"})", NULL, false},
+    {"qwen3-coder",
+     "<tool_call><function=write><parameter=text>null\n\n</parameter></function></tool_call>",
+     "write({\"text\": \"null\\n\"})", NULL, false},
+    {"qwen3-coder", "<tool_call><function=write><parameter=text>\nnul", "write({\"text\": \"nul)",
+     "ends inside", false},
 
     /* seed-oss */
     {"seed-oss",
@@ -141,6 +171,12 @@
 
     {"minicpm", "<function name=\"write\"><param name=\"path\">a</param></function> ok",
      "write({\"path\": \"a\"})C(ok)", NULL, false},
+    {"minicpm",
+     "<function name=\"write\"><param name=\"text\"><![CDATA[1 < 2 </param> ]]>\n]]></param><param "
+     "name=\"lines\">2</param></function>",
+     "write({\"text\": \"1 < 2 </param> ]]>\\n\", \"lines\": 2})", NULL, false},
+    {"minicpm", "<function name=\"write\"><param name=\"text\"><![CDATA[a</param></function>",
+     "write({\"text\": \"a</param></function>)", "ends inside", false},
 
     /* deepseek */
     {"deepseek",
@@ -168,12 +204,17 @@
      "end\xef\xbd\x9c>",
      "f({\"a\": 1})", NULL, false},
 
-    {"minicpm",
-     "<function name=\"write\"><param name=\"text\"><![CDATA[1 < 2 </param> ]]>\n]]></param><param "
-     "name=\"lines\">2</param></function>",
-     "write({\"text\": \"1 < 2 </param> ]]>\\n\", \"lines\": 2})", NULL, false},
-    {"minicpm", "<function name=\"write\"><param name=\"text\"><![CDATA[a</param></function>",
-     "write({\"text\": \"a</param></function>)", "ends inside", false},
+    {"deepseek",
+     "<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>f<\xef\xbd\x9ctool\xe2\x96\x81"
+     "sep\xef\xbd\x9c>{}<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>.",
+     "f({})C(.)", NULL, false},
+
     /* kimi */
     {"kimi",
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"
@@ -181,6 +222,15 @@
      "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_"
      "section_end|>",
      "f({\"a\":1})g({})", NULL, false},
+    {"kimi",
+     "<|tool_call_begin|>functions.write:0<|tool_call_argument_begin|>{\"path\":\"a\"}"
+     "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}",
+     "write({\"path\":\"a\"})C(<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{})",
+     "none of the tools", false},
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+     "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_calls_section_end|>",
+     "f({})g({})", NULL, false},
 
     /* mistral */
     {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": \"b\"}[TOOL_CALLS]g[ARGS]{}", "f({\"a\": \"b\"})g({})",
@@ -207,17 +257,9 @@
      "not as", false},
     {"gemma", "<|tool_call>call:f{a:1", "C(<|tool_call>call:f{a:1)", "ends inside", false},
     {"gemma", "<|channel>thought\nhm\n<channel|>Yes.", "T(hm)C(Yes.)", NULL, false},
-    {"deepseek",
-     "<\xef\xbd\x9ctool\xe2\x96\x81"
-     "calls\xe2\x96\x81"
-     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
-     "call\xe2\x96\x81"
-     "begin\xef\xbd\x9c>f<\xef\xbd\x9ctool\xe2\x96\x81"
-     "sep\xef\xbd\x9c>{}<\xef\xbd\x9ctool\xe2\x96\x81"
-     "calls\xe2\x96\x81"
-     "end\xef\xbd\x9c>.",
-     "f({})C(.)", NULL, false},
-
+    {"gemma", "<|channel>thought<channel|>Yes. <channel|>No.<channel|>", "C(Yes. No.)", NULL, false},
+    {"gemma", "<|channel>thought\nhm <|tool_call>call:write{lines:1}<tool_call|>",
+     "T(hm)write({\"lines\": 1})", NULL, false},
 
     /* harmony: gpt-oss */
     {"harmony",
@@ -240,6 +282,10 @@
      "not a JSON object", false},
     {"harmony", "<|channel|>commentary to=functions.f<|message|>[1, 2]<|call|>", "f([1, 2])",
      "not a JSON object", false},
+    {"harmony",
+     "<|channel|>commentary to=assistant<|channel|>analysis<|message|>hm<|end|><|start|>assistant "
+     "to=user<|channel|>final<|message|>Yes.",
+     "T(hm)C(Yes.)", NULL, false},
     {"harmony", "Yes.", "C(Yes.)", NULL, false},
     {"harmony", "<|channel|>" X300 X300 "<|end|>Yes.", "C(<|channel|>" X300 X300 "Yes.)",
      "no end of its header", false},
@@ -275,7 +321,3 @@
     {"functionary", "<function=f>{\"a\": 1}</function>", "f({\"a\": 1})", NULL, false},
     {"functionary", "<function=f>{\"a\": 1}</function> and <function=g>{}</function>",
      "f({\"a\": 1})C(and)g({})", NULL, false},
-    {"harmony",
-     "<|channel|>commentary to=assistant<|channel|>analysis<|message|>hm<|end|><|start|>assistant "
-     "to=user<|channel|>final<|message|>Yes.",
-     "T(hm)C(Yes.)", NULL, false},

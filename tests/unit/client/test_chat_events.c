@@ -91,8 +91,11 @@ static struct reader_desc desc_of(int i, json_t *list)
     if (strcmp(answers[i].form, "gemma") == 0)
         thoughts = &thought_forms[3];
     ck_assert_msg(form || !*answers[i].form, "no form %s", answers[i].form);
-    return (struct reader_desc){
-        .form = form, .thoughts = thoughts, .tools = list, .thinks = answers[i].thinks};
+    return (struct reader_desc){.form = form,
+                                .thoughts = thoughts,
+                                .tools = list,
+                                .thinks = answers[i].thinks,
+                                .calls_in_thoughts = true};
 }
 
 START_TEST(an_answer_says_the_same_however_it_is_cut)
@@ -170,6 +173,16 @@ static const struct {
     {"glm", "", "<tool_call>a", false},
     {"qwen3-coder", "<tool_call><function=write><parameter=text>", "</parameter", false},
     {"mistral", "", "[TOOL_CALLS]", false},
+    {"hermes", "", "<tool_call>{\"name\":\"write", true},
+    {"hermes", "<tool_call>{\"a\":\"", "<tool_call>[{", true},
+    {"hermes", "<tool_call>{\"name\":\"write\"}", "</think", true},
+    {"hermes", "", "<tool_call>{\"name\":\"write\"}</tool_call>", true},
+    {"qwen3-coder", "", "<function=write", true},
+    {"qwen3-coder", "", "<function=write ", false},
+    {"qwen3-coder", "", "<function=other>", false},
+    {"minicpm", "<function name=\"write\"><param name=\"text\"><![CDATA[", "]]></param", false},
+    {"gemma", "", "<|tool_call>call:write{", true},
+    {"gemma", "", "<channel|>", false},
     {"gemma", "", "<|tool_call>call:1,{b:1,", false},
     {"gemma", "<|tool_call>call:x{", "a:[[{b:1}]],", false},
     {"harmony", "", "<|channel|>", false},
@@ -180,11 +193,16 @@ static const struct {
 START_TEST(an_answer_is_read_once_however_long_it_is)
 {
     static const size_t steps[] = {5, LONG_BYTES};
+    json_t *list = json_loads(tools, 0, NULL);
     const struct call_form *form = form_named(long_answers[_i].form);
     const char *end = form && form->call_close ? form->call_close : form ? form->close : NULL;
-    struct reader_desc desc = {
-        .form = form, .thoughts = &thought_forms[0], .thinks = long_answers[_i].thinks};
+    struct reader_desc desc = {.form = form,
+                               .thoughts = &thought_forms[0],
+                               .tools = list,
+                               .thinks = long_answers[_i].thinks,
+                               .calls_in_thoughts = true};
     struct buffer text = {0};
+    ck_assert_ptr_nonnull(list);
     buffer_text(&text, long_answers[_i].begin);
     while (text.bytes < LONG_BYTES)
         buffer_text(&text, long_answers[_i].unit);
@@ -196,6 +214,23 @@ START_TEST(an_answer_is_read_once_however_long_it_is)
         buffer_text(&text, end ? end : "x");
     }
     buffer_fini(&text);
+    json_decref(list);
+}
+END_TEST
+
+/* Where a grammar binds no call in a thought, none is read there. */
+START_TEST(a_call_in_a_thought_may_be_part_of_it)
+{
+    static const char text[] = "so <tool_call>{\"name\":\"write\",\"arguments\":{}}</tool_call>";
+    json_t *list = json_loads(tools, 0, NULL);
+    const struct reader_desc desc = {
+        .form = form_named("hermes"), .thoughts = &thought_forms[0], .tools = list, .thinks = true};
+    const char *reason;
+    char want[256], *got = read_in_steps(&desc, text, 3, &reason);
+    snprintf(want, sizeof(want), "T(%s)", text);
+    ck_assert_str_eq(got, want);
+    free(got);
+    json_decref(list);
 }
 END_TEST
 
@@ -210,6 +245,7 @@ int main(void)
     tcase_add_loop_test(tcase, without_a_form_all_is_content, 0, n);
     tcase_add_loop_test(tcase, an_answer_is_read_once_however_long_it_is, 0,
                         (int)(sizeof(long_answers) / sizeof(long_answers[0])));
+    tcase_add_test(tcase, a_call_in_a_thought_may_be_part_of_it);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

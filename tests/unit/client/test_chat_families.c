@@ -42,12 +42,30 @@ static const char *const arguments[] = {
 enum { ARGUMENTS = sizeof(arguments) / sizeof(arguments[0]) };
 
 /* Surroundings. */
-enum { BEFORE = 1, AFTER = 2, TWICE = 4, THOUGHT = 8, ASCII = 16 };
-static const int around[] = {0,       BEFORE,
-                             AFTER,   BEFORE | AFTER,
-                             TWICE,   TWICE | BEFORE,
-                             THOUGHT, THOUGHT | BEFORE | TWICE,
-                             ASCII,   ASCII | TWICE | AFTER};
+enum {
+    BEFORE = 1,
+    AFTER = 2,
+    TWICE = 4,
+    THOUGHT = 8,
+    ASCII = 16,
+    INSIDE = 32, /* of a thought that does not end */
+    ALONE = 64   /* without what opens a list of calls */
+};
+static const int around[] = {0,
+                             BEFORE,
+                             AFTER,
+                             BEFORE | AFTER,
+                             TWICE,
+                             TWICE | BEFORE,
+                             THOUGHT,
+                             THOUGHT | BEFORE | TWICE,
+                             ASCII,
+                             ASCII | TWICE | AFTER,
+                             INSIDE,
+                             INSIDE | TWICE | AFTER,
+                             ALONE,
+                             ALONE | TWICE | BEFORE | AFTER,
+                             ALONE | INSIDE};
 enum { AROUND = sizeof(around) / sizeof(around[0]) };
 
 /* ---- what a model writes --------------------------------------------------------------------- */
@@ -157,7 +175,7 @@ static void add_calls(struct buffer *t, const struct call_form *f, const json_t 
     bool list = f->body == CALL_JSON && !f->close && ways & TWICE; /* nothing else ends a call */
     bool each = f->open && f->close && (f->body == CALL_JSON || !f->call_close || !*f->call_open);
     for (int i = 0; i < (ways & TWICE ? 2 : 1); i++) {
-        if (f->open && (i == 0 || each))
+        if (f->open && (i == 0 || each) && !(ways & ALONE))
             buffer_format(t, "%s%s", i ? "\n" : "", f->open);
         buffer_text(t, list ? i ? ", " : "[" : "");
         add_call(t, f, value, ways);
@@ -167,10 +185,12 @@ static void add_calls(struct buffer *t, const struct call_form *f, const json_t 
     }
 }
 
-/* Can text follow the calls of this form? */
-static bool has_end(const struct call_form *f)
+/* Can calls of this form stand so? */
+static bool can_be(const struct call_form *f, int ways)
 {
-    return f->body == CALL_HARMONY || f->close || f->call_close;
+    bool ends = f->body == CALL_HARMONY || f->close || f->call_close;
+    return (ends || !(ways & AFTER)) && (f->body != CALL_HARMONY || !(ways & INSIDE)) &&
+           (call_form_alone(f) || !(ways & ALONE));
 }
 
 static const struct thought_form *thoughts_of(const struct call_form *f)
@@ -191,6 +211,8 @@ static void write_answer(struct buffer *t, const struct call_form *f, const json
     }
     if (ways & THOUGHT)
         buffer_format(t, "%sI think\n%s\n\n", thoughts->open, thoughts->close);
+    if (ways & INSIDE)
+        buffer_format(t, "%sI think\n", thoughts->open);
     if (ways & BEFORE)
         buffer_text(t, "Before\n");
     add_calls(t, f, value, ways);
@@ -273,7 +295,8 @@ static void check_whole(const struct said *said, const json_t *value, int ways, 
     ck_assert_msg(!said->reason, "%s: %s: %s", name, text, said->reason);
     ck_assert_msg(is_text(&said->content, content), "%s: %s: content '%s'", name, text,
                   said->content.data);
-    ck_assert_msg(is_text(&said->thoughts, ways & THOUGHT ? "I think" : ""), "%s: %s", name, text);
+    ck_assert_msg(is_text(&said->thoughts, ways & (THOUGHT | INSIDE) ? "I think" : ""), "%s: %s",
+                  name, text);
     ck_assert_msg(json_array_size(said->arguments) == n, "%s: %s: %zu calls", name, text,
                   json_array_size(said->arguments));
     for (size_t i = 0; i < n; i++)
@@ -315,12 +338,13 @@ START_TEST(what_a_family_writes_is_read)
 {
     const struct call_form *form = &call_forms[_i];
     json_t *tools = json_loads(tools_text, 0, NULL);
-    const struct reader_desc desc = {.form = form, .thoughts = thoughts_of(form), .tools = tools};
+    const struct reader_desc desc = {
+        .form = form, .thoughts = thoughts_of(form), .tools = tools, .calls_in_thoughts = true};
     for (size_t i = 0; i < ARGUMENTS; i++)
         for (size_t k = 0; k < AROUND; k++) {
             json_t *value = json_loads(arguments[i], 0, NULL);
             ck_assert_ptr_nonnull(value);
-            if (!(around[k] & AFTER) || has_end(form))
+            if (can_be(form, around[k]))
                 try_answer(&desc, value, around[k]);
             json_decref(value);
         }
@@ -336,22 +360,22 @@ static const char *const garbage[] = {
 };
 enum { GARBAGE = sizeof(garbage) / sizeof(garbage[0]) };
 
-/* No byte of the answer is lost where no call was read: it is content, but for white space at an
- * end. */
+/* No byte of the answer is lost where no call was read: it is content, or the thought that the prompt
+ * opened, but for white space at an end. */
 static void check_broken(const struct reader_desc *desc, const struct buffer *t)
 {
     const struct call_form *f = desc->form;
     const char *open = f->open ? f->open : "";
     struct said s = read_answer(desc, t->data, t->bytes, t->bytes);
+    const struct buffer *all = desc->thinks ? &s.thoughts : &s.content;
+    const struct buffer *none = desc->thinks ? &s.content : &s.thoughts;
     check_pieces(desc, t->data, t->bytes, &s);
-    if (!s.calls.bytes && !s.thoughts.bytes && f->body != CALL_HARMONY &&
-        !strstr(t->data, "<think>")) {
+    if (!s.calls.bytes && !none->bytes && f->body != CALL_HARMONY && !strstr(t->data, "<think>")) {
         size_t from = strspn(t->data, " \t\r\n");
-        ck_assert_msg(
-            s.content.bytes <= t->bytes && s.content.bytes + 16 >= t->bytes - from &&
-                (!s.content.bytes || memmem(t->data, t->bytes, s.content.data, s.content.bytes)),
-            "%s: '%s' of %s", f->name, s.content.bytes ? s.content.data : "", t->data);
-        ck_assert_msg(s.reason || !*open || !strstr(t->data, open) || f->bare,
+        ck_assert_msg(all->bytes <= t->bytes && all->bytes + 16 >= t->bytes - from &&
+                          (!all->bytes || memmem(t->data, t->bytes, all->data, all->bytes)),
+                      "%s: '%s' of %s", f->name, all->bytes ? all->data : "", t->data);
+        ck_assert_msg(s.reason || desc->thinks || !*open || !strstr(t->data, open) || f->bare,
                       "%s: no reason for %s", f->name, t->data);
     }
     said_fini(&s);
@@ -373,10 +397,14 @@ static void break_at(const struct reader_desc *desc, const struct buffer *good, 
 
 START_TEST(of_a_broken_call_nothing_is_lost)
 {
-    const struct call_form *form = &call_forms[_i];
+    const struct call_form *form = &call_forms[_i / 2];
     json_t *tools = json_loads(tools_text, 0, NULL);
     json_t *value = json_loads("{\"path\":\"x\",\"lines\":7}", 0, NULL);
-    const struct reader_desc desc = {.form = form, .thoughts = thoughts_of(form), .tools = tools};
+    const struct reader_desc desc = {.form = form,
+                                     .thoughts = thoughts_of(form),
+                                     .tools = tools,
+                                     .thinks = _i % 2 != 0,
+                                     .calls_in_thoughts = true};
     struct buffer good = {0};
     write_answer(&good, form, value, 0);
     for (size_t at = 0; at <= good.bytes; at++) {
@@ -400,7 +428,7 @@ int main(void)
     TCase *tcase = tcase_create("chat_families");
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, what_a_family_writes_is_read, 0, (int)n_call_forms);
-    tcase_add_loop_test(tcase, of_a_broken_call_nothing_is_lost, 0, (int)n_call_forms);
+    tcase_add_loop_test(tcase, of_a_broken_call_nothing_is_lost, 0, 2 * (int)n_call_forms);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
