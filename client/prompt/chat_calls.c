@@ -158,20 +158,28 @@ static const char *name_of(const json_t *tool)
     return name ? name : "";
 }
 
-/* One JSON object. */
-static const char *json_arguments(struct chat_calls *b, const json_t *tool)
+/* What binds the object that a tool's arguments are; NULL: nothing. */
+static json_t *object_schema(struct chat_calls *b, const json_t *tool)
 {
     static const char *const unclear[] = {"type",  "$ref", "anyOf", "oneOf",
                                           "allOf", "enum", "const", NULL};
     json_t *schema = schema_of(tool);
     if (!json_object_size(schema) || !chat_grammar_binds(b->chat, tool))
-        return schema_builtin(&b->c, "object", NULL);
+        return NULL;
     const char *type = json_string_value(json_object_get(schema, "type"));
     const char *kind = schema_has_one(schema, unclear) ? type : schema_kind(schema);
     if (kind && strcmp(kind, "object") == 0)
-        return schema_part(&b->c, schema, schema, name_of(tool));
+        return schema;
     chat_calls_loosen(b, name_of(tool), "the parameters are not of type object");
-    return schema_builtin(&b->c, "object", NULL);
+    return NULL;
+}
+
+/* One JSON object. */
+static const char *json_arguments(struct chat_calls *b, const json_t *tool)
+{
+    json_t *schema = object_schema(b, tool);
+    return schema ? schema_part(&b->c, schema, schema, name_of(tool))
+                  : schema_builtin(&b->c, "object", NULL);
 }
 
 /* The texts that "enum" and "const" allow, one of them; false: there are none. */
@@ -406,10 +414,9 @@ static void add_named_call(struct chat_calls *b, struct buffer *t, const json_t 
 
 static void add_gemma_call(struct chat_calls *b, struct buffer *t, const json_t *tool)
 {
-    json_t *schema = schema_of(tool);
-    bool binds = json_object_size(schema) && chat_grammar_binds(b->chat, tool);
+    json_t *schema = object_schema(b, tool);
     add_name(b, t, tool);
-    schema_format(&b->c, t, " %s", chat_calls_gemma(b, name_of(tool), binds ? schema : NULL, 0));
+    schema_format(&b->c, t, " %s", chat_calls_gemma(b, name_of(tool), schema, 0));
     chat_calls_mark(b, t, b->form->call_close);
 }
 

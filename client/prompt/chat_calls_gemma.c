@@ -184,7 +184,7 @@ const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *sch
     if (!schema)
         return any(b, "object");
     tell_loose(b, tool, schema, depth);
-    if (all_texts(choices)) {
+    if (depth > 0 && all_texts(choices)) {
         add_quoted(b, &t, choices);
     } else if (has_members(schema, depth)) {
         schema_format(&b->c, &t, "\"{\" %s", add_members(b, tool, properties, schema, depth));

@@ -440,6 +440,13 @@ START_TEST(parameters_that_are_not_an_object_bind_none)
     ck_assert(takes("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>"));
     ck_assert(!takes("<tool_call>{\"name\": \"f\", \"arguments\": 1.5}</tool_call>"));
     ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "not of type object"));
+    opens(GEMMA, "[" TOOL("f", "true", "{\"type\":\"array\"}") "]", HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<|tool_call>call:f{a:[1]}<tool_call|>"));
+    ck_assert(!takes("<|tool_call>call:f[1]<tool_call|>"));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "not of type object"));
+    opens(GEMMA, "[" TOOL("f", "true", "{\"type\":\"object\",\"enum\":[\"a\"]}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<|tool_call>call:f{a:1}<tool_call|>"));
 }
 END_TEST
 
