@@ -460,6 +460,8 @@ static bool step_name(struct reader *p)
     if (f->body == CALL_GEMMA) { /* its arguments are read whole, and may turn out to be none */
         buffer_drop(&p->name, p->name.bytes);
         buffer_add(&p->name, text + skip, n - skip);
+        p->looked = 0;
+        p->is_quoted = false;
         p->state = STATE_GEMMA;
         return true;
     }

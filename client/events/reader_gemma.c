@@ -40,6 +40,23 @@ static json_t *read_quoted(struct cursor *r)
     return s;
 }
 
+/* Reads a string, or the rest of one after <|"|>; NULL: none stands here. Some are quoted as in JSON. */
+static json_t *read_string(struct cursor *r)
+{
+    struct json_scan scan = {0};
+    enum json_scan_result result = JSON_GOES_ON;
+    const char *from = r->at;
+    if (take(r, QUOTE))
+        return read_quoted(r);
+    if (r->at == r->end || *r->at != '"')
+        return NULL;
+    while (r->at < r->end && result == JSON_GOES_ON)
+        result = json_scan_byte(&scan, *r->at++);
+    json_t *s = json_loadb(from, (size_t)(r->at - from), JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    r->at = s ? r->at : from;
+    return s;
+}
+
 /* Reads members up to and with the closing brace, after the opening one. */
 static json_t *read_object(struct cursor *r, int depth)
 {
@@ -51,10 +68,8 @@ static json_t *read_object(struct cursor *r, int depth)
         if (!first && !take(r, ","))
             break;
         skip_space(r);
-        json_t *key = NULL;
-        if (take(r, QUOTE)) {
-            key = read_quoted(r);
-        } else {
+        json_t *key = read_string(r);
+        if (!key && r->at < r->end && *r->at != '"') {
             const char *end = memchr(r->at, ':', (size_t)(r->end - r->at));
             key = end && end > r->at ? json_stringn(r->at, (size_t)(end - r->at)) : NULL;
             r->at = end ? end : r->at;
@@ -94,24 +109,47 @@ static json_t *read_value(struct cursor *r, int depth)
     if (depth > MOST_DEPTH)
         return NULL;
     skip_space(r);
-    if (take(r, QUOTE))
-        return read_quoted(r);
+    json_t *string = read_string(r);
+    if (string)
+        return string;
     if (take(r, "{"))
         return read_object(r, depth);
     if (take(r, "["))
         return read_list(r, depth);
+    if (take(r, "None")) /* which is what the template writes for null */
+        return json_null();
     const char *from = r->at;
     while (r->at < r->end && !strchr(",]} \n\t\r", *r->at))
         r->at++;
     return json_loadb(from, (size_t)(r->at - from), JSON_DECODE_ANY, NULL);
 }
 
+/* Finds the end of the call, which stands in no string. Returns LOOK_YES with p->looked before it. */
+static enum look find_end(struct reader *p)
+{
+    const char *close = p->desc.form->call_close;
+    const size_t from = p->at;
+    enum look found = LOOK_NO;
+    for (p->at += p->looked; reader_left(p) && found == LOOK_NO; p->at += found == LOOK_NO) {
+        const char c = *reader_rest(p);
+        enum look quote = c == *QUOTE ? reader_look(p, QUOTE) : LOOK_NO;
+        found = c == *close && !p->is_quoted ? reader_look(p, close) : LOOK_NO;
+        p->is_quoted ^= quote == LOOK_YES;
+        if (quote == LOOK_MORE)
+            found = LOOK_MORE;
+    }
+    p->looked = p->at - from;
+    p->at = from;
+    return found;
+}
+
 bool reader_step_gemma(struct reader *p)
 {
     const char *close = p->desc.form->call_close;
-    size_t end = reader_find(p, close);
+    enum look found = find_end(p);
+    size_t end = p->looked;
     p->mark_end = p->at + end; /* if it is not a call, all is content: no part is read again */
-    if (end == reader_left(p)) {
+    if (found != LOOK_YES) {
         if (p->ended)
             reader_break(p, "the answer ends inside a call");
         return p->ended;

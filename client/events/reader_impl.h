@@ -69,6 +69,8 @@ struct reader {
     enum call_member member;
     struct json_scan scan;
     const json_t *properties; /* the schemas of the call's arguments, or NULL */
+    size_t looked;            /* bytes of the rest in which Gemma's call does not end */
+    bool is_quoted;           /* they end in a string of its */
     bool is_string, is_nullable, is_raw, is_first, in_object, has_arguments;
     enum reader_kind message; /* of a message in harmony */
 
