@@ -138,6 +138,10 @@ bool reader_step_message(struct reader *p)
     if (first == left && !(p->ended && p->in_call))
         return false;
     if (p->in_call) {
+        if (mark && !p->in_object && !p->reason) { /* an empty message */
+            reader_emit(p, READER_ARGUMENTS, "{}", 2);
+            p->has_arguments = true;
+        }
         if (!p->has_arguments && !p->reason)
             p->reason = "the answer ends inside a call";
         reader_end_call(p);

@@ -205,12 +205,12 @@ bool reader_step_value(struct reader *p)
     if (p->is_nullable && !begin_nullable(p, end))
         return false;
     if (end == reader_left(p)) {
-        size_t n = p->is_string ? certain_value(p) : 0;
-        if (n)
+        size_t n = p->is_string ? certain_value(p) : p->ended ? reader_left(p) : 0;
+        if (p->is_string)
             emit_escaped(p, text, n);
+        else
+            reader_emit(p, READER_ARGUMENTS, text, n);
         p->at += n;
-        if (p->ended && !p->is_string)
-            p->at = p->in.bytes; /* of no use without its end */
         return false;
     }
     size_t bytes = end - (f->lines && end && text[end - 1] == '\n');
