@@ -317,31 +317,37 @@ static bool step_held(struct reader *p)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* An answer that begins with {"name" is a call; before the name white space may stand. */
-static bool step_start(struct reader *p)
+/* Does the rest begin with these, between which white space may stand? */
+static enum look look_through(struct reader *p, const char *const *parts)
 {
     size_t from = p->at;
-    reader_skip_space(p);
-    p->mark = p->at;
-    enum look look = reader_look(p, "{");
-    if (look == LOOK_YES) {
-        p->at++;
+    enum look look = LOOK_YES;
+    for (; *parts && look == LOOK_YES; parts++) {
         reader_skip_space(p);
-        look = reader_look(p, "\"name\"");
+        look = p->at - from > START_MOST ? LOOK_NO : reader_look(p, *parts);
+        p->at += look == LOOK_YES ? strlen(*parts) : 0;
     }
-    if (p->at - from > START_MOST)
-        look = LOOK_NO;
     p->at = from;
-    if (look == LOOK_MORE)
-        return false;
-    p->state = STATE_CONTENT;
-    if (look == LOOK_YES) {
-        p->at = p->mark;
-        p->is_marked = true;
-        p->is_alone = false;
-        p->mark_end = p->at + 1;
-        p->state = STATE_BETWEEN;
+    return look;
+}
+
+/* An answer that begins with {"name" or {"type": "function" may be a call. */
+static bool step_start(struct reader *p)
+{
+    static const char *const named[] = {"{", "\"name\"", NULL};
+    static const char *const typed[] = {"{", "\"type\"", ":", "\"function\"", NULL};
+    enum look name = look_through(p, named), type = look_through(p, typed);
+    if (name != LOOK_YES && type != LOOK_YES) {
+        if (name == LOOK_NO && type == LOOK_NO)
+            p->state = STATE_CONTENT;
+        return name == LOOK_NO && type == LOOK_NO;
     }
+    reader_skip_space(p);
+    p->is_marked = true;
+    p->is_alone = p->desc.tools != NULL; /* without tools there is nothing to compare names with */
+    p->mark = p->at;
+    p->mark_end = p->at + 1;
+    p->state = STATE_BETWEEN;
     return true;
 }
 
@@ -364,16 +370,22 @@ static bool step_end_of_list(struct reader *p)
     return true;
 }
 
-/* Between calls that are objects, or lists of them. */
+/* Between calls that are objects, or lists of them. After a call a brace too many is forgiven. */
 static bool between_objects(struct reader *p)
 {
-    while (reader_left(p) && strchr(" \t\r\n,[]", *reader_rest(p)) && *reader_rest(p))
+    const struct call_form *f = p->desc.form;
+    const char *skipped = p->is_marked ? " \t\r\n,;[]" : " \t\r\n,;[]}";
+    while (reader_left(p) && strchr(skipped, *reader_rest(p)) && *reader_rest(p))
         p->at++;
     if (step_end_of_list(p))
         return true;
-    if (!reader_left(p) ||
-        (p->desc.form->close && reader_look(p, p->desc.form->close) == LOOK_MORE))
+    enum look open = p->is_marked ? LOOK_NO : reader_look(p, f->open);
+    if (!reader_left(p) || open == LOOK_MORE || (f->close && reader_look(p, f->close) == LOOK_MORE))
         return false;
+    if (*reader_rest(p) != '{' && !p->is_marked && (open == LOOK_YES || !f->close)) {
+        p->state = STATE_CONTENT; /* the list is over, and nothing has to say so */
+        return true;
+    }
     if (*reader_rest(p) != '{') {
         reader_break(p, "a call is not a JSON object");
         return true;
