@@ -176,10 +176,25 @@ int ollama_read_chat(struct exchange *x, struct hearth *h, struct fail *f)
     return 0;
 }
 
+/* A model without a chat template goes on with the prompt as it stands. */
+static void take_plain(struct exchange *x, struct hearth *h)
+{
+    struct hearth_info info = {.size = sizeof(info)};
+    bool has_template = x->server->config->chat_template ||
+                        (hearth_info(h, &info) == 0 && info.chat_template && *info.chat_template);
+    json_t *prompt = json_object_get(x->asked, "prompt");
+    json_t *messages = json_object_get(x->root, "messages");
+    if (json_array_size(messages) != 1 || !json_string_length(prompt) || has_template)
+        return;
+    json_array_clear(messages);
+    json_object_set(x->root, "prompt", prompt);
+}
+
 int ollama_read_generate(struct exchange *x, struct hearth *h, struct fail *f)
 {
     if (take(x, h, translate_ollama_generate, f) < 0)
         return -1;
+    take_plain(x, h);
     if (json_object_get(x->root, "prompt"))
         return routes_read_prompt(x, h, f);
     if (json_array_size(json_object_get(x->root, "messages")))

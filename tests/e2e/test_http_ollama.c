@@ -112,6 +112,23 @@ START_TEST(a_prompt_is_completed)
 }
 END_TEST
 
+START_TEST(a_prompt_needs_no_template)
+{
+    static const char prompt[] = "\"model\":\"m\",\"stream\":false,\"prompt\":\"def g(\","
+                                 "\"options\":{\"temperature\":0,\"num_predict\":16}";
+    char body[512], *want = rig_library_text("def g(", 0, 0, 16);
+    snprintf(body, sizeof(body), "{%s}", prompt);
+    json_t *o = rig_json("/api/generate", body);
+    ck_assert_str_eq(json_text(o, "response"), want);
+    json_decref(o);
+    free(want);
+    snprintf(body, sizeof(body), "{%s,\"system\":\"S\"}", prompt);
+    o = http_json(&rig_gate, "/api/generate", body, 501);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error"), "no chat template"));
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(a_format_binds_the_answer)
 {
     json_t *o = rig_json("/api/generate", "{\"model\":\"m\",\"prompt\":\"x\",\"stream\":false,"
@@ -242,6 +259,11 @@ int main(void)
     tcase_add_test(tcase, a_request_without_a_prompt_loads_the_model);
     tcase_add_test(tcase, the_root_says_that_it_runs);
     tcase_add_test(tcase, errors_have_ollama_s_form_and_access_is_checked);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("http_ollama_base");
+    tcase_set_timeout(tcase, 300);
+    tcase_add_checked_fixture(tcase, rig_setup, rig_teardown);
+    tcase_add_test(tcase, a_prompt_needs_no_template);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
