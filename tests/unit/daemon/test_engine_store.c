@@ -19,6 +19,14 @@
 
 enum { CLIENTS = 3, USER = 1000, LENGTH = 330, ANSWER = 8 };
 
+/* How often a write is cut off, every so many bytes; edits and restarts at random. The thread sanitizer takes
+ * twenty times as long. */
+#ifdef __SANITIZE_THREAD__
+enum { STOP_EVERY = 1999, ROUNDS = 15 };
+#else
+enum { STOP_EVERY = 199, ROUNDS = 60 };
+#endif
+
 static struct rig rig;
 static struct rig_client clients[CLIENTS];
 static uint32_t tokens[CLIENTS][RIG_TOKENS];
@@ -547,7 +555,7 @@ START_TEST(a_write_may_end_anywhere)
     evict_and_stop();
     const uint64_t steps = all - left;
     ck_assert_uint_gt(steps, 20 * 128);
-    for (uint64_t at = 0; at < steps; at += 199) {
+    for (uint64_t at = 0; at < steps; at += STOP_EVERY) {
         rig_end(&rig, clients, CLIENTS);
         folder_remove(folder);
         left = at;
@@ -610,7 +618,7 @@ START_TEST(answers_do_not_depend_on_the_store)
     desc.store_min = _i % 2 ? 32 : 64;
     seed = 77 + (uint32_t)_i;
     open_rig();
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < ROUNDS; round++) {
         struct rig_request requests[CLIENTS];
         uint32_t n = 1 + below(CLIENTS);
         for (uint32_t i = 0; i < n; i++) {
