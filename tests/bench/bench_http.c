@@ -3,10 +3,11 @@
  *   bench_http BIN_FOLDER MODEL...
  *
  * One daemon answers all sides, in an order by chance: the library directly, HTTP over a Unix
- * socket, HTTP over loopback; and the same chat by the library and in each dialect of HTTP. The prompt is warm on each
- * side, so that an answer is one row. Where others want the cores, rows `over_library_...` say what
- * HTTP adds at the tenth percentile, and rows `processor_...` the processor time of the gateway's
- * thread for a request.
+ * socket, HTTP over loopback; and the same chat by the library and in each dialect of HTTP. The
+ * prompt is warm on each side, so that an answer is one row. Where others want the cores, rows
+ * `over_library_...` say what HTTP adds at the tenth percentile, and rows `processor_...` the
+ * processor time of the gateway's thread for a request. Rows `echo_...` are what a socket takes by
+ * itself: as many bytes there and back between two processes that do nothing else.
  *
  *   bench_http --peer PORT MODEL_NAME
  *
@@ -21,9 +22,11 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -37,7 +40,9 @@ enum {
     WARM = 200,
     PORT = 18765,
     PATH_BYTES = 108,
-    PEER_KEPT = 50
+    PEER_KEPT = 50,
+    ECHO_REQUEST = 203, /* bytes of a completion's request */
+    ECHO_BYTES = 1335   /* and of its answer */
 };
 
 static const double target_us = 60;
@@ -72,8 +77,9 @@ static const struct ask chats[] = {
 static const struct ask two = {"two", "/completion",
                                "{\"prompt\":[\"Once\",\"There\"],\"n_predict\":64}"};
 
-enum { CHATS = sizeof(chats) / sizeof(chats[0]), SIDES = 3 + 1 + CHATS };
+enum { CHATS = sizeof(chats) / sizeof(chats[0]), ECHOES = 3 + 1 + CHATS, SIDES = ECHOES + 2 };
 static pid_t gateway;
+static bool is_peer;
 
 static void start_gateway(char *path)
 {
@@ -139,9 +145,10 @@ static void ask_http(int fd, const struct ask *ask)
         served_fail("the server hung up");
     size_t got = 0, all = 0;
     while (!all || got < all) {
-        /* A server that sends headers and body separately without TCP_NODELAY waits for a delayed
+        /* A peer that sends headers and body separately without TCP_NODELAY waits for a delayed
          * ACK of up to 40 ms, which is not its computing time. */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &(int){1}, sizeof(int));
+        if (is_peer)
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &(int){1}, sizeof(int));
         ssize_t n = recv(fd, answer + got, sizeof(answer) - 1 - got, 0);
         if (n <= 0)
             served_fail("the server hung up");
@@ -154,6 +161,53 @@ static void ask_http(int fd, const struct ask *ask)
     }
     if (!strstr(answer, " 200 OK"))
         served_fail(answer);
+}
+
+/* A process that answers whatever comes with as many bytes as a completion has: what two programs pay
+ * for a request by a socket, whatever they are. Returns our end. */
+static int start_echo(bool is_tcp)
+{
+    int ends[2], listener = -1;
+    if (is_tcp) {
+        struct sockaddr_in at = {.sin_family = AF_INET};
+        socklen_t bytes = sizeof(at);
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 1) < 0 ||
+            getsockname(listener, (struct sockaddr *)&at, &bytes) < 0)
+            served_fail("no port for an echo");
+        ends[0] = connect_port(ntohs(at.sin_port));
+        ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        (void)setsockopt(ends[1], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        close(listener);
+    } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+        served_fail("no socket for an echo");
+    }
+    pid_t pid = fork();
+    if (pid < 0)
+        served_fail("no process for an echo");
+    if (pid == 0) {
+        static char bytes[ECHO_BYTES];
+        struct epoll_event event = {.events = EPOLLIN};
+        int loop = epoll_create1(EPOLL_CLOEXEC);
+        close(ends[0]);
+        (void)epoll_ctl(loop, EPOLL_CTL_ADD, ends[1], &event);
+        while (epoll_wait(loop, &event, 1, -1) == 1 && recv(ends[1], bytes, sizeof(bytes), 0) > 0)
+            (void)send(ends[1], bytes, sizeof(bytes), MSG_NOSIGNAL);
+        _exit(0);
+    }
+    close(ends[1]);
+    return ends[0];
+}
+
+static uint64_t timed_echo(int fd)
+{
+    static char bytes[ECHO_BYTES];
+    uint64_t start = bench_ticks();
+    if (send(fd, bytes, ECHO_REQUEST, MSG_NOSIGNAL) != ECHO_REQUEST ||
+        recv(fd, bytes, sizeof(bytes), MSG_WAITALL) != sizeof(bytes))
+        served_fail("the echo hung up");
+    return bench_ticks() - start;
 }
 
 static uint64_t timed_http(int fd, const struct ask *ask)
@@ -217,26 +271,33 @@ static void print(const char *what, const char *model, struct bench_samples *s, 
     bench_print_samples(row, s);
 }
 
-/* One side: the library and HTTP's two ways, then a chat by the library and in each dialect. */
-static uint64_t timed_side(struct hearth *h, int local, int loopback, int side)
+struct ways {
+    struct hearth *h;
+    int local, loopback, echo[2];
+};
+
+/* One side: the library and HTTP's two ways, a chat by the library and in each dialect, then no
+ * more than a socket of either kind. */
+static uint64_t timed_side(const struct ways *ways, int side)
 {
     switch (side) {
     case 0:
-        return timed_library(h);
+        return timed_library(ways->h);
     case 1:
-        return timed_http(local, &completion);
+        return timed_http(ways->local, &completion);
     case 2:
-        return timed_http(loopback, &completion);
+        return timed_http(ways->loopback, &completion);
     case 3:
-        return timed_chat(h);
+        return timed_chat(ways->h);
     default:
-        return timed_http(local, &chats[side - 4]);
+        return side < ECHOES ? timed_http(ways->local, &chats[side - 4])
+                             : timed_echo(ways->echo[side - ECHOES]);
     }
 }
 
 /* Every side once, in an order by chance: what comes before a side decides what is still awake, or in
  * the cache. */
-static void ask_all(struct hearth *h, int local, int loopback, uint64_t ticks[SIDES])
+static void ask_all(const struct ways *ways, uint64_t ticks[SIDES])
 {
     static uint32_t state = 1;
     int order[SIDES];
@@ -246,7 +307,7 @@ static void ask_all(struct hearth *h, int local, int loopback, uint64_t ticks[SI
         order[at] = k;
     }
     for (int k = 0; k < SIDES; k++)
-        ticks[order[k]] = timed_side(h, local, loopback, order[k]);
+        ticks[order[k]] = timed_side(ways, order[k]);
 }
 
 /* Sides 0 and 3 are the library's, over which the others are. */
@@ -254,7 +315,7 @@ static void print_all(const char *model, struct bench_samples samples[SIDES])
 {
     static const char *const ways[] = {"one_token_library", "one_token_http_unix",
                                        "one_token_http_loopback", "one_token_chat_library"};
-    for (int k = 0; k < SIDES; k++) {
+    for (int k = 0; k < ECHOES; k++) {
         const char *what = k < 4 ? ways[k] : chats[k - 4].what;
         struct bench_samples *floor = &samples[k < 3 ? 0 : 3];
         int over = floor != &samples[k];
@@ -263,6 +324,8 @@ static void print_all(const char *model, struct bench_samples samples[SIDES])
             print_us("over_library", what, model,
                      bench_percentile_us(&samples[k], 10) - bench_percentile_us(floor, 10));
     }
+    print("echo_unix", "bytes of a completion", &samples[ECHOES], 0);
+    print("echo_loopback", "bytes of a completion", &samples[ECHOES + 1], 0);
 }
 
 /* Processor time of the gateway's first thread, which does all but long texts. */
@@ -297,21 +360,27 @@ static void bench_model(const char *model)
             served_fail("out of memory");
     served_start(model, (const char *const[]){"--threads", "1", NULL});
     start_gateway(path);
-    struct hearth *h = served_connect(2);
-    int local = connect_unix(path), loopback = connect_port(PORT);
-    ask_http(local, &two);
+    struct ways ways = {.h = served_connect(2),
+                        .local = connect_unix(path),
+                        .loopback = connect_port(PORT),
+                        .echo = {start_echo(false), start_echo(true)}};
+    ask_http(ways.local, &two);
     for (int i = -WARM; i < ROUNDS; i++) {
-        ask_all(h, local, loopback, ticks);
+        ask_all(&ways, ticks);
         for (int k = 0; k < SIDES && i >= 0; k++)
             bench_add(&samples[k], ticks[k]);
     }
     print_all(served_name(model), samples);
-    print_processor(served_name(model), local, &completion);
+    print_processor(served_name(model), ways.local, &completion);
     for (int i = 0; i < CHATS; i++)
-        print_processor(served_name(model), local, &chats[i]);
-    close(local);
-    close(loopback);
-    hearth_close(h);
+        print_processor(served_name(model), ways.local, &chats[i]);
+    close(ways.local);
+    close(ways.loopback);
+    for (int i = 0; i < 2; i++)
+        close(ways.echo[i]);
+    (void)wait(NULL);
+    (void)wait(NULL);
+    hearth_close(ways.h);
     stop_gateway();
     served_stop();
     for (int k = 0; k < SIDES; k++)
@@ -343,6 +412,7 @@ static void bench_peer(int port, const char *model)
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--peer") == 0) {
+        is_peer = true;
         bench_peer(atoi(argv[2]), argv[3]);
         return 0;
     }
