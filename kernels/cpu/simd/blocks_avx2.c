@@ -9,7 +9,8 @@ ALWAYS_INLINE __m256i load_32(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* isum [rows][vectors] of one block. */
+/* isum [rows][vectors] of one block. Weights of all vectors, then row by row: eight sums, two words
+ * of weights and one of inputs are in the 16 registers. */
 ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, __m256i *isum, int vectors,
                               int rows)
 {
@@ -17,17 +18,22 @@ ALWAYS_INLINE void block_q8_0(const struct tile *t, size_t block, __m256i *isum,
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
         isum[i] = _mm256_setzero_si256();
+    UNROLL
     for (int j = 0; j < 8; j++) {
+        __m256i w[MAX_ACC];
         UNROLL
-        for (int i = 0; i < vectors; i++) {
-            const uint8_t *at = words_at(t, QUANT_Q8_0, block, i);
-            __m256i w = _mm256_xor_si256(load_32(at + j * 64), flip), size = _mm256_abs_epi8(w);
+        for (int i = 0; i < vectors; i++)
+            w[i] = _mm256_xor_si256(load_32(words_at(t, QUANT_Q8_0, block, i) + j * 64), flip);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const __m256i x = panel_word(panel_inputs(t->panel, block, rows, r) + 4 * j);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int8_t *x = panel_inputs(t->panel, block, rows, r) + 4 * j;
-                __m256i a = _mm256_sign_epi8(panel_word(x), w);
-                __m256i pairs = _mm256_madd_epi16(_mm256_maddubs_epi16(size, a), ones);
-                isum[r * vectors + i] = _mm256_add_epi32(isum[r * vectors + i], pairs);
+            for (int i = 0; i < vectors; i++) {
+                __m256i *sum = &isum[r * vectors + i];
+                __m256i pairs =
+                    _mm256_maddubs_epi16(_mm256_abs_epi8(w[i]), _mm256_sign_epi8(x, w[i]));
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                vi_hold(sum);
             }
         }
     }
@@ -40,18 +46,23 @@ ALWAYS_INLINE void block_q4_0(const struct tile *t, size_t block, __m256i *isum,
     UNROLL
     for (int i = 0; i < vectors * rows; i++)
         isum[i] = _mm256_setzero_si256(); /* int16 sums, widened at the end */
-    for (int j = 0; j < 4; j++) {
+    UNROLL
+    for (int j = 0; j < 8; j++) { /* low nibbles, then high ones, of 8 words */
+        __m256i w[MAX_ACC];
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const uint8_t *at = words_at(t, QUANT_Q4_0, block, i);
-            __m256i raw = load_32(at + j * 64), low = _mm256_and_si256(raw, nibble);
-            __m256i high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
+            w[i] = load_32(words_at(t, QUANT_Q4_0, block, i) + j / 2 * 64);
+            w[i] = _mm256_and_si256(j % 2 ? _mm256_srli_epi16(w[i], 4) : w[i], nibble);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const int8_t *a = panel_inputs(t->panel, block, rows, r) + j / 2 * 4 + j % 2 * 16;
+            const __m256i x = panel_word(a);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int8_t *a = panel_inputs(t->panel, block, rows, r) + 4 * j;
-                __m256i s = _mm256_add_epi16(_mm256_maddubs_epi16(low, panel_word(a)),
-                                             _mm256_maddubs_epi16(high, panel_word(a + 16)));
-                isum[r * vectors + i] = _mm256_add_epi16(isum[r * vectors + i], s);
+            for (int i = 0; i < vectors; i++) {
+                __m256i *sum = &isum[r * vectors + i];
+                *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(w[i], x));
+                vi_hold(sum);
             }
         }
     }

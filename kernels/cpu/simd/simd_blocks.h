@@ -8,6 +8,14 @@
 
 enum { MAX_VECTORS = 4 * PARTS, SUBS = CPU_SEGMENT / CPU_BLOCK };
 
+/* Of how many halves of a pair of integers the weights are in registers at once: AVX2 has 16, and a
+ * product takes one. */
+#if defined(VEC_HAS_DOT)
+enum { HALVES = 2 };
+#else
+enum { HALVES = 1 };
+#endif
+
 /* ---- integers -------------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
@@ -106,20 +114,16 @@ ALWAYS_INLINE vi load_four(uint32_t type, const uint8_t *words, int j, int half)
     return four;
 }
 
-/* The table of a type that has one, as it is multiplied: vpdpbusd takes unsigned integers. */
+/* The table of a type that has one, as it is multiplied. */
 ALWAYS_INLINE vi load_table(uint32_t type)
 {
     const __m128i table = _mm_loadu_si128((const __m128i *)(const void *)quant_table(type));
-#if defined(VEC_HAS_DOT)
-    return vi_repeat(_mm_xor_si128(table, _mm_set1_epi8(-128)));
-#else
-    return vi_repeat(table);
-#endif
+    return vi_repeat(_mm_add_epi8(table, _mm_set1_epi8((char)panel_offset(type))));
 }
 
 /* Accumulates products of integers and activations in int32: vpdpbusd does so directly. Without it
- * vpmaddubsw adds pairs in int16, and dot_most of them stay below 2^15. Of looked up integers it
- * takes the magnitude, the activation gets the sign. */
+ * vpmaddubsw adds pairs in int16, and dot_most of them stay below 2^15. Of integers
+ * of either sign it takes the magnitude, the activation gets the sign. */
 struct dot {
 #if defined(VEC_HAS_DOT)
     vi sum;
@@ -142,29 +146,32 @@ ALWAYS_INLINE void dot_add(uint32_t type, struct dot *dot, vi w, vi a)
     (void)type;
     dot->sum = vi_dot(dot->sum, w, a);
 #else
-    const bool negative = quant_table(type) != NULL;
+    const bool negative = quant_table(type) && !panel_offset(type);
     dot->narrow =
         _mm256_add_epi16(dot->narrow, _mm256_maddubs_epi16(negative ? _mm256_abs_epi8(w) : w,
                                                            negative ? _mm256_sign_epi8(a, w) : a));
+    vi_hold(&dot->narrow);
 #endif
 }
 
-/* The most products between calls of dot_widen: a pair is at most 2 * 127 * 127 for IQ4, 2 * 127 * 62
- * for IQ3_XXS, 2 * 127 * 63 of six bits; of five bits half of that; eight make a sub-block. */
+/* The most products between calls of dot_widen, by the largest integer: a pair is at most 2 * 127
+ * times that, and eight products make a sub-block. */
 ALWAYS_INLINE int dot_most(uint32_t type)
 {
     switch (type) {
-    case QUANT_IQ4_NL:
+    case QUANT_IQ4_NL: /* 127 */
     case QUANT_IQ4_XS:
+    case QUANT_IQ3_XXS: /* 62 + 62 */
         return 1;
-    case QUANT_IQ3_XXS:
-    case QUANT_Q6_K:
+    case QUANT_Q6_K: /* 63 */
         return 2;
-    case QUANT_Q5_0:
+    case QUANT_Q5_0: /* 31 */
     case QUANT_Q5_1:
     case QUANT_Q5_K:
+    case QUANT_IQ3_S: /* 15 + 15 */
+    case QUANT_MXFP4: /* 12 + 12 */
         return 4;
-    default:
+    default: /* 15 */
         return 8;
     }
 }
@@ -176,6 +183,7 @@ ALWAYS_INLINE void dot_widen(struct dot *dot)
     const vi ones = _mm256_set1_epi16(1);
     dot->sum = _mm256_add_epi32(dot->sum, _mm256_madd_epi16(dot->narrow, ones));
     dot->narrow = vi_zero();
+    vi_hold(&dot->sum);
 #else
     (void)dot;
 #endif
@@ -248,12 +256,43 @@ ALWAYS_INLINE bool has_minima(uint32_t type)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
+/* Adds products of four integers each, of `halves` of pair j of sub-block b. Loads the weights of all
+ * vectors first: then an input needs a register only briefly, and the sums stay in theirs. */
+ALWAYS_INLINE void add_four(const struct tile *t, uint32_t type, size_t b, int j, int half,
+                            int halves, struct dot *dot, int vectors, int rows)
+{
+    const vi table = quant_table(type) ? load_table(type) : vi_zero();
+    const int most = dot_most(type);
+    vi w[2][MAX_VECTORS];
+    UNROLL
+    for (int i = 0; i < vectors; i++) {
+        UNROLL
+        for (int h = 0; h < halves; h++) {
+            w[h][i] = load_four(type, words_at(t, type, b, i), j, half + h);
+            if (quant_table(type))
+                w[h][i] = vi_look_up(table, w[h][i]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const int8_t *a = panel_inputs(t->panel, b, rows, r) + 4 * j;
+        UNROLL
+        for (int h = half; h < half + halves; h++) {
+            const vi x = panel_word(a + 16 * h);
+            UNROLL
+            for (int i = 0; i < vectors; i++) {
+                dot_add(type, &dot[r * vectors + i], w[h - half][i], x);
+                if ((2 * j + h + 1) % most == 0)
+                    dot_widen(&dot[r * vectors + i]);
+            }
+        }
+    }
+}
+
 /* isum [rows][vectors] of sub-block b, for types with one scale per sub-block. */
 ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct dot *dot, int vectors,
                         int rows)
 {
-    const vi table = quant_table(type) ? load_table(type) : vi_zero();
-    const int most = dot_most(type);
     UNROLL
     for (int r = 0; r < rows; r++) {
         const vi start =
@@ -262,35 +301,11 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
         for (int i = 0; i < vectors; i++)
             dot_begin(&dot[r * vectors + i], start);
     }
-    /* Loads the weights of all vectors first: then an input needs a register only briefly, and the
-     * sums stay in theirs. */
     UNROLL
     for (int j = 0; j < 4; j++) {
-        vi first[MAX_VECTORS], second[MAX_VECTORS];
         UNROLL
-        for (int i = 0; i < vectors; i++) {
-            const uint8_t *words = words_at(t, type, b, i);
-            first[i] = load_four(type, words, j, 0);
-            second[i] = load_four(type, words, j, 1);
-            if (quant_table(type)) {
-                first[i] = vi_look_up(table, first[i]);
-                second[i] = vi_look_up(table, second[i]);
-            }
-        }
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            const int8_t *a = panel_inputs(t->panel, b, rows, r) + 4 * j;
-            const vi x = panel_word(a), y = panel_word(a + 16);
-            UNROLL
-            for (int i = 0; i < vectors; i++) {
-                dot_add(type, &dot[r * vectors + i], first[i], x);
-                if (most == 1)
-                    dot_widen(&dot[r * vectors + i]);
-                dot_add(type, &dot[r * vectors + i], second[i], y);
-                if ((2 * j + 2) % most == 0)
-                    dot_widen(&dot[r * vectors + i]);
-            }
-        }
+        for (int half = 0; half < 2; half += HALVES)
+            add_four(t, type, b, j, half, HALVES, dot, vectors, rows);
     }
 }
 
@@ -364,13 +379,16 @@ ALWAYS_INLINE void half_sums(const struct tile *t, uint32_t type, size_t b, int 
 {
     UNROLL
     for (int j = 0; j < 4; j++) {
+        vi w[MAX_VECTORS];
         UNROLL
-        for (int i = 0; i < vectors; i++) {
-            const vi w = load_four(type, words_at(t, type, b, i), j, half);
+        for (int i = 0; i < vectors; i++)
+            w[i] = load_four(type, words_at(t, type, b, i), j, half);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vi x = panel_word(panel_inputs(t->panel, b, rows, r) + 16 * half + 4 * j);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int8_t *a = panel_inputs(t->panel, b, rows, r) + 16 * half + 4 * j;
-                dot_add(type, &dot[r * vectors + i], w, panel_word(a));
+            for (int i = 0; i < vectors; i++) {
+                dot_add(type, &dot[r * vectors + i], w[i], x);
                 if ((j + 1) % dot_most(type) == 0 || j == 3)
                     dot_widen(&dot[r * vectors + i]);
             }

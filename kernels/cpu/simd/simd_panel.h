@@ -46,15 +46,32 @@ ALWAYS_INLINE vf panel_float(const void *at)
     return v_set1(value);
 }
 
-/* The offset with which the weights of a type are multiplied: as stored, or, where vpdpbusd needs
- * unsigned integers, as looked up. Types with sums of half blocks have none here. */
+/* The offset with which the weights of a type are multiplied: as stored, or as looked up. Both
+ * vpdpbusd and vpmaddubsw take unsigned integers; for the latter those of IQ4 would be too large with
+ * one. Types with sums of half blocks have none here. */
 static inline int32_t panel_offset(uint32_t type)
 {
-#if defined(VEC_HAS_DOT)
-    if (quant_table(type))
+    switch (type) {
+    case QUANT_Q8_0:
         return 128;
+    case QUANT_Q4_0:
+        return 8;
+    case QUANT_Q5_0:
+        return 16;
+#if !defined(VEC_HAS_DOT)
+    case QUANT_IQ3_XXS:
+        return 62;
+    case QUANT_IQ3_S:
+        return 15;
+    case QUANT_MXFP4:
+        return 12;
+    default:
+        return 0;
+#else
+    default:
+        return quant_table(type) ? 128 : 0;
 #endif
-    return type == QUANT_Q8_0 ? 128 : type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
+    }
 }
 
 /* Fills the panel for rows [row, row + rows), all inputs of a matmul. */

@@ -13,6 +13,15 @@ enum {
     MAX_ACC = 12,            /* accumulators of the largest tile */
 };
 
+#if !defined(VEC_HAS_DOT)
+/* Has a sum in its register at this place. gcc reassociates integer sums and moves the products of many
+ * steps to one place, until most of them lie on the stack. */
+ALWAYS_INLINE void vi_hold(vi *sum)
+{
+    __asm__("" : "+x"(*sum));
+}
+#endif
+
 /* Bytes of a whole segment in a group. */
 ALWAYS_INLINE size_t segment_size(uint32_t type)
 {
