@@ -6,8 +6,6 @@
  */
 #include "kernels/cpu/simd/simd_tile.h"
 
-enum { MAX_VECTORS = 4 * PARTS, SUBS = CPU_SEGMENT / CPU_BLOCK };
-
 /* Of how many halves of a pair of integers the weights are in registers at once: AVX2 has 16, and a
  * product takes one. */
 #if defined(VEC_HAS_DOT)
@@ -309,27 +307,39 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
     }
 }
 
-ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+ALWAYS_INLINE void segment_factors(const struct tile *t, uint32_t type, struct factors *factors,
+                                   int vectors)
+{
+    if (factors->of == t->w)
+        return;
+    factors->of = t->w;
+    for (int i = 0; i < vectors; i++) {
+        if (type == QUANT_Q4_K || type == QUANT_Q5_K)
+            k_factors(t, i, factors->w[i], factors->m[i]);
+        else if (has_minima(type))
+            half_factors(t, i, factors->w[i], factors->m[i]);
+        else
+            byte_factors(t, type, i, factors->w[i]);
+    }
+}
+
+ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, struct factors *factors, vf *acc,
+                              int groups, int rows)
 {
     const int vectors = groups * PARTS;
-    const bool k = type == QUANT_Q4_K || type == QUANT_Q5_K, minima = has_minima(type);
-    vf kw[MAX_VECTORS][SUBS], km[MAX_VECTORS][SUBS];
-    for (int i = 0; k && i < vectors; i++)
-        k_factors(t, i, kw[i], km[i]);
-    for (int i = 0; minima && !k && i < vectors; i++)
-        half_factors(t, i, kw[i], km[i]);
-    for (int i = 0; byte_scaled(type) && i < vectors; i++)
-        byte_factors(t, type, i, kw[i]);
+    const bool minima = has_minima(type);
+    if (minima || byte_scaled(type))
+        segment_factors(t, type, factors, vectors);
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
         fetch_ahead(t, b, groups, rows);
         sums(t, type, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
-            const vf w = minima || byte_scaled(type) ? kw[i][b]
+            const vf w = minima || byte_scaled(type) ? factors->w[i][b]
                          : type == QUANT_MXFP4       ? load_e8m0(factors_at(t, b * 16, 1, i))
                                                      : v_load_f16(factors_at(t, b * 32, 2, i));
-            const vf m = minima ? km[i][b] : v_zero();
+            const vf m = minima ? factors->m[i][b] : v_zero();
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const vf d = panel_float(panel_scale(t->panel, b, rows, r));
@@ -424,8 +434,10 @@ ALWAYS_INLINE void half_begin(uint32_t type, int32_t (*const start)[2][SUBS], si
 /* Types with two scales a sub-block. sc[0] * isum0 + sc[1] * isum1 is below 2^24 and so exact in
  * float, too; as is the sum of activations with minima. Doing one half after the other keeps the
  * sums in registers. */
-ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, vf *acc, int groups, int rows)
+ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factors *unused, vf *acc,
+                              int groups, int rows)
 {
+    (void)unused;
     const int vectors = groups * PARTS;
     vf scale[MAX_VECTORS], dmin[MAX_VECTORS];
     int32_t start[TILE_ROWS][2][SUBS];

@@ -11,6 +11,15 @@
 enum {
     PARTS = CPU_LANES / VEC, /* vectors per group */
     MAX_ACC = 12,            /* accumulators of the largest tile */
+    MAX_VECTORS = 4 * PARTS, /* of its weights */
+    SUBS = CPU_SEGMENT / CPU_BLOCK,
+};
+
+/* The factors of a segment's sub-blocks, of types that compute them from two levels: the same for all
+ * tiles of a run by one segment. */
+struct factors {
+    const uint8_t *of; /* the segment; NULL: none yet */
+    vf w[MAX_VECTORS][SUBS], m[MAX_VECTORS][SUBS];
 };
 
 #if !defined(VEC_HAS_DOT)
@@ -187,12 +196,14 @@ ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int gro
     static void type##_##groups##x##rows(const struct tile *run)                                   \
     {                                                                                              \
         const uint32_t tiles = rows > 1 ? run->tiles : 1;                                          \
+        struct factors factors;                                                                    \
+        factors.of = NULL;                                                                         \
         for (uint32_t i = 0; i < tiles; i++) {                                                     \
             struct tile t = begin_tile(run, i, groups, rows);                                      \
             vf acc[MAX_ACC];                                                                       \
             do {                                                                                   \
                 begin_segment(&t, QUANT_##type, acc, groups, rows);                                \
-                add_segment(&t, QUANT_##type, acc, groups, rows);                                  \
+                add_segment(&t, QUANT_##type, &factors, acc, groups, rows);                        \
             } while (end_segment(&t, QUANT_##type, acc, groups, rows));                            \
         }                                                                                          \
     }
