@@ -11,8 +11,8 @@
 
 enum {
     PAGE_VECTORS = KV_PAGE_POSITIONS / VEC,
-    SCORE_QUERIES = VEC == 16 ? 8 : 2, /* max queries per group: register pressure */
-    SUM_QUERIES = VEC == 16 ? 6 : 2,
+    SCORE_QUERIES = VEC == 16 ? 8 : 6, /* most queries per group: register pressure */
+    SUM_QUERIES = 6,
     SUM_VECTORS = 4,
 };
 
@@ -91,27 +91,34 @@ static uint32_t group_size(uint32_t n, uint32_t most)
     return (n + groups - 1) / groups;
 }
 
-/* Computes the scores of a page for queries [i, i + n) into e[in_page..]. */
-ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
-                              uint32_t i, uint32_t in_page, int n, enum kv_type type)
+/* How many of `most` vectors are taken at once with n queries. With AVX2 the sums of three queries by
+ * four vectors leave no register for the rest; one query by two would be too few chains. */
+ALWAYS_INLINE int vectors_with(int n, int most)
+{
+    return VEC == 16 || n <= 2 ? most : 2;
+}
+
+/* Computes the scores of `width` vectors of a page for queries [i, i + n) into e[at..]. */
+ALWAYS_INLINE void score_part(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
+                              uint32_t i, uint32_t at, int n, int width, enum kv_type type)
 {
     const float *q = s->q + (size_t)i * a->kv->k_dim;
     vf acc[SCORE_QUERIES * PAGE_VECTORS];
     UNROLL
-    for (int j = 0; j < n * PAGE_VECTORS; j++)
+    for (int j = 0; j < n * width; j++)
         acc[j] = v_zero();
     uint32_t k_dim = a->kv->k_dim;
     for (uint32_t d = 0; d < k_dim; d++) {
         vf key[PAGE_VECTORS];
         UNROLL
-        for (int j = 0; j < PAGE_VECTORS; j++)
-            key[j] = load_k(a, k, d, (size_t)j * VEC, type);
+        for (int j = 0; j < width; j++)
+            key[j] = load_k(a, k, d, at % KV_PAGE_POSITIONS + (size_t)j * VEC, type);
         UNROLL
         for (int c = 0; c < n; c++) {
             vf x = v_set1(q[c]);
             UNROLL
-            for (int j = 0; j < PAGE_VECTORS; j++)
-                acc[c * PAGE_VECTORS + j] = v_fma(x, key[j], acc[c * PAGE_VECTORS + j]);
+            for (int j = 0; j < width; j++)
+                acc[c * width + j] = v_fma(x, key[j], acc[c * width + j]);
         }
         q += n;
     }
@@ -119,15 +126,16 @@ ALWAYS_INLINE void score_page(const struct cpu_attend *a, const uint8_t *k, stru
     UNROLL
     for (int c = 0; c < n; c++) {
         UNROLL
-        for (int j = 0; j < PAGE_VECTORS; j++)
-            v_store(s->e[i + (uint32_t)c] + in_page + j * VEC,
-                    v_mul(acc[c * PAGE_VECTORS + j], scale));
+        for (int j = 0; j < width; j++)
+            v_store(s->e[i + (uint32_t)c] + at + j * VEC, v_mul(acc[c * width + j], scale));
     }
 }
 
 #define SCORE_CASE(n)                                                                              \
     case n:                                                                                        \
-        score_page(a, k, s, i, in_page, n, type);                                                  \
+        for (int p = 0; p < PAGE_VECTORS; p += vectors_with(n, PAGE_VECTORS))                      \
+            score_part(a, k, s, i, in_page + (uint32_t)(p * VEC), n,                               \
+                       vectors_with(n, PAGE_VECTORS), type);                                       \
         break;
 
 ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, struct attention *s,
@@ -136,11 +144,11 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
     switch (n) {
         SCORE_CASE(1)
         SCORE_CASE(2)
-#if defined(__AVX512F__)
         SCORE_CASE(3)
         SCORE_CASE(4)
         SCORE_CASE(5)
         SCORE_CASE(6)
+#if defined(__AVX512F__)
         SCORE_CASE(7)
         SCORE_CASE(8)
 #endif
@@ -266,8 +274,9 @@ ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s,
                                struct position_span span, int n, enum kv_type type)
 {
     uint32_t d = 0, v_dim = a->kv->v_dim;
-    for (; d + 3 * VEC < v_dim; d += 4 * VEC)
-        sum_part(a, s, span, d, n, 4, type);
+    if (vectors_with(n, SUM_VECTORS) == 4)
+        for (; d + 3 * VEC < v_dim; d += 4 * VEC)
+            sum_part(a, s, span, d, n, 4, type);
     for (; d + VEC < v_dim; d += 2 * VEC)
         sum_part(a, s, span, d, n, 2, type);
     for (; d < v_dim; d += VEC)
@@ -285,12 +294,10 @@ ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s,
     switch (n) {
         SUM_CASE(1)
         SUM_CASE(2)
-#if defined(__AVX512F__)
         SUM_CASE(3)
         SUM_CASE(4)
         SUM_CASE(5)
         SUM_CASE(6)
-#endif
     default:
         break;
     }
