@@ -157,15 +157,16 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
     }
 }
 
-/* Asks for memory that is read soon: a head's part of a page is too short for the processor to do so by itself. */
+/* Asks for memory that is read soon: a head's part of a page is too short for the processor to do so
+ * by itself. */
 static void read_ahead(const uint8_t *memory, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(memory + i, 0, 2);
 }
 
-/* Computes the scores of whole pages, from the first to the last that a query needs. Meanwhile the page's V and the
- * next page's K are read into the cache. */
+/* Computes the scores of whole pages, from the first to the last that a query needs. Meanwhile the
+ * page's V and the next page's K are read into the cache. */
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
                          enum kv_type type)
 {
