@@ -268,8 +268,8 @@ struct hearth_chat_event {
 /* Begins to read an answer to this chat. Calls are looked for where chat->tools is there and the
  * template writes calls in a form that is known; else they are content. In a thought that does not
  * end they are calls, too, at the answer's end, unless one is required or at most one allowed.
- * `chat` is read during the call only. Returns 0 with *ret_reader, or as hearth_chat_text(); -ENOTSUP, too, where the template
- * passes tools over, which the model would not see. */
+ * `chat` is read during the call only. Returns 0 with *ret_reader, or as hearth_chat_text();
+ * -ENOTSUP, too, where the template passes tools over, which the model would not see. */
 HEARTH_API int hearth_chat_open(struct hearth *h, const struct hearth_chat *chat,
                                 struct hearth_chat_reader **ret_reader);
 
