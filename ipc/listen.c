@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@
 
 enum {
     BACKLOG = 256,
-    PROBE_MS = 500, /* the kernel has removed a dead daemon's socket by then */
-    TRIES = 8       /* attempts at one that hangs up and reappears */
+    PROBE_MS = 500, /* the kernel has mostly removed a dead daemon's socket by then */
+    TRIES = 8       /* attempts at one that hangs up and reappears, or outlives its process */
 };
 
 static int listen_address(const char *path, struct sockaddr_un *ret)
@@ -135,33 +136,40 @@ static int listen_take(int fd, int type, const struct sockaddr_un *address, int 
     return rc;
 }
 
+/* The process that listens at the other end of this connection; 0: the kernel does not tell. */
+static pid_t listen_owner(int other)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof(peer);
+    if (other < 0 || getsockopt(other, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+        return 0;
+    return peer.pid;
+}
+
 /* True if the program at the other end of this connection is alive. The socket of a daemon that has
  * just died may exist for a moment, while the kernel tears its ring down: it lets us connect, never
- * accepts, and hangs up. A live program waits for our first message, or refuses with a reason. */
+ * accepts, and hangs up, on a busy machine only after some seconds. A live program waits for our
+ * first message, or refuses with a reason. */
 static bool listen_lives(int other)
 {
     struct pollfd answer = {.fd = other, .events = POLLIN | POLLRDHUP};
     char byte;
-    return other < 0 || poll(&answer, 1, PROBE_MS) == 0 || recv(other, &byte, 1, MSG_DONTWAIT) > 0;
-}
-
-/* " (process 123)", or "" if the kernel does not tell the listener's pid. */
-static void listen_owner(int other, char *text, size_t text_bytes)
-{
-    struct ucred peer;
-    socklen_t bytes = sizeof(peer);
-    *text = 0;
-    if (other >= 0 && getsockopt(other, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
-        peer.pid > 0)
-        snprintf(text, text_bytes, " (process %ld)", (long)peer.pid);
+    if (other < 0)
+        return true;
+    if (poll(&answer, 1, PROBE_MS) != 0)
+        return recv(other, &byte, 1, MSG_DONTWAIT) > 0;
+    pid_t owner = listen_owner(other);
+    return owner <= 0 || kill(owner, 0) == 0 || errno != ESRCH;
 }
 
 /* Writes one line that says what to do. */
 static void listen_explain(const char *path, const char *option, int error, int other, char *err,
                            size_t err_bytes)
 {
-    char owner[40];
-    listen_owner(other, owner, sizeof(owner));
+    char owner[40] = "";
+    pid_t pid = listen_owner(other);
+    if (pid > 0)
+        snprintf(owner, sizeof(owner), " (process %ld)", (long)pid);
     if (error == -ENOTSOCK)
         snprintf(err, err_bytes, "%s exists and is not a socket: give another %s", path, option);
     else if (error == -ENOENT)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -101,6 +102,49 @@ START_TEST(a_dead_daemons_socket_is_replaced)
     ck_assert_msg(second >= 0, "%s", err);
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
     close(second);
+}
+END_TEST
+
+/* Listens in a process that is gone when this returns; the socket is still open, here. */
+static int listen_and_die(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), status;
+
+    strcpy(address.sun_path, path);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(listen(fd, 4));
+    ck_assert(waitpid(pid, &status, 0) == pid && status == 0);
+    return fd;
+}
+
+/* Closes the socket once a second connection waits at it. */
+static void *outlive(void *arg)
+{
+    int fd = *(int *)arg, first = accept(fd, NULL, NULL), second = accept(fd, NULL, NULL);
+
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+    close(first);
+    close(second);
+    return NULL;
+}
+
+START_TEST(a_socket_that_outlives_its_daemon_is_waited_for)
+{
+    pthread_t thread;
+
+    close(open_at(path)); /* makes the folder */
+    unlink(path);
+    int old = listen_and_die();
+    ck_assert_int_eq(pthread_create(&thread, NULL, outlive, &old), 0);
+    int fd = open_at(path);
+    ck_assert_msg(fd >= 0, "%s", err);
+    ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);
+    pthread_join(thread, NULL);
+    close(fd);
 }
 END_TEST
 
@@ -266,6 +310,7 @@ int main(void)
     tcase_add_test(t, a_socket_is_private_to_its_owner);
     tcase_add_test(t, a_live_daemons_socket_is_not_replaced);
     tcase_add_test(t, a_dead_daemons_socket_is_replaced);
+    tcase_add_test(t, a_socket_that_outlives_its_daemon_is_waited_for);
     tcase_add_test(t, of_several_concurrent_starts_one_listens);
     tcase_add_test(t, a_full_daemons_socket_is_not_replaced);
     tcase_add_test(t, a_file_that_is_not_a_socket_is_never_removed);
