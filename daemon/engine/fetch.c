@@ -272,8 +272,8 @@ static uint32_t depth(const struct fetches *fetches)
     return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
 }
 
-/* Asks for the parts that are missing, once there is room for a quarter of what may be queued: the store's thread
- * wakes up for each batch. Returns how many. */
+/* Asks for the parts that are missing, once there is room for a quarter of what may be queued: the
+ * store's thread wakes up for each batch. Returns how many. */
 static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
     const struct stored *stored = &fetches->stored;

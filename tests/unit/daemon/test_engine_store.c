@@ -19,8 +19,8 @@
 
 enum { CLIENTS = 3, USER = 1000, LENGTH = 330, ANSWER = 8 };
 
-/* How often a write is cut off, every so many bytes; edits and restarts at random. The thread sanitizer takes
- * twenty times as long. */
+/* After how many bytes each a write is cut off; rounds of edits and restarts at random. The thread
+ * sanitizer takes twenty times as long. */
 #ifdef __SANITIZE_THREAD__
 enum { STOP_EVERY = 1999, ROUNDS = 15 };
 #else
