@@ -261,7 +261,7 @@ static void begin_calls(struct reader *p, size_t space, const char *mark)
 }
 
 /* Content or a thought: up to what ends it, begins a thought in it, or begins a call. The end of a
- * thought that did not begin is left out where it is no text. */
+ * thought that did not begin is left out where it is a control token. */
 static bool step_text(struct reader *p)
 {
     enum { EDGE, CALLS, ALONE, STRAY, N_MARKS };
