@@ -59,6 +59,7 @@ VARIANTS_pack.c = any avx2 avx512
 VARIANTS_matmul_expert.cu = 1 4
 VARIANTS_matmul_kernel.cu = 1 2 4 8
 VARIANTS_matmul_large.cu = 4 8
+VARIANTS_matmul_row.cu = 1 2 4
 %/pack_any.o:    BODY = -DLANES_ROWS=4 -DPACK_GROUP=pack_group_any
 %/pack_avx2.o:   BODY = -DLANES_ROWS=8 -DPACK_GROUP=pack_group_avx2
 %/pack_avx512.o: BODY = -DLANES_ROWS=16 -DPACK_GROUP=pack_group_avx512

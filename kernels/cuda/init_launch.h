@@ -11,6 +11,7 @@ int delta_init(struct cuda_code *code);
 int experts_init(struct cuda_code *code);
 int matmul_sums_init(struct cuda_code *code);
 int matmul_half_init(struct cuda_code *code);
+template <int ROWS> int matmul_row_init(struct cuda_code *code);
 template <int TILES> int matmul_init(struct cuda_code *code);
 template <int TILES> int matmul_large_init(struct cuda_code *code);
 template <int TILES> int expert_init(struct cuda_code *code);

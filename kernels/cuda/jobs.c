@@ -233,6 +233,55 @@ static struct matmul_job matmul_job_of(const struct backend *b, const struct lay
     return job;
 }
 
+static bool reads(const struct layer_op *op, enum op_buffer buffer)
+{
+    return op->from[0] == buffer || op->from[1] == buffer || op->from[2] == buffer ||
+           op->residual == buffer;
+}
+
+/* Whether matmuls of a pass of one row compute this norm themselves: nothing else reads it. */
+static bool is_normed_by_matmuls(const struct backend *b, const struct layer_op *norm)
+{
+    const struct layer_ops *ops = &b->model->ops;
+    const enum op_buffer to = norm->to[0];
+    if (norm->kind != OP_NORM || norm->wanted || norm->groups != 1 || is_added_by_norm(&norm[-1]) ||
+        !layer_of(b, norm)->vector[norm->tensor[0]] || !norm->readers[0] ||
+        (forms_of(b, norm) & ~(uint32_t)(FORM_BLOCKS | FORM_FLOATS)))
+        return false;
+    for (const struct layer_op *op = norm + 1; op < ops->op + ops->end && op->layer == norm->layer;
+         op++) {
+        if (op->to[0] == to || op->to[1] == to || op->to[2] == to)
+            break;
+        if (!reads(op, to))
+            continue;
+        const struct matmul_job job =
+            op->kind == OP_MATMUL ? matmul_job_of(b, op) : (struct matmul_job){.groups = 0};
+        if (job.groups == 0 || op->residual == to || !cuda_takes_norm(&job))
+            return false;
+    }
+    return true;
+}
+
+static struct row_norm row_norm_of(const struct backend *b, const struct layer_op *norm)
+{
+    return (struct row_norm){
+        .x = floats_of(b, norm->from[0]),
+        .weight = layer_of(b, norm)->vector[norm->tensor[0]],
+        .n = norm->n,
+        .factor = norm->factor,
+        .eps = b->model->rms_eps,
+    };
+}
+
+/* The norm that makes a matmul's input, if the matmul computes it in a pass of one row. */
+static const struct layer_op *norm_before(const struct backend *b, const struct layer_op *matmul)
+{
+    const struct layer_op *op = matmul - 1;
+    while (op > b->model->ops.op && op->to[0] != matmul->from[0])
+        op--;
+    return is_normed_by_matmuls(b, op) ? op : NULL;
+}
+
 static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const struct layer_op *op)
 {
     const struct layer_geometry *g = op->geometry;
@@ -741,7 +790,12 @@ static int launch_job(const struct backend *b, const struct cuda_job *job, uint3
 static void run_op(struct backend *b, const struct layer_op *op, uint32_t rows)
 {
     struct cuda_job job[OP_JOBS];
+    if (rows == 1 && is_normed_by_matmuls(b, op))
+        return;
     const uint32_t n = make_jobs(b, op, job);
+    const struct layer_op *norm = rows == 1 && op->kind == OP_MATMUL ? norm_before(b, op) : NULL;
+    if (norm)
+        job->of.matmul.norm = row_norm_of(b, norm);
     for (uint32_t i = 0; i < n; i++)
         if (job[i].kind == CUDA_JOB_MATMUL)
             run_matmul(b, &job[i].of.matmul, rows);

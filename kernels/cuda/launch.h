@@ -6,6 +6,7 @@
 #define HEARTH_KERNELS_CUDA_LAUNCH_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 #include "kernels/cuda/ops.h"
 
@@ -38,6 +39,8 @@ int cuda_launch_gate(const struct cuda_queue *queue, const struct gate_job *job,
 int cuda_launch_inputs(const struct cuda_queue *queue, const struct inputs_job *job, uint32_t rows);
 int cuda_launch_norm(const struct cuda_queue *queue, const struct norm_job *job, uint32_t rows);
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
+/* Whether a matmul of one row should compute its own norm. */
+bool cuda_takes_norm(const struct matmul_job *job);
 int cuda_launch_route(const struct cuda_queue *queue, const struct route_job *job, uint32_t rows);
 int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
 int cuda_launch_expert_sum(const struct cuda_queue *queue, const struct expert_sum_job *job,

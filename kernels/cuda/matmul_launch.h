@@ -1,4 +1,5 @@
-/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_expert.cu, matmul_large.cu and matmul_half.cu. C++. */
+/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_row.cu, matmul_expert.cu,
+ * matmul_large.cu and matmul_half.cu. C++. */
 #ifndef HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 #define HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 
@@ -12,12 +13,21 @@ int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, 
 template <int TILES>
 int expert_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
 
+/* As cuda_launch_matmul and cuda_launch_expert, for passes of up to ROWS rows whose sums of
+ * segments fit a block's shared memory, and whose gate and up are of one type. */
+template <int ROWS> bool matmul_row_takes(const struct matmul_job *job);
+template <int ROWS>
+int matmul_row_launch(const struct cuda_queue *queue, const struct matmul_job *job);
+template <int ROWS>
+int expert_row_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
+
 /* Quantized types alone: 256 outputs a block. */
 template <int TILES>
 int matmul_large_launch(const struct cuda_queue *queue, const struct matmul_job *job,
                         uint32_t rows);
 
-/* Native numerics, parts of F16 alone or BF16 alone: 128 outputs and 128 rows a block, and how many that makes. */
+/* Native numerics, parts of F16 alone or BF16 alone: 128 outputs and 128 rows a block, and how
+ * many that makes. */
 int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows);
 uint64_t matmul_half_blocks(const struct matmul_job *job, uint32_t rows);
 

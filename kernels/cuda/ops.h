@@ -72,6 +72,14 @@ struct matmul_part {
     uint32_t stride, check;
 };
 
+/* A norm that a matmul of one row computes itself, as norm_job has it: of n values at x. */
+struct row_norm {
+    const float *x;      /* NULL: none */
+    const float *weight; /* [n] */
+    uint32_t n;
+    float factor, eps;
+};
+
 /* Up to three matmuls of one input. Items: group of 32 outputs (those of part 0 first), run of 8 * tiles rows.
  * With a gate, parts 0 and 1 are gate and up, an item makes a group of both, and what is written is f(gate) * up, as
  * the forms of `out`: a group is a block of activations. */
@@ -85,7 +93,8 @@ struct matmul_job {
     uint32_t groups; /* of all parts; with a gate: of one */
     uint32_t wanted; /* rows are those with wants */
     uint32_t layer;
-    uint32_t native; /* F16 and BF16 by tensor cores */
+    uint32_t native;      /* F16 and BF16 by tensor cores */
+    struct row_norm norm; /* then nothing else makes x */
 };
 
 /* out = f(from) * by, [n] of each row: a gate that no matmul computes. Items: row, part of 256 values. */

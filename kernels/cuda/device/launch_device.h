@@ -1,4 +1,4 @@
-/* launch_device.h: launches a kernel with 256 threads per block. Included by .cu files only. */
+/* launch_device.h: loads and launches kernels. Included by .cu files only. */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_LAUNCH_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_LAUNCH_DEVICE_H
 
@@ -33,15 +33,14 @@ static inline cudaLaunchAttribute shared_memory_first(void)
 
 template <typename JOB>
 static int launch(const struct cuda_queue *queue, void (*kernel)(JOB), dim3 grid,
-                  size_t shared_bytes, const JOB &job)
+                  size_t shared_bytes, const JOB &job, unsigned threads = CUDA_THREADS)
 {
     cudaLaunchAttribute attributes[2] = {shared_memory_first()};
     attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[1].val.programmaticStreamSerializationAllowed = 1;
     /* Grid, block, shared memory, stream, attributes. */
-    const cudaLaunchConfig_t config = {grid,         dim3(CUDA_THREADS),
-                                       shared_bytes, queue->stream,
-                                       attributes,   queue->dependent ? 2u : 1u};
+    const cudaLaunchConfig_t config = {grid,          dim3(threads), shared_bytes,
+                                       queue->stream, attributes,    queue->dependent ? 2u : 1u};
     return (int)cudaLaunchKernelEx(&config, kernel, job);
 }
 

@@ -45,10 +45,27 @@ static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job 
     return matmul_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
 }
 
+/* Every block of a matmul that computes its norm reads the whole row. On an H100 that paid where
+ * they read 2 MiB, and did not where they read 7 (tests/gpu/README.md). */
+enum { MOST_NORMED = 2 << 20 };
+
+bool cuda_takes_norm(const struct matmul_job *job)
+{
+    const struct cuda_matrix *m = &job->part[0].matrix;
+    return !m->by_rows && matmul_row_takes<1>(job) &&
+           (uint64_t)job->groups * m->cols * sizeof(float) <= MOST_NORMED;
+}
+
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     if (job->part[0].matrix.by_rows)
         return launch_tiles<true>(queue, job, rows);
+    if (rows == 1 && matmul_row_takes<1>(job))
+        return matmul_row_launch<1>(queue, job);
+    if (rows == 2 && matmul_row_takes<2>(job))
+        return matmul_row_launch<2>(queue, job);
+    if (rows <= 4 && matmul_row_takes<4>(job))
+        return matmul_row_launch<4>(queue, job);
     if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
         if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
             return matmul_large_launch<8>(queue, job, rows);
@@ -63,6 +80,12 @@ int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *
 
 int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows)
 {
+    if (rows == 1 && matmul_row_takes<1>(&job->matmul))
+        return expert_row_launch<1>(queue, job, rows);
+    if (rows == 2 && matmul_row_takes<2>(&job->matmul))
+        return expert_row_launch<2>(queue, job, rows);
+    if (rows <= 4 && matmul_row_takes<4>(&job->matmul))
+        return expert_row_launch<4>(queue, job, rows);
     return expert_tiles(job->experts, rows) == 1
                ? expert_launch<1>(queue, job, rows)
                : expert_launch<CUDA_EXPERT_TILES>(queue, job, rows);

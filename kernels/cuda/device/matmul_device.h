@@ -333,7 +333,7 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
     const uint32_t begin = segment * CUDA_SEGMENT;
     const uint32_t end = m.cols - begin < CUDA_SEGMENT ? m.cols : begin + CUDA_SEGMENT;
     if constexpr (BY_ROWS) {
-        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, true>(m, group, begin, end, x,
+        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, true>(m, at, begin, end, x,
                                                                      rows.first, rows.n, out);
     } else if constexpr (layout_quantized(TYPE)) {
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
@@ -348,7 +348,7 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
         if constexpr (TYPE != QUANT_F32) {
             if (native)
                 return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, false>(
-                    m, group, begin, end, x, rows.first, rows.n, out);
+                    m, at, begin, end, x, rows.first, rows.n, out);
         }
         if (TILES > 1 || rows.n > 4)
             float_segment<TYPE, CUDA_TILE * TILES>(at, begin, end, x, rows.first, out);

@@ -28,23 +28,25 @@ static __device__ __forceinline__ void half_step(const uint4 &low, const uint4 &
     }
 }
 
-/* One segment, inputs [begin, end), of a group's 32 outputs and `rows` rows from `first_row` on, at
- * most 8 * TILES: results to out [8 * TILES][PITCH]. BY_ROWS: the matrix is in row layout. */
+/* One segment, inputs [begin, end), of the 32 outputs of a group of m, and of `rows` rows from
+ * `first_row` on, at most 8 * TILES: results to out [8 * TILES][PITCH], where PITCH is 32 to
+ * [rows][32] alone. BY_ROWS: the matrix is in row layout. */
 template <bool BF16, int TILES, int PITCH, bool BY_ROWS>
 static __device__ __forceinline__ void
-half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32_t end,
+half_segment(const struct cuda_matrix &m, const uint8_t *group, uint32_t begin, uint32_t end,
              const struct cuda_input &x, uint32_t first_row, uint32_t rows, float *out)
 {
-    constexpr uint32_t AT_ONCE = TILES > 2 ? 2 : 4, TOGETHER = TILES > 4             ? 1
-                                                               : 4 / TILES < AT_ONCE ? 4 / TILES
-                                                                                     : AT_ONCE;
+    constexpr uint32_t AT_ONCE = TILES > 2 || PITCH == CUDA_GROUP ? 2 : 4,
+                       TOGETHER = TILES > 4             ? 1
+                                  : 4 / TILES < AT_ONCE ? 4 / TILES
+                                                        : AT_ONCE;
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4,
                    chunks = (end - begin + HALF_CHUNK - 1) / HALF_CHUNK,
                    first = begin / HALF_OF_UNIT + t,
                    units = (m.cols + HALF_OF_UNIT - 1) / HALF_OF_UNIT;
     const uint64_t pitch = BY_ROWS ? m.group_bytes / CUDA_GROUP : 16; /* of rows */
     constexpr uint64_t UNIT = BY_ROWS ? 16 : CUDA_UNIT;
-    const uint8_t *at = m.data + group * m.group_bytes + first * UNIT + g * pitch;
+    const uint8_t *at = group + first * UNIT + g * pitch;
     const uint16_t *half =
         x.half[BF16] + (uint64_t)(first_row + g) * x.stride + begin + t * HALF_OF_UNIT;
     float acc[2][TILES][4] = {};
@@ -57,6 +59,8 @@ half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32
                 w[i][r] = first + (c0 + i) * HALF_CHUNK_UNITS < units
                               ? load_stream(at + (c0 + i) * HALF_CHUNK_UNITS * UNIT + r * 8 * pitch)
                               : make_uint4(0, 0, 0, 0);
+        if (PITCH == CUDA_GROUP)
+            wait_for_previous();
         uint4 b[TOGETHER][TILES];
 #pragma unroll
         for (uint32_t i = 0; i < AT_ONCE; i++) {
@@ -81,8 +85,9 @@ half_segment(const struct cuda_matrix &m, uint32_t group, uint32_t begin, uint32
     for (int j = 0; j < TILES; j++)
         for (int k = 0; k < 2; k++)
             for (int e = 0; e < 4; e++)
-                out[(CUDA_TILE * j + 2 * t + e % 2) * PITCH + 16 * k + 8 * (e / 2) + g] =
-                    acc[k][j][e];
+                if (PITCH > CUDA_GROUP || 2 * t + e % 2 < rows)
+                    out[(CUDA_TILE * j + 2 * t + e % 2) * PITCH + 16 * k + 8 * (e / 2) + g] =
+                        acc[k][j][e];
 }
 
 #endif
