@@ -50,7 +50,7 @@ ARCH    := $(shell uname -m)
 
 IPC      = $(wildcard ipc/*.c)
 # Bodies in kernels/cpu/simd and kernels/cuda/device that are compiled several times: BODY.c with VARIANTS_BODY.c is an
-# object BODY_VARIANT.o for each. A variant is an instruction set, or the ROW_TILES of a kernel.
+# object BODY_VARIANT.o for each. A variant is an instruction set, or the ROW_TILES (of matmul_row, the rows) of a kernel.
 VARIANTS_attend.c = avx2 avx512
 VARIANTS_delta.c = avx2 avx512
 VARIANTS_matmul.c = avx2 avxvnni avx512

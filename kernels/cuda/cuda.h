@@ -19,7 +19,7 @@ enum {
     CUDA_SPLIT = 256,        /* positions of an attention split */
     CUDA_PAGE = 32,          /* positions of a KV page */
     CUDA_PAGE_CLASSES = 2,   /* enum page_class of kernels/backend.h */
-    CUDA_THREADS = 256,      /* of every block of every kernel */
+    CUDA_THREADS = 256,      /* of a block, but of matmuls of few rows */
     CUDA_WARPS = CUDA_THREADS / 32,
     CUDA_MAX_HEAD = 512,
     CUDA_MAX_STATE = 256,   /* of a head of a recurrent layer */

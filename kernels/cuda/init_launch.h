@@ -8,6 +8,7 @@ int kernels_init(struct cuda_code *code);
 int attend_init(struct cuda_code *code);
 int attend_native_init(struct cuda_code *code);
 int delta_init(struct cuda_code *code);
+int expert_row_init(struct cuda_code *code);
 int experts_init(struct cuda_code *code);
 int matmul_sums_init(struct cuda_code *code);
 int matmul_half_init(struct cuda_code *code);

@@ -1,5 +1,5 @@
-/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_row.cu, matmul_expert.cu,
- * matmul_large.cu and matmul_half.cu. C++. */
+/* matmul_launch: what matmul.cu has of matmul_kernel.cu, matmul_row.cu, expert_row.cu,
+ * matmul_expert.cu, matmul_large.cu and matmul_half.cu. C++. */
 #ifndef HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 #define HEARTH_KERNELS_CUDA_MATMUL_LAUNCH_H
 
@@ -13,13 +13,14 @@ int matmul_launch(const struct cuda_queue *queue, const struct matmul_job *job, 
 template <int TILES>
 int expert_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
 
-/* As cuda_launch_matmul and cuda_launch_expert, for passes of up to ROWS rows whose sums of
- * segments fit a block's shared memory, and whose gate and up are of one type. */
+/* As cuda_launch_matmul, for passes of up to ROWS rows: whether the kernel takes the job, whose
+ * sums of segments have to fit a block's shared memory, gate and up to be of one type, and of
+ * more than two rows all types to be float ones. And an expert_job of one row whose matmul <1>
+ * takes. */
 template <int ROWS> bool matmul_row_takes(const struct matmul_job *job);
 template <int ROWS>
 int matmul_row_launch(const struct cuda_queue *queue, const struct matmul_job *job);
-template <int ROWS>
-int expert_row_launch(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows);
+int expert_row_launch(const struct cuda_queue *queue, const struct expert_job *job);
 
 /* Quantized types alone: 256 outputs a block. */
 template <int TILES>

@@ -81,11 +81,7 @@ int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *
 int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows)
 {
     if (rows == 1 && matmul_row_takes<1>(&job->matmul))
-        return expert_row_launch<1>(queue, job, rows);
-    if (rows == 2 && matmul_row_takes<2>(&job->matmul))
-        return expert_row_launch<2>(queue, job, rows);
-    if (rows <= 4 && matmul_row_takes<4>(&job->matmul))
-        return expert_row_launch<4>(queue, job, rows);
+        return expert_row_launch(queue, job);
     return expert_tiles(job->experts, rows) == 1
                ? expert_launch<1>(queue, job, rows)
                : expert_launch<CUDA_EXPERT_TILES>(queue, job, rows);

@@ -1,9 +1,9 @@
 /*
- * matmul_row_device: matmuls of passes of one, two or up to four rows: the usual step of a client,
- * of a few, and of short drafts. A block of sixteen warps computes 32 outputs, of gate and up those
- * of both. A warp takes every sixteenth segment. It asks for its first weights before it waits for
- * the kernel before this one, since these never change. The segments' sums rest in shared memory
- * until the block's only barrier, then a warp a row adds them in ascending order.
+ * matmul_row_device: matmuls of passes of one or two rows, of float types up to four: the usual
+ * step of a client, of a few, and of short drafts. A block of sixteen warps computes 32 outputs, of
+ * gate and up those of both. A warp takes every sixteenth segment. It asks for its first weights
+ * before it waits for the kernel before this one, since these never change. The segments' sums rest
+ * in shared memory until the block's only barrier, then a warp a row adds them in ascending order.
  *
  * Quantized types: a segment's eight blocks are the eight columns of an mma's sums, which one
  * mma a block and 16 outputs adds to: its activations are the block's in the block's own column,
@@ -19,7 +19,8 @@
 enum {
     ROW_WARPS = 16,
     ROW_THREADS = 32 * ROW_WARPS,
-    ROW_UNITS = 8 /* of floats, loaded together */
+    ROW_UNITS = 8,    /* of floats, loaded together */
+    ROW_QUANTIZED = 2 /* most rows of quantized types */
 };
 
 /* Rows of activations that a block computes, at most ROWS: row i is index[first + i], or first +
@@ -150,9 +151,8 @@ static __device__ __forceinline__ void half_sums(const uint2 q[ROWS], row_segmen
 /* Adds block b, whose units are `low` and whose upper bits are among `bits`, to its column of
  * the sums of each of `rows` rows: [halves][tile of 16 outputs]. */
 template <uint32_t TYPE, int ROWS, int HALVES>
-static __device__ __forceinline__ void row_block(int b, uint32_t rows, const uint4 *low,
-                                                 const uint4 *bits, const uint2 q[ROWS],
-                                                 int c[ROWS][HALVES][2][4])
+static __device__ __forceinline__ void row_block(int b, const uint4 *low, const uint4 *bits,
+                                                 const uint2 q[ROWS], int c[ROWS][HALVES][2][4])
 {
     const bool own = threadIdx.x % 32 / 4 == (unsigned)b;
     unsigned word[3] = {0, 0, 0}, a[2][4];
@@ -163,8 +163,6 @@ static __device__ __forceinline__ void row_block(int b, uint32_t rows, const uin
             a[r / 2][2 * h + r % 2] = integers<TYPE>(low, word, r, h);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        if (i > 0 && i >= (int)rows)
-            break;
         const unsigned x[2] = {own ? q[i].x : 0, own ? q[i].y : 0}, low_half[2] = {x[0], 0},
                        high_half[2] = {0, x[1]};
 #pragma unroll
@@ -260,12 +258,10 @@ row_blocks(const uint8_t *segment, uint32_t n, uint32_t first_block, const struc
         }
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            row_block<TYPE, ROWS, HALVES>(b0 + i, rows.n, low + i * LOW, bits, q, c);
+            row_block<TYPE, ROWS, HALVES>(b0 + i, low + i * LOW, bits, q, c);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        if (i > 0 && i >= (int)rows.n)
-            break;
         for (int h = 0; h < HALVES; h++)
             for (uint32_t r = 0; r < 4; r++)
                 *(int2 *)&keep->sums[h][g + 8 * r][2 * t] =
@@ -327,6 +323,9 @@ row_floats(const uint8_t *segment, uint32_t begin, uint32_t n, const struct cuda
     for (int i = 0; i < ROWS; i++)
         out[i * CUDA_GROUP + lane] = acc[i];
 }
+
+/* Of shared memory, which every device has. */
+enum { MOST_SHARED = 96 << 10 };
 
 /* Shared memory of a block: what its warps keep, and the sums of every segment of its parts,
  * [part][segment][ROWS][32]. */
@@ -401,9 +400,6 @@ row_group(const struct matmul_job &job, const struct row_place &place, const str
             prefetch(weights(k + 1) + (uint64_t)next * BYTES);
 #pragma unroll 1
         for (uint32_t s = from; s < segments; s += ROW_WARPS, at += ROW_WARPS * BYTES) {
-            if (!layout_quantized(TYPE) && s == from &&
-                s < full) /* more than a warp loads at once */
-                prefetch(at);
             if (s + ROW_WARPS < full)
                 prefetch(at + ROW_WARPS * BYTES);
             one_segment<TYPE>(job, job.part[place.part + k].matrix, at, s, rows, normed, first,
@@ -432,26 +428,31 @@ any_row_group(const struct matmul_job &job, const struct row_place &place,
 #define GROUP_CASE(type)                                                                           \
     case type:                                                                                     \
         return row_group<type, ROWS>(job, place, rows, normed, shared, y)
-    switch (job.part[place.part].matrix.type) {
+    const uint32_t type = job.part[place.part].matrix.type;
+    switch (type) {
         GROUP_CASE(QUANT_F32);
         GROUP_CASE(QUANT_F16);
         GROUP_CASE(QUANT_BF16);
-        GROUP_CASE(QUANT_Q8_0);
-        GROUP_CASE(QUANT_Q4_0);
-        GROUP_CASE(QUANT_Q4_1);
-        GROUP_CASE(QUANT_Q5_0);
-        GROUP_CASE(QUANT_Q5_1);
-        GROUP_CASE(QUANT_Q2_K);
-        GROUP_CASE(QUANT_Q3_K);
-        GROUP_CASE(QUANT_Q4_K);
-        GROUP_CASE(QUANT_Q5_K);
-        GROUP_CASE(QUANT_MXFP4);
-        GROUP_CASE(QUANT_IQ4_NL);
-        GROUP_CASE(QUANT_IQ4_XS);
-        GROUP_CASE(QUANT_IQ3_XXS);
-        GROUP_CASE(QUANT_IQ3_S);
-    default:
-        GROUP_CASE(QUANT_Q6_K);
+    }
+    if constexpr (ROWS <= ROW_QUANTIZED) {
+        switch (type) {
+            GROUP_CASE(QUANT_Q8_0);
+            GROUP_CASE(QUANT_Q4_0);
+            GROUP_CASE(QUANT_Q4_1);
+            GROUP_CASE(QUANT_Q5_0);
+            GROUP_CASE(QUANT_Q5_1);
+            GROUP_CASE(QUANT_Q2_K);
+            GROUP_CASE(QUANT_Q3_K);
+            GROUP_CASE(QUANT_Q4_K);
+            GROUP_CASE(QUANT_Q5_K);
+            GROUP_CASE(QUANT_MXFP4);
+            GROUP_CASE(QUANT_IQ4_NL);
+            GROUP_CASE(QUANT_IQ4_XS);
+            GROUP_CASE(QUANT_IQ3_XXS);
+            GROUP_CASE(QUANT_IQ3_S);
+        default:
+            GROUP_CASE(QUANT_Q6_K);
+        }
     }
 #undef GROUP_CASE
 }
@@ -494,27 +495,25 @@ static __device__ __forceinline__ void matmul_row_item(const struct matmul_job &
         put_output(job, job.part[place.part], place.group, row, y[0]);
 }
 
-/* Item: group `group` of the expert of a run of up to ROWS pairs. */
-template <int ROWS>
+/* Item: group `group` of the expert of a run, which is of one pair. */
 static __device__ __forceinline__ void expert_row_item(const struct expert_job &job, uint32_t run,
                                                        uint32_t group, unsigned char *shared)
 {
     const struct matmul_job &matmul = job.matmul;
-    const struct cuda_run pairs = job.experts.runs[run];
-    const uint32_t pair = pairs.first + threadIdx.x / 32;
+    const struct cuda_run pair = job.experts.runs[run];
     constexpr struct row_norm NONE = {};
     float y[2];
-    any_row_group<ROWS>(matmul, {0, pairs.expert, group},
-                        {job.gathered ? job.experts.pair_row : nullptr, pairs.first, pairs.n},
-                        {NONE, 0.0f}, shared, y);
-    if (threadIdx.x / 32 >= pairs.n)
+    any_row_group<1>(matmul, {0, pair.expert, group},
+                     {job.gathered ? job.experts.pair_row : nullptr, pair.first, 1}, {NONE, 0.0f},
+                     shared, y);
+    if (threadIdx.x >= 32)
         return;
-    add_bias<1>(job, 0, pairs.expert, group, &y[0]);
+    add_bias<1>(job, 0, pair.expert, group, &y[0]);
     if (matmul.gate) {
-        add_bias<1>(job, 1, pairs.expert, group, &y[1]);
-        put_gated(matmul, group, pair, y[0], y[1]);
+        add_bias<1>(job, 1, pair.expert, group, &y[1]);
+        put_gated(matmul, group, pair.first, y[0], y[1]);
     } else {
-        put_output(matmul, matmul.part[0], group, pair, y[0]);
+        put_output(matmul, matmul.part[0], group, pair.first, y[0]);
     }
 }
 
