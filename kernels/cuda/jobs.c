@@ -1,6 +1,6 @@
-/* The jobs of a pass, made of the model's operations (kernels/model/layer_ops.h), and their launches. What differs from
- * pass to pass lies in device memory; only the grids depend on it, so that the same launches, captured, serve every pass
- * that they are large enough for. */
+/* The jobs of a pass, made of the model's operations (kernels/model/layer_ops.h), and their
+ * launches. What differs from pass to pass lies in device memory; only the grids depend on it,
+ * so that the same launches, captured, serve every pass that they are large enough for. */
 #include <assert.h>
 #include <string.h>
 
@@ -36,7 +36,8 @@ static bool is_expert(const struct layer_op *op)
     return op->kind == OP_EXPERT_GATE || op->kind == OP_EXPERT_SUM;
 }
 
-/* How a matmul that reads what `op` writes needs it. Experts have no native matmuls; the CPU makes its own blocks. */
+/* How a matmul that reads what `op` writes needs it. Experts have no native matmuls; the CPU
+ * makes its own blocks. */
 static uint32_t forms_for(const struct backend *b, const struct layer_op *reader)
 {
     uint32_t forms = 0;
@@ -133,7 +134,8 @@ static struct gate_job gate_job_of(const struct backend *b, const struct layer_o
     };
 }
 
-/* What an OP_ADD leaves to the norm after it: x is a part's output then, the residual is still to be made. */
+/* What an OP_ADD leaves to the norm after it: x is a part's output then, the residual is still
+ * to be made. */
 static void take_added(const struct backend *b, const struct layer_op *add, struct norm_job *job)
 {
     /* which several blocks read */
@@ -158,7 +160,8 @@ static bool is_added_by_norm(const struct layer_op *add)
            add[1].from[0] == add->to[0];
 }
 
-/* A norm of all rows, with the OP_ADD before it; or one of those with wants. What no matmul reads is floats: Q and K. */
+/* A norm of all rows, with the OP_ADD before it; or one of those with wants. What no matmul
+ * reads is floats: Q and K. */
 static struct norm_job norm_job_of(const struct backend *b, const struct layer_op *op)
 {
     const uint32_t forms = forms_of(b, op);
@@ -233,31 +236,44 @@ static struct matmul_job matmul_job_of(const struct backend *b, const struct lay
     return job;
 }
 
+static bool writes(const struct layer_op *op, enum op_buffer buffer)
+{
+    return op->to[0] == buffer || op->to[1] == buffer || op->to[2] == buffer;
+}
+
 static bool reads(const struct layer_op *op, enum op_buffer buffer)
 {
     return op->from[0] == buffer || op->from[1] == buffer || op->from[2] == buffer ||
            op->residual == buffer;
 }
 
-/* Whether matmuls of a pass of one row compute this norm themselves: nothing else reads it. */
+/* Whether an operation is a matmul that can norm what it reads from `buffer`. */
+static bool can_norm(const struct backend *b, const struct layer_op *op, enum op_buffer buffer)
+{
+    if (op->kind != OP_MATMUL || op->residual == buffer)
+        return false;
+    const struct matmul_job job = matmul_job_of(b, op);
+    return cuda_takes_norm(&job);
+}
+
+/* Whether matmuls of a pass of one row compute this norm themselves: nothing else reads it, and
+ * its input stays until they have. */
 static bool is_normed_by_matmuls(const struct backend *b, const struct layer_op *norm)
 {
     const struct layer_ops *ops = &b->model->ops;
     const enum op_buffer to = norm->to[0];
+    bool stays = true;
     if (norm->kind != OP_NORM || norm->wanted || norm->groups != 1 || is_added_by_norm(&norm[-1]) ||
         !layer_of(b, norm)->vector[norm->tensor[0]] || !norm->readers[0] ||
         (forms_of(b, norm) & ~(uint32_t)(FORM_BLOCKS | FORM_FLOATS)))
         return false;
     for (const struct layer_op *op = norm + 1; op < ops->op + ops->end && op->layer == norm->layer;
          op++) {
-        if (op->to[0] == to || op->to[1] == to || op->to[2] == to)
-            break;
-        if (!reads(op, to))
-            continue;
-        const struct matmul_job job =
-            op->kind == OP_MATMUL ? matmul_job_of(b, op) : (struct matmul_job){.groups = 0};
-        if (job.groups == 0 || op->residual == to || !cuda_takes_norm(&job))
+        if (reads(op, to) && (!stays || !can_norm(b, op, to)))
             return false;
+        if (writes(op, to))
+            break;
+        stays = stays && !writes(op, norm->from[0]);
     }
     return true;
 }
@@ -277,9 +293,9 @@ static struct row_norm row_norm_of(const struct backend *b, const struct layer_o
 static const struct layer_op *norm_before(const struct backend *b, const struct layer_op *matmul)
 {
     const struct layer_op *op = matmul - 1;
-    while (op > b->model->ops.op && op->to[0] != matmul->from[0])
+    while (op > b->model->ops.op && !writes(op, matmul->from[0]))
         op--;
-    return is_normed_by_matmuls(b, op) ? op : NULL;
+    return op->layer == matmul->layer && is_normed_by_matmuls(b, op) ? op : NULL;
 }
 
 static struct qkv_finish_job qkv_finish_job_of(const struct backend *b, const struct layer_op *op)
@@ -424,7 +440,8 @@ static struct delta_job delta_job_of(const struct backend *b, const struct layer
     };
 }
 
-/* Where the hidden rows are that the next-token layer reads: the last inputs of a convolution of two taps. */
+/* Where the hidden rows are that the next-token layer reads: the last inputs of a convolution of
+ * two taps. */
 static struct cuda_states hidden_states_of(const struct backend *b)
 {
     const struct state_geometry *g = &b->state_geometry;
