@@ -104,7 +104,7 @@ for of in tiny:Q4_0 tiny:BF16; do
 done
 said 'tiny:Q4_0 half on CPU +1: '
 unsaid 'FAILED|skip|portable'
-[ "$(grep -c -- '--gpu-bytes 7000000000' "$work/benches")" -eq 1 ] || die "benches with experts on the CPU: $(cat "$work/benches")"
+[ "$(grep -c -- '--gpu-bytes 3500000000' "$work/benches")" -eq 1 ] || die "benches with experts on the CPU: $(cat "$work/benches")"
 [ "$(grep -E 'first|second' "$work/tests" | sort | tr '\n' '.')" = 'first.second.' ] ||
     die "tests are not run once each: $(cat "$work/tests")"
 [ "$(grep -c -- '-p 16 .*--numerics native' "$work/benches")" -eq 2 ] || die "native benches: $(cat "$work/benches")"
