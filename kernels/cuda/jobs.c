@@ -247,10 +247,10 @@ static bool reads(const struct layer_op *op, enum op_buffer buffer)
            op->residual == buffer;
 }
 
-/* Whether an operation is a matmul that can norm what it reads from `buffer`. */
+/* Whether an operation is a matmul of all rows that can norm what it reads from `buffer`. */
 static bool can_norm(const struct backend *b, const struct layer_op *op, enum op_buffer buffer)
 {
-    if (op->kind != OP_MATMUL || op->residual == buffer)
+    if (op->kind != OP_MATMUL || op->wanted || op->residual == buffer)
         return false;
     const struct matmul_job job = matmul_job_of(b, op);
     return cuda_takes_norm(&job);
