@@ -479,25 +479,8 @@ static __device__ __forceinline__ void any_group(const struct matmul_job &job,
     case type:                                                                                     \
         return matmul_group<type, TILES, false>(job, matrix, group, rows, shared, y)
     switch (matrix.type) {
-        GROUP_CASE(QUANT_F32);
-        GROUP_CASE(QUANT_F16);
-        GROUP_CASE(QUANT_BF16);
-        GROUP_CASE(QUANT_Q8_0);
-        GROUP_CASE(QUANT_Q4_0);
-        GROUP_CASE(QUANT_Q4_1);
-        GROUP_CASE(QUANT_Q5_0);
-        GROUP_CASE(QUANT_Q5_1);
-        GROUP_CASE(QUANT_Q2_K);
-        GROUP_CASE(QUANT_Q3_K);
-        GROUP_CASE(QUANT_Q4_K);
-        GROUP_CASE(QUANT_Q5_K);
-        GROUP_CASE(QUANT_MXFP4);
-        GROUP_CASE(QUANT_IQ4_NL);
-        GROUP_CASE(QUANT_IQ4_XS);
-        GROUP_CASE(QUANT_IQ3_XXS);
-        GROUP_CASE(QUANT_IQ3_S);
-    default:
-        GROUP_CASE(QUANT_Q6_K);
+        FLOAT_CASES(GROUP_CASE)
+        QUANTIZED_CASES(GROUP_CASE)
     }
 #undef GROUP_CASE
 }

@@ -119,22 +119,7 @@ any_large_segment(const struct cuda_matrix &m, uint32_t group, uint32_t s, uint3
         return large_segment<type, TILES>(at + (uint64_t)s * layout_segment_bytes(type), n, first, \
                                           x, y)
     switch (m.type) {
-        LARGE_CASE(QUANT_Q8_0);
-        LARGE_CASE(QUANT_Q4_0);
-        LARGE_CASE(QUANT_Q4_1);
-        LARGE_CASE(QUANT_Q5_0);
-        LARGE_CASE(QUANT_Q5_1);
-        LARGE_CASE(QUANT_Q2_K);
-        LARGE_CASE(QUANT_Q3_K);
-        LARGE_CASE(QUANT_Q4_K);
-        LARGE_CASE(QUANT_Q5_K);
-        LARGE_CASE(QUANT_MXFP4);
-        LARGE_CASE(QUANT_IQ4_NL);
-        LARGE_CASE(QUANT_IQ4_XS);
-        LARGE_CASE(QUANT_IQ3_XXS);
-        LARGE_CASE(QUANT_IQ3_S);
-    default:
-        LARGE_CASE(QUANT_Q6_K);
+        QUANTIZED_CASES(LARGE_CASE)
     }
 #undef LARGE_CASE
 }

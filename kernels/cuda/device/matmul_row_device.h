@@ -430,28 +430,11 @@ any_row_group(const struct matmul_job &job, const struct row_place &place,
         return row_group<type, ROWS>(job, place, rows, normed, shared, y)
     const uint32_t type = job.part[place.part].matrix.type;
     switch (type) {
-        GROUP_CASE(QUANT_F32);
-        GROUP_CASE(QUANT_F16);
-        GROUP_CASE(QUANT_BF16);
+        FLOAT_CASES(GROUP_CASE)
     }
     if constexpr (ROWS <= ROW_QUANTIZED) {
         switch (type) {
-            GROUP_CASE(QUANT_Q8_0);
-            GROUP_CASE(QUANT_Q4_0);
-            GROUP_CASE(QUANT_Q4_1);
-            GROUP_CASE(QUANT_Q5_0);
-            GROUP_CASE(QUANT_Q5_1);
-            GROUP_CASE(QUANT_Q2_K);
-            GROUP_CASE(QUANT_Q3_K);
-            GROUP_CASE(QUANT_Q4_K);
-            GROUP_CASE(QUANT_Q5_K);
-            GROUP_CASE(QUANT_MXFP4);
-            GROUP_CASE(QUANT_IQ4_NL);
-            GROUP_CASE(QUANT_IQ4_XS);
-            GROUP_CASE(QUANT_IQ3_XXS);
-            GROUP_CASE(QUANT_IQ3_S);
-        default:
-            GROUP_CASE(QUANT_Q6_K);
+            QUANTIZED_CASES(GROUP_CASE)
         }
     }
 #undef GROUP_CASE

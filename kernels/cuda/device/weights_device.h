@@ -6,6 +6,29 @@
 #include "kernels/cuda/device/num_device.h"
 #include "kernels/cuda/layout.h"
 
+/* The types, each as a case of a switch: CASE(type) is `case type: ...`. */
+#define FLOAT_CASES(CASE)                                                                          \
+    CASE(QUANT_F32);                                                                               \
+    CASE(QUANT_F16);                                                                               \
+    CASE(QUANT_BF16);
+#define QUANTIZED_CASES(CASE)                                                                      \
+    CASE(QUANT_Q8_0);                                                                              \
+    CASE(QUANT_Q4_0);                                                                              \
+    CASE(QUANT_Q4_1);                                                                              \
+    CASE(QUANT_Q5_0);                                                                              \
+    CASE(QUANT_Q5_1);                                                                              \
+    CASE(QUANT_Q2_K);                                                                              \
+    CASE(QUANT_Q3_K);                                                                              \
+    CASE(QUANT_Q4_K);                                                                              \
+    CASE(QUANT_Q5_K);                                                                              \
+    CASE(QUANT_MXFP4);                                                                             \
+    CASE(QUANT_IQ4_NL);                                                                            \
+    CASE(QUANT_IQ4_XS);                                                                            \
+    CASE(QUANT_IQ3_XXS);                                                                           \
+    CASE(QUANT_IQ3_S);                                                                             \
+    default:                                                                                       \
+        CASE(QUANT_Q6_K);
+
 static __device__ __forceinline__ unsigned word_of(const uint4 &v, int i)
 {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
