@@ -23,18 +23,6 @@ enum {
     ROW_QUANTIZED = 2 /* most rows of quantized types */
 };
 
-/* Rows of activations that a block computes, at most ROWS: row i is index[first + i], or first +
- * i where there is no index. */
-struct row_set {
-    const uint32_t *index;
-    uint32_t first, n;
-
-    __device__ __forceinline__ uint32_t at(uint32_t i) const
-    {
-        return index ? index[first + i] : first + i;
-    }
-};
-
 /* What a warp keeps of the segment that it computes. */
 template <int ROWS> struct row_segment {
     union {
@@ -69,7 +57,7 @@ static __device__ __forceinline__ int sum_of_four(unsigned word)
  * blocks. Their scales go to shared memory. Blocks and rows that do not exist are zeros. */
 template <int ROWS>
 static __device__ __forceinline__ void row_inputs(const struct cuda_input &x,
-                                                  const struct row_set &rows, uint32_t first_block,
+                                                  const matmul_rows &rows, uint32_t first_block,
                                                   uint32_t n, row_segment<ROWS> *to, uint2 q[ROWS])
 {
     const uint32_t lane = threadIdx.x % 32, of = lane / CUDA_SEGMENT_BLOCKS,
@@ -82,11 +70,11 @@ static __device__ __forceinline__ void row_inputs(const struct cuda_input &x,
     for (uint32_t i = 0; i < ROWS; i++) {
         q[i] = make_uint2(0, 0);
         if (lane / 4 < n && i < rows.n)
-            q[i] = ((const uint2 *)x.q)[(at(rows.at(i)) + lane / 4 * CUDA_TILE) * 4 + lane % 4];
+            q[i] = ((const uint2 *)x.q)[(at(rows.first + i) + lane / 4 * CUDA_TILE) * 4 + lane % 4];
     }
     if (of < ROWS)
         to->scale[of][b] =
-            b < n && of < rows.n ? x.scale[at(rows.at(of)) + b * CUDA_TILE] : cuda_scale{};
+            b < n && of < rows.n ? x.scale[at(rows.first + of) + b * CUDA_TILE] : cuda_scale{};
 }
 
 /* The same of a row that is normed here, as quantize_block makes blocks: a lane has eight
@@ -209,7 +197,7 @@ static __device__ __forceinline__ float row_chain(const row_segment<ROWS> &s, in
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void
 row_blocks(const uint8_t *segment, uint32_t n, uint32_t first_block, const struct cuda_input &x,
-           const struct row_set &rows, const struct row_normed &normed, bool first,
+           const matmul_rows &rows, const struct row_normed &normed, bool first,
            row_segment<ROWS> *keep, float *out)
 {
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, own = g + 8 * t;
@@ -276,7 +264,7 @@ row_blocks(const uint8_t *segment, uint32_t n, uint32_t first_block, const struc
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void
 row_floats(const uint8_t *segment, uint32_t begin, uint32_t n, const struct cuda_input &x,
-           const struct row_set &rows, const struct row_normed &normed, bool first,
+           const matmul_rows &rows, const struct row_normed &normed, bool first,
            row_segment<ROWS> *keep, float *out)
 {
     constexpr uint32_t INPUTS = layout_unit_inputs(TYPE), CHUNK = ROW_UNITS * INPUTS;
@@ -305,7 +293,7 @@ row_floats(const uint8_t *segment, uint32_t begin, uint32_t n, const struct cuda
                                 : ROWS == 1 && normed.norm.x
                                     ? normed.value(normed.norm.x[begin + k0 + k],
                                                    normed.norm.weight[begin + k0 + k])
-                                    : x.f[(uint64_t)rows.at(i) * x.stride + begin + k0 + k];
+                                    : x.f[(uint64_t)(rows.first + i) * x.stride + begin + k0 + k];
         __syncwarp();
         if (k0 + CHUNK <= n) {
 #pragma unroll
@@ -340,7 +328,7 @@ template <int ROWS> static inline size_t row_shared_bytes(const struct matmul_jo
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void
 one_segment(const struct matmul_job &job, const struct cuda_matrix &m, const uint8_t *segment,
-            uint32_t s, const struct row_set &rows, const struct row_normed &normed, bool first,
+            uint32_t s, const matmul_rows &rows, const struct row_normed &normed, bool first,
             row_segment<ROWS> *keep, float *out)
 {
     const uint32_t begin = s * CUDA_SEGMENT,
@@ -350,7 +338,7 @@ one_segment(const struct matmul_job &job, const struct cuda_matrix &m, const uin
                          keep, out);
     } else {
         if constexpr (TYPE != QUANT_F32) {
-            if (job.native) /* never of experts: rows follow one another */
+            if (job.native) /* never of experts */
                 return half_segment<TYPE == QUANT_BF16, 1, CUDA_GROUP, false>(
                     m, segment - (uint64_t)(begin / HALF_OF_UNIT) * CUDA_UNIT, begin, begin + n,
                     job.x, rows.first, rows.n, out);
@@ -368,7 +356,7 @@ struct row_place {
 /* To y: output tid % 32 of row tid / 32. What a warp computes next is brought to L2 meanwhile. */
 template <uint32_t TYPE, int ROWS>
 static __device__ __forceinline__ void
-row_group(const struct matmul_job &job, const struct row_place &place, const struct row_set &rows,
+row_group(const struct matmul_job &job, const struct row_place &place, const matmul_rows &rows,
           const struct row_normed &normed, unsigned char *shared, float y[2])
 {
     constexpr uint32_t BYTES = layout_quantized(TYPE)
@@ -421,9 +409,8 @@ row_group(const struct matmul_job &job, const struct row_place &place, const str
 
 template <int ROWS>
 static __device__ __forceinline__ void
-any_row_group(const struct matmul_job &job, const struct row_place &place,
-              const struct row_set &rows, const struct row_normed &normed, unsigned char *shared,
-              float y[2])
+any_row_group(const struct matmul_job &job, const struct row_place &place, const matmul_rows &rows,
+              const struct row_normed &normed, unsigned char *shared, float y[2])
 {
 #define GROUP_CASE(type)                                                                           \
     case type:                                                                                     \
@@ -469,7 +456,7 @@ static __device__ __forceinline__ void matmul_row_item(const struct matmul_job &
         place.group -= job.part[place.part++].matrix.groups;
     const struct row_normed normed = {
         job.norm, ROWS == 1 && job.norm.x ? row_factor(job, place, (float *)shared) : 0.0f};
-    any_row_group<ROWS>(job, place, {nullptr, 0, n}, normed, shared, y);
+    any_row_group<ROWS>(job, place, {0, n}, normed, shared, y);
     if (row >= n)
         return;
     if (job.gate)
@@ -484,11 +471,10 @@ static __device__ __forceinline__ void expert_row_item(const struct expert_job &
 {
     const struct matmul_job &matmul = job.matmul;
     const struct cuda_run pair = job.experts.runs[run];
+    const uint32_t row = job.gathered ? job.experts.pair_row[pair.first] : pair.first;
     constexpr struct row_norm NONE = {};
     float y[2];
-    any_row_group<1>(matmul, {0, pair.expert, group},
-                     {job.gathered ? job.experts.pair_row : nullptr, pair.first, 1}, {NONE, 0.0f},
-                     shared, y);
+    any_row_group<1>(matmul, {0, pair.expert, group}, {row, 1}, {NONE, 0.0f}, shared, y);
     if (threadIdx.x >= 32)
         return;
     add_bias<1>(job, 0, pair.expert, group, &y[0]);
