@@ -260,7 +260,8 @@ static void get_alone(void)
     uint32_t tokens[TRAFFIC_CONTEXT];
 
     harness_start(&daemon_, model,
-                  (const char *const[]){"--threads", "1", "--kv-type", kv_type(), NULL});
+                  (const char *const[]){"--numerics", "portable", "--threads", "1", "--kv-type",
+                                        kv_type(), NULL});
     struct hearth *h = harness_connect(&daemon_, 1, NULL);
     ck_assert_int_eq(hearth_info(h, &info), 0);
     ck_assert_uint_eq(info.context, TRAFFIC_CONTEXT);
