@@ -4,6 +4,7 @@
 #include "client/base/quote.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,30 @@ static void put_integer(struct buffer *t, json_int_t value)
     buffer_add(t, digits + at, NUMBER_BYTES - at);
 }
 
+/* Nine significant digits of a value in [1e-4, 1e9), without the zeros at their end. */
+static void put_digits(struct buffer *t, double value)
+{
+    static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4,  1e5,  1e6,
+                                   1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
+    char digits[NUMBER_BYTES];
+    int decimals = 12, at = NUMBER_BYTES;
+    while (value * power[decimals] >= 1e9)
+        decimals--;
+    uint64_t left = (uint64_t)llrint(value * power[decimals]);
+    while (decimals > 1 && left % 10 == 0) {
+        left /= 10;
+        decimals--;
+    }
+    for (; decimals > 0 || left; left /= 10) {
+        digits[--at] = (char)('0' + left % 10);
+        if (--decimals == 0)
+            digits[--at] = '.';
+    }
+    if (digits[at] == '.')
+        digits[--at] = '0';
+    buffer_add(t, digits + at, (size_t)(NUMBER_BYTES - at));
+}
+
 /* It stays a real for those that read it: 1.0. */
 static void put_real(struct buffer *t, double value)
 {
@@ -31,12 +56,15 @@ static void put_real(struct buffer *t, double value)
     if (value == (double)(int32_t)value) { /* most are, and printf is slow */
         put_integer(t, (json_int_t)value);
         buffer_text(t, ".0");
-        return;
+    } else if (fabs(value) >= 1e-4 && fabs(value) < 1e8) {
+        buffer_text(t, value < 0 ? "-" : "");
+        put_digits(t, fabs(value));
+    } else {
+        int n = snprintf(digits, sizeof(digits), "%.9g", value);
+        buffer_add(t, digits, (size_t)n);
+        if (!strpbrk(digits, ".e"))
+            buffer_text(t, ".0");
     }
-    int n = snprintf(digits, sizeof(digits), "%.9g", value);
-    buffer_add(t, digits, (size_t)n);
-    if (!strpbrk(digits, ".e"))
-        buffer_text(t, ".0");
 }
 
 static void put_array(struct buffer *t, const json_t *list)
@@ -124,17 +152,19 @@ static void put_argument(struct buffer *t, char kind, va_list args)
     }
 }
 
+/* The quotes of a text become double quotes. */
+static void double_quotes(char *text, size_t n)
+{
+    for (char *at = text; (at = memchr(at, '\'', n - (size_t)(at - text)));)
+        *at++ = '"';
+}
+
 /* Text of a format up to a value. Returns where that is, or the end. */
 static const char *put_literal(struct buffer *t, const char *format)
 {
-    size_t n = strcspn(format, "%");
-    if (n && buffer_reserve(t, n)) {
-        char *to = t->data + t->bytes;
-        for (size_t i = 0; i < n; i++)
-            to[i] = format[i] == '\'' ? '"' : format[i];
-        to[n] = 0;
-        t->bytes += n;
-    }
+    size_t n = (size_t)(strchrnul(format, '%') - format), at = t->bytes;
+    buffer_add(t, format, n);
+    double_quotes(t->data + at, t->bytes - at);
     return format + n;
 }
 

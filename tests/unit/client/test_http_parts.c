@@ -8,10 +8,12 @@
 #include "client/http/reply.h"
 #include "client/http/token_json.h"
 #include "client/http/upstream.h"
+#include "tests/random.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,6 +165,26 @@ START_TEST(what_is_written_reads_back_as_the_same_json)
     json_decref(read);
     json_decref(want);
     buffer_fini(&t);
+}
+END_TEST
+
+START_TEST(a_real_has_the_nine_digits_that_printf_gives)
+{
+    static const double some[] = {0.1f,        0.95f,       1e-4,         9.9999e-5, 123.5,
+                                  99999999.95, 0.999999999, 0.9999999999, 1e8 + 0.5, 3e-5,
+                                  1e30,        12345678.9,  0.00012345,   1e-7,      -2.25};
+    uint32_t state = 1;
+    for (uint32_t i = 0; i < 200000; i++) {
+        struct buffer t = {0};
+        char want[40];
+        float f = ldexpf((float)next_random(&state), -(int)random_below(&state, 48) - 2);
+        double value = i < sizeof(some) / sizeof(some[0]) ? some[i] : i % 2 ? f : -f;
+        int n = snprintf(want, sizeof(want), "%.9g", value);
+        snprintf(want + n, sizeof(want) - (size_t)n, "%s", strpbrk(want, ".e") ? "" : ".0");
+        json_put_format(&t, "%f", value);
+        ck_assert_str_eq(t.data, want);
+        buffer_fini(&t);
+    }
 }
 END_TEST
 
@@ -350,6 +372,7 @@ int main(void)
     tcase_add_test(tcase, a_truncated_message_is_valid_utf8);
     tcase_add_test(tcase, a_server_sent_event_is_one_line_of_json);
     tcase_add_test(tcase, what_is_written_reads_back_as_the_same_json);
+    tcase_add_test(tcase, a_real_has_the_nine_digits_that_printf_gives);
     tcase_add_test(tcase, invalid_utf8_is_replaced_or_listed);
     tcase_add_test(tcase, characters_are_counted_across_tokens);
     tcase_add_test(tcase, a_text_grows_and_gives_back);
