@@ -48,7 +48,7 @@ static int answer_tokens(struct attached *clients, const struct batch_slot *b)
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
             rc = answer_logprob(slot, b->from + i, &b->samples[i].sample);
-    clients->fence_due = true;
+    attached_news(clients, slot->client);
     counters_add(clients->ctl, COUNTER_OUTPUT_TOKENS, n);
     /* One writer: no locked instruction. */
     uint64_t outputs = atomic_load_explicit(&down->outputs, memory_order_relaxed);
@@ -205,7 +205,7 @@ static void answer_end(struct slot *slot, struct slots *slots, struct attached *
     slot_trim(slot, &slots->kv.prefix);
     answer_count(clients->ctl, slot->request);
     answer_progress(slot, DOWN_IDLE);
-    clients->fence_due = true;
+    attached_news(clients, slot->client);
     /* The reserve kept room for this; a failure means that the reader broke its own ring. */
     int rc =
         event_put_done(client_events(slot), slot->request->generation, slot->spec.accepted, &done);
@@ -249,7 +249,7 @@ int answer_refuse(struct attached *clients, const struct loaded_model *loaded,
     snprintf(done.text, sizeof(done.text), "%s", text);
     int rc = event_put_done(&client->events[cell->slot], cell->generation, cell->length, &done);
     if (rc == 0) {
-        clients->fence_due = true;
+        attached_news(clients, client);
         counters_add(clients->ctl, error ? COUNTER_REQUESTS_REFUSED : COUNTER_REQUESTS_SUPERSEDED,
                      1);
     }

@@ -269,9 +269,11 @@ void attached_wake(struct attached *clients, bool passes_follow, uint64_t now_ns
     clients->fence_due = false;
     bell_fence();
     for (uint32_t i = 0; i < clients->n; i++) {
-        int way = bell_due(&clients->all[i]->waker);
-        if (way != BELL_NONE && !wake_apart(clients->ctl, clients->all[i], way, now_ns))
-            clients->due[n++] = (struct client_due){clients->all[i], way};
+        struct client *client = clients->all[i];
+        int way = client->has_news ? bell_due(&client->waker) : BELL_NONE;
+        client->has_news = false;
+        if (way != BELL_NONE && !wake_apart(clients->ctl, client, way, now_ns))
+            clients->due[n++] = (struct client_due){client, way};
     }
     if (n > 1 && passes_follow) {
         for (uint32_t took = 1; done < n && took; done += took)

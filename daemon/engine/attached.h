@@ -23,8 +23,8 @@ uint32_t attached_mail(struct attached *clients, struct slots *slots, struct dra
 void attached_stop(struct attached *clients, struct slots *slots, const struct loaded_model *loaded,
                    uint64_t now_ns);
 
-/* S2, once a step: wakes the clients that sleep; several of them through the control thread while
- * passes follow each other. */
+/* S2, once a step: wakes the clients that sleep and have news; several of them through the control
+ * thread while passes follow each other. */
 void attached_wake(struct attached *clients, bool passes_follow, uint64_t now_ns);
 
 /* The client's bell announced work: it is polled (again). */

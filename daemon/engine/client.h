@@ -96,6 +96,7 @@ struct client {
     uint32_t blocked_slot; /* ... of this slot */
     bool bell_polled;
     bool is_touched;     /* its down segment was found to be its own memory, all of it */
+    bool has_news;       /* something was published or freed for it since it was last looked at */
     uint64_t charged_ns; /* of wakes_ns */
     int error; /* it broke the protocol (attached_fail): its rings are not looked at any more */
 
@@ -133,6 +134,13 @@ struct attached {
     uint64_t served_ns; /* when the last step was done with them */
     int64_t credit_ns;  /* that they may take from answers */
 };
+
+/* Something was published or freed for this client: it is woken in this step, if it sleeps. */
+static inline void attached_news(struct attached *clients, struct client *client)
+{
+    client->has_news = true;
+    clients->fence_due = true;
+}
 
 /* Marks a client that broke the protocol. Any stage may; attached_reap closes it, once. */
 static inline void attached_fail(struct attached *clients, struct client *client, int error)

@@ -505,7 +505,7 @@ uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct 
         slot->request->looked = true;
         if (begin(fetches, slot, clock->now_ns)) {
             answer_progress(slot, DOWN_READING);
-            clients->fence_due = true;
+            attached_news(clients, slot->client);
             work += 1 + ask(fetches, &fetches->all[i], slot);
         }
     }

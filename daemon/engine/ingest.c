@@ -379,7 +379,7 @@ static uint32_t ingest_client(struct attached *clients, struct slots *slots,
         return 0;
     }
     ring_release(&client->submit, 1);
-    clients->fence_due = true;
+    attached_news(clients, client);
     client->user->cells++;
     client->user->tokens += in->cell.length + in->cell.params_bytes / 4;
     attached_listen(clients, client);

@@ -582,6 +582,25 @@ START_TEST(usual_wakes_are_made_by_the_engine)
 }
 END_TEST
 
+/* Who waits for something of its own sleeps on while another one is answered. */
+START_TEST(a_client_without_news_is_not_woken)
+{
+    struct submit_cell cell = {.opcode = SUBMIT_NOP};
+
+    atomic_store(&segment_up_head(&good.segment)->waiting, 1u << 1);
+    for (uint32_t i = 1; i <= 100; i++) {
+        atomic_store(&segment_up_head(&bad.segment)->waiting, i << 1 | 1u);
+        rig_push(&bad, &cell);
+        engine_step(rig.engine);
+        rig_read_all(&bad);
+    }
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES), 100);
+    rig_push(&good, &cell);
+    engine_step(rig.engine);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKES), 101);
+}
+END_TEST
+
 /* The engine makes one such wake in 256 times its length; the other client's are as before. */
 START_TEST(expensive_wakes_are_made_elsewhere)
 {
@@ -659,6 +678,7 @@ int main(void)
     TCase *wakes = tcase_create("wakes");
     tcase_add_checked_fixture(wakes, setup_wakes, teardown_wakes);
     tcase_add_test(wakes, usual_wakes_are_made_by_the_engine);
+    tcase_add_test(wakes, a_client_without_news_is_not_woken);
     tcase_add_test(wakes, expensive_wakes_are_made_elsewhere);
     tcase_add_test(wakes, wakes_that_were_expensive_elsewhere_are_charged);
     tcase_add_test(wakes, a_users_debt_outlives_its_clients);
