@@ -72,7 +72,10 @@ static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
     job->at = job->ran_at = (int)(s - p->handles);
     s->job = job;
     s->n_requests++;
-    pool_handle_drain(s);
+    if (job->is_awaited)
+        pool_handle_await(s);
+    else
+        pool_handle_drain(s);
 }
 
 static struct job *pop(struct pool *p)

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+enum { AWAIT_MS = 1 };
+
 static void lose_job(struct pool_handle *s, const struct fail *why)
 {
     struct job *job = s->job;
@@ -83,15 +85,36 @@ static void deliver(struct pool_handle *s, const struct hearth_event *e)
 void pool_handle_drain(struct pool_handle *s)
 {
     const struct hearth_event *e;
+    bool has_ended = false;
     int rc = 0;
     if (s->draining || !s->h)
         return;
     s->draining = true;
-    while (s->h && !(s->job && s->job->paused) && (rc = hearth_next(s->h, 0, &e, 0)) == 1)
+    while (s->h && !has_ended && !(s->job && s->job->paused) &&
+           (rc = hearth_next(s->h, 0, &e, 0)) == 1) {
+        const struct job *job = s->job;
         deliver(s, e);
+        has_ended = job && !s->job;
+    }
     s->draining = false;
-    if (!s->h || (s->job && s->job->paused))
+    /* After its end nothing more comes, and the answer is to be sent: no look at the daemon now. */
+    if (!s->h || has_ended || (s->job && s->job->paused))
         return;
     if (rc < 0 || (!s->job && pool_handle_is_away(s)))
         pool_handle_close(s);
+}
+
+void pool_handle_await(struct pool_handle *s)
+{
+    const uint64_t until_ns = bell_now_ns() + AWAIT_MS * 1000000u;
+    const struct hearth_event *e;
+    if (s->draining)
+        return;
+    s->draining = true;
+    while (s->h && s->job && !s->job->paused && bell_now_ns() < until_ns &&
+           hearth_next(s->h, 0, &e, AWAIT_MS) == 1)
+        deliver(s, e);
+    s->draining = false;
+    if (s->job) /* after its end nothing more comes */
+        pool_handle_drain(s);
 }

@@ -19,6 +19,7 @@ struct job {
     struct hearth_request request; /* its tokens, lists and texts live as long as the job */
     int id_slot;                   /* the handle that it wants; -1: any */
     bool tells_break;              /* see prefix_break.h */
+    bool is_awaited;               /* nothing else is served: see pool_handle_await() */
     void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
     void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
 
@@ -54,6 +55,10 @@ bool pool_handle_is_away(struct pool_handle *s);
 
 /* Takes what is there, until hearth_fd() says when there is more. May close the handle. */
 void pool_handle_drain(struct pool_handle *s);
+
+/* The same for a job that was just submitted, but waits for its events for a millisecond first: a
+ * small model's answer may be whole by then, and a wake through the loop would take longer. */
+void pool_handle_await(struct pool_handle *s);
 
 /* Remembers a request's tokens; those of its answer will follow. */
 void pool_handle_set_tokens(struct pool_handle *s, const struct hearth_request *r);
