@@ -49,14 +49,25 @@ static json_t *open_member(struct translation *t, const char *name, json_t *valu
     return value;
 }
 
+static bool is_shared(const char *name)
+{
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        if (strcmp(shared[i], name) == 0)
+            return true;
+    return false;
+}
+
 void translate_begin(struct translation *t, const json_t *body, struct fail *f)
 {
+    const char *name;
+    json_t *value;
     *t = (struct translation){.from = body, .to = json_object(), .names = json_object(), .f = f};
     t->messages = open_member(t, "messages", json_array());
     t->tools = open_member(t, "tools", json_array());
     t->variables = open_member(t, "chat_template_kwargs", json_object());
-    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
-        translate_copy(t, body, shared[i], shared[i]);
+    json_object_foreach((json_t *)(uintptr_t)body, name, value)
+        if (is_shared(name) && !json_is_null(value))
+            translate_set(t, name, json_incref(value));
     /* Clients send thoughts back: a template that keeps them leaves the prefix as it was. */
     t->failed |= json_object_set_new(t->variables, "preserve_thinking", json_true()) != 0;
     t->failed |= json_object_set_new(t->variables, "clear_thinking", json_false()) != 0;
