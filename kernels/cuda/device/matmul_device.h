@@ -149,40 +149,50 @@ static __device__ __forceinline__ void sums_with_minima(int m, const block_weigh
     mma_s8(asum, a, x.b, zero);
 }
 
-/* acc of one block, 16 outputs and one tile. */
+/* The integer sums of one block, 16 outputs and one tile, each in the mantissa of a float:
+ * 0x1.8p+23 + the sum, which is below 2^22. Of types with two scales a block: the plain sums of
+ * its halves. */
+template <uint32_t TYPE> struct block_sums {
+    int of[layout_halves(TYPE) ? 2 : 1][4];
+};
+
 template <uint32_t TYPE>
-static __device__ __forceinline__ void block_step(int m, const block_weights<TYPE> &weights,
-                                                  const columns &x, float acc[4])
+static __device__ __forceinline__ void sum_block(int m, const block_weights<TYPE> &weights,
+                                                 const columns &x, block_sums<TYPE> &sums)
 {
     const unsigned *a = weights.a[m];
-    float dot[4];
-    if (layout_halves(TYPE)) {
+    if constexpr (layout_halves(TYPE)) {
         const unsigned first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
         const int zero[4] = {0, 0, 0, 0};
-        int c0[4], c1[4];
-        mma_s8(c0, first, x.b, zero);
-        mma_s8(c1, second, x.b, zero);
-        for (int e = 0; e < 4; e++) {
-            const int *scale = weights.scale[2 * m + e / 2];
-            dot[e] = TYPE == QUANT_Q2_K ? (float)((scale[0] & 15) * c0[e] + (scale[1] & 15) * c1[e])
-                                        : (float)(scale[0] * c0[e] + scale[1] * c1[e]);
-        }
+        mma_s8(sums.of[0], first, x.b, zero);
+        mma_s8(sums.of[1], second, x.b, zero);
     } else {
-        /* The sum, below 2^22, is formed in the mantissa of a float: exact, and one subtraction
-         * removes the offset. */
-        int start[4], isum[4];
-        for (int e = 0; e < 4; e++)
-            start[e] = FLOAT_OF_INT - layout_offset(TYPE) * x.sum[e % 2];
-        mma_s8(isum, a, x.b, start);
-        for (int e = 0; e < 4; e++)
-            dot[e] = __fadd_rn(__int_as_float(isum[e]), -0x1.8p+23f);
+        const int start[4] = {FLOAT_OF_INT, FLOAT_OF_INT, FLOAT_OF_INT, FLOAT_OF_INT};
+        mma_s8(sums.of[0], a, x.b, start);
     }
+}
+
+/* Adds one block, 16 outputs and one tile, to acc. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void add_block(int m, const block_weights<TYPE> &weights,
+                                                 const columns &x, const block_sums<TYPE> &sums,
+                                                 float acc[4])
+{
     int asum[4] = {x.sum[0], x.sum[1], x.sum[0], x.sum[1]};
     if (TYPE == QUANT_Q2_K)
         sums_with_minima(m, weights, x, asum);
     for (int e = 0; e < 4; e++) {
-        const int r = 2 * m + e / 2;
-        acc[e] = __fmaf_rn(dot[e], __fmul_rn(weights.w[r], x.d[e % 2]), acc[e]);
+        const int r = 2 * m + e / 2, *scale = weights.scale[r];
+        float dot;
+        if constexpr (TYPE == QUANT_Q2_K)
+            dot = (float)((scale[0] & 15) * sums.of[0][e] + (scale[1] & 15) * sums.of[1][e]);
+        else if constexpr (layout_halves(TYPE))
+            dot = (float)(scale[0] * sums.of[0][e] + scale[1] * sums.of[1][e]);
+        else /* -(0x1.8p+23 + the offset's share), made in the mantissa as well: the sum is exact */
+            dot = __fadd_rn(__int_as_float(sums.of[0][e]),
+                            __int_as_float((int)0x80000000 + FLOAT_OF_INT +
+                                           layout_offset(TYPE) * x.sum[e % 2]));
+        acc[e] = __fmaf_rn(dot, __fmul_rn(weights.w[r], x.d[e % 2]), acc[e]);
         if (layout_has_min(TYPE))
             acc[e] = __fmaf_rn((float)asum[e], -__fmul_rn(weights.min[r], x.d[e % 2]), acc[e]);
     }
@@ -234,8 +244,12 @@ block_segment(const uint8_t *segment, uint32_t n, uint32_t first_block, const st
             for (int j = 0; j < TILES; j++) {
                 if (!FEW)
                     c[0][0].template load<false>(x, rows, j, first_block + b);
-                for (int m = 0; m < 2; m++)
-                    block_step<TYPE>(m, weights, c[i % TOGETHER][FEW ? j : 0], acc[m][j]);
+                const columns &x_of = c[i % TOGETHER][FEW ? j : 0];
+                for (int m = 0; m < 2; m++) {
+                    block_sums<TYPE> sums;
+                    sum_block<TYPE>(m, weights, x_of, sums);
+                    add_block<TYPE>(m, weights, x_of, sums, acc[m][j]);
+                }
             }
         }
     }

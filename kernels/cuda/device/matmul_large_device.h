@@ -90,12 +90,18 @@ static __device__ __forceinline__ void large_segment(const uint8_t *segment, uin
         }
         block_weights<TYPE> weights;
         weights.unpack(b, low, bits, factors);
+        /* A tile's sums are on their way while those of the one before are added. */
+        columns c[2];
+        block_sums<TYPE> sums[2][2];
 #pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            columns c;
-            c.set(x.q[j][b][lane], x.scale[j][b][t]);
-            for (int m = 0; m < 2; m++)
-                block_step<TYPE>(m, weights, c, acc[m][j]);
+        for (int j = 0; j <= TILES; j++) {
+            if (j < TILES) {
+                c[j % 2].set(x.q[j][b][lane], x.scale[j][b][t]);
+                for (int m = 0; m < 2; m++)
+                    sum_block<TYPE>(m, weights, c[j % 2], sums[j % 2][m]);
+            }
+            for (int m = 0; m < 2 && j > 0; m++)
+                add_block<TYPE>(m, weights, c[(j - 1) % 2], sums[(j - 1) % 2][m], acc[m][j - 1]);
         }
     }
 #pragma unroll

@@ -240,7 +240,7 @@ row_blocks(const uint8_t *segment, uint32_t n, uint32_t first_block, const struc
                 half_sums(q, keep);
             __syncwarp();
             for (int i = 0; i < ROWS && HALVES == 1; i++)
-                for (int e = 0; e < 4; e++) /* as in block_step */
+                for (int e = 0; e < 4; e++) /* in a float's mantissa, as in block_sums */
                     c[i][0][0][e] = c[i][0][1][e] =
                         FLOAT_OF_INT - layout_offset(TYPE) * keep->scale[i][2 * t + e % 2].sum;
         }
