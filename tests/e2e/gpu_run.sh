@@ -97,7 +97,7 @@ start
 ends_well 0
 said 'NVIDIA H100 80GB HBM3, 580.159.04, 81559 MiB, sm_90' 'ok +build: .*release 13.0' 'ok +contract: 2 of 2' \
     'ok +determinism-Q8_0: ok: Q8_0 on cuda' 'ok +determinism-BF16: ok' 'ok +daemon-hearth-code-5m-f16: 2 tokens' \
-    'ok +daemon-code-q8_0: 2 tokens' 'ok +memcheck-a_row_samples: ok: a_row' 'ok +racecheck-odd_shapes: ok: odd_shapes'
+    'ok +daemon-code-q8_0: 2 tokens' 'ok +memcheck-a_row_samples: ok: a_row' 'ok +racecheck-a_row_samples: ok: a_row'
 for of in tiny:Q4_0 tiny:BF16; do
     said "$of  +1: [0-9.]+ ms [0-9]+ %  4: .*GB/s  w64 [0-9.]+ x  w16 [0-9.]+ x  prefill [0-9]+ tok/s, first [0-9.]+ ms  start 12.5 us" \
         "$of native +1: " "$of p4 " "$of p16 "
