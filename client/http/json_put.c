@@ -25,10 +25,10 @@ static void put_integer(struct buffer *t, json_int_t value)
     buffer_add(t, digits + at, NUMBER_BYTES - at);
 }
 
-/* Nine significant digits of a value in [1e-4, 1e9), without the zeros at their end. */
+/* Nine significant digits of a value in [1e-4, 1e8), without the zeros at their end. */
 static void put_digits(struct buffer *t, double value)
 {
-    static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4,  1e5,  1e6,
+    static const double power[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5, 1e6,
                                    1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
     char digits[NUMBER_BYTES];
     int decimals = 12, at = NUMBER_BYTES;
@@ -164,7 +164,8 @@ static const char *put_literal(struct buffer *t, const char *format)
 {
     size_t n = (size_t)(strchrnul(format, '%') - format), at = t->bytes;
     buffer_add(t, format, n);
-    double_quotes(t->data + at, t->bytes - at);
+    if (t->bytes > at)
+        double_quotes(t->data + at, t->bytes - at);
     return format + n;
 }
 
