@@ -143,12 +143,13 @@ static struct attached attached_new(void)
     };
 }
 
-/* A pass: every client sleeps, with a new ticket, and is woken. */
+/* A pass: every client sleeps, with a new ticket, has news, and is woken. */
 static void pass(struct attached *c, uint32_t ticket)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         touch(c->all[i]);
         *(uint32_t *)(void *)c->all[i]->segment.up = ticket << 1 | BELL_NOTIFY;
+        attached_news(c, c->all[i]);
     }
     attached_wake(c, true, 0);
     know_engine(c);
