@@ -102,6 +102,14 @@ static int open_slots(struct hearth *h, char *err, size_t err_bytes)
     return 0;
 }
 
+static int send_hello(struct hearth *h, char *err, size_t err_bytes)
+{
+    int rc = hello_send(h->socket_fd, &h->hello, sizeof(h->hello), NULL, 0);
+    if (rc)
+        snprintf(err, err_bytes, "cannot send to the daemon at %s: %s", h->path, strerror(-rc));
+    return rc;
+}
+
 static int shake_hands(struct hearth *h, const struct hearth_options *o, char *err,
                        size_t err_bytes)
 {
@@ -116,10 +124,7 @@ static int shake_hands(struct hearth *h, const struct hearth_options *o, char *e
                  o->slot_name, HELLO_NAME_BYTES - 1);
         return -EINVAL;
     }
-    int rc = hello_send(h->socket_fd, &h->hello, sizeof(h->hello), NULL, 0);
-    if (rc)
-        snprintf(err, err_bytes, "cannot send to the daemon at %s: %s", h->path, strerror(-rc));
-    return rc;
+    return send_hello(h, err, err_bytes);
 }
 
 /* Waits for the daemon's answer and takes what it brings. -ETIMEDOUT: it has not come yet. */
@@ -158,6 +163,17 @@ static int time_left(int timeout_ms, uint64_t start_ns)
     return passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed : 0;
 }
 
+/* -ESHUTDOWN as an answer: the daemon accepted the connection and is stopping, and its service
+ * manager keeps the next ones for the daemon that follows. So the hello is said again, to whoever
+ * comes: nobody is refused. */
+static int say_again(struct hearth *h, char *err, size_t err_bytes)
+{
+    close(h->socket_fd);
+    h->socket_fd = -1;
+    int rc = connect_socket(h, 0, err, err_bytes);
+    return rc ? rc : send_hello(h, err, err_bytes);
+}
+
 /* Says hello, and takes the answer unless that is for hearth_ready(). */
 static int start(struct hearth *h, const struct hearth_options *o, char *err, size_t err_bytes)
 {
@@ -168,8 +184,12 @@ static int start(struct hearth *h, const struct hearth_options *o, char *err, si
     int rc = connect_socket(h, timeout_ms, err, err_bytes);
     if (!rc)
         rc = shake_hands(h, o, err, err_bytes);
-    if (!rc && !h->never_wait)
+    while (!rc && !h->never_wait) {
         rc = take_answer(h, time_left(timeout_ms, start_ns), err, err_bytes);
+        if (rc != -ESHUTDOWN || !time_left(timeout_ms, start_ns))
+            break;
+        rc = say_again(h, err, err_bytes);
+    }
     h->connecting = h->never_wait;
     if (h->connecting && o->connect_timeout_ms >= 0)
         h->give_up_ns = bell_now_ns() + (uint64_t)o->connect_timeout_ms * 1000000u;
@@ -227,6 +247,13 @@ int hearth_ready(struct hearth *h)
         return rc ? rc : h->connecting < 0 ? h->connecting : 1;
     char err[sizeof(h->error)];
     rc = take_answer(h, 0, err, sizeof(err));
+    if (rc == -ESHUTDOWN) { /* closing the socket takes it out of poll_fd */
+        rc = say_again(h, err, sizeof(err));
+        if (!rc && h->poll_fd >= 0)
+            rc = resume_watch(h, -1, h->socket_fd);
+        if (!rc)
+            rc = -ETIMEDOUT;
+    }
     if (rc == -ETIMEDOUT && (!h->give_up_ns || bell_now_ns() < h->give_up_ns))
         return 0;
     if (rc == -ETIMEDOUT)

@@ -118,7 +118,7 @@ static int handshake_admit(const struct control *control, const struct client *c
         wanted = (uint32_t)config->user_slots;
     if (control->stopping) {
         snprintf(line, line_bytes, "the daemon is stopping: try again when it runs again");
-        return -EBUSY;
+        return control->options.passed ? -ESHUTDOWN : -EBUSY; /* the socket outlives it */
     }
     if (hello->name[0] && client->uid == overflow_uid()) {
         snprintf(

@@ -176,10 +176,22 @@ static void welcome(struct fake_daemon *f)
                     &segment_down_head(&f->segment)->wake, f->notify_fd);
 }
 
+/* A client that the daemon before accepted, and refuses. */
+static void refuse_one(struct fake_daemon *f)
+{
+    char buffer[512];
+    int fd = accept4(f->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_gt(hello_recv(fd, buffer, sizeof(buffer), NULL, 0, NULL, 0), 0);
+    ck_assert_int_eq(hello_send_refuse(fd, -ESHUTDOWN, "the daemon is stopping"), 0);
+    close(fd);
+}
+
 static void *serve(void *arg)
 {
     struct fake_daemon *f = arg;
     char buffer[512], err[256];
+    while (f->n_stopping-- > 0)
+        refuse_one(f);
     f->socket_fd = accept4(f->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     ck_assert_int_ge(f->socket_fd, 0);
     if (f->garbage) {

@@ -52,6 +52,7 @@ struct fake_daemon {
     uint8_t fingerprint;  /* first byte of it */
     const char *numerics; /* id */
     int garbage;          /* answer with bytes that are not a message */
+    int n_stopping;       /* first this many clients are told that it is stopping */
 };
 
 extern int fake_without_template; /* for fake_open(): the vocabulary brings no chat template */

@@ -89,6 +89,15 @@ START_TEST(a_refusal_of_the_daemon_is_reported)
 }
 END_TEST
 
+START_TEST(a_daemon_that_is_stopping_hands_its_clients_to_the_next_one)
+{
+    fake.n_stopping = 2;
+    fake_start(&fake);
+    ck_assert_msg(hearth_connect(fake.path, NULL, &h, err, sizeof(err)) == 0, "%s", err);
+    fake_join(&fake);
+}
+END_TEST
+
 START_TEST(a_peer_that_is_not_hearthd_is_an_error)
 {
     fake.garbage = 1;
@@ -485,6 +494,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, no_daemon_is_one_clear_line);
     tcase_add_test(t, the_path_comes_from_the_environment);
     tcase_add_test(t, a_refusal_of_the_daemon_is_reported);
+    tcase_add_test(t, a_daemon_that_is_stopping_hands_its_clients_to_the_next_one);
     tcase_add_test(t, a_peer_that_is_not_hearthd_is_an_error);
     tcase_add_test(t, uninitialized_options_are_refused);
     tcase_add_test(t, a_silent_daemon_times_out);

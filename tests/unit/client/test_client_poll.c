@@ -196,6 +196,23 @@ START_TEST(a_refusal_comes_with_ready)
 }
 END_TEST
 
+START_TEST(a_daemon_that_is_stopping_is_followed_by_the_next_one)
+{
+    fake.n_stopping = 1;
+    start_connecting(-1);
+    fake_start(&fake);
+    int rc = 0, fd = hearth_fd(h);
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        ck_assert_int_eq(readable(60000), 1);
+        rc = hearth_ready(h);
+    }
+    fake_join(&fake);
+    ck_assert_msg(rc == 1, "%s", hearth_error(h));
+    ck_assert_int_eq(hearth_fd(h), fd);
+    ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
+}
+END_TEST
+
 static struct submit_cell submit_on(uint32_t slot, const uint32_t *ids, uint32_t n)
 {
     struct hearth_request r;
@@ -288,6 +305,7 @@ int main(void)
     tcase_add_test(t, a_daemon_that_answers_later_is_not_waited_for);
     tcase_add_test(t, a_daemon_that_never_answers_times_out);
     tcase_add_test(t, a_refusal_comes_with_ready);
+    tcase_add_test(t, a_daemon_that_is_stopping_is_followed_by_the_next_one);
     tcase_add_test(t, a_full_submit_ring_is_not_waited_for);
     tcase_add_test(t, a_cancelled_request_without_a_cell_leaves_no_trace);
     tcase_add_test(t, a_wait_spins_only_where_a_processor_is_left);
