@@ -94,9 +94,9 @@ struct hello_welcome {
 
 struct hello_refuse {
     struct hello_head head;
-    int32_t
-        code; /* -errno: -EPROTONOSUPPORT, -EINVAL, -EBUSY, -ENOMEM, ...; -ESHUTDOWN: this daemon
-                   * is stopping, and another one will answer at the same socket: say hello again */
+    /* -errno: -EPROTONOSUPPORT, -EINVAL, -EBUSY, -ENOMEM, ...; -ESHUTDOWN: this daemon is stopping, and
+     * another one will answer at the same socket: say hello again. */
+    int32_t code;
     uint32_t zero;
     char line[HELLO_LINE_BYTES]; /* zero-ended, printable */
 };
