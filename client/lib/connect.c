@@ -163,14 +163,14 @@ static int time_left(int timeout_ms, uint64_t start_ns)
     return passed < (uint64_t)timeout_ms ? timeout_ms - (int)passed : 0;
 }
 
-/* -ESHUTDOWN as an answer: the daemon accepted the connection and is stopping, and its service
- * manager keeps the next ones for the daemon that follows. So the hello is said again, to whoever
- * comes: nobody is refused. */
-static int say_again(struct hearth *h, char *err, size_t err_bytes)
+/* After the answer -ESHUTDOWN: the daemon had accepted the connection when it was told to stop, and
+ * its service manager keeps further connections for the daemon that follows. So this client
+ * connects anew and is not refused. */
+static int say_again(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
     close(h->socket_fd);
     h->socket_fd = -1;
-    int rc = connect_socket(h, 0, err, err_bytes);
+    int rc = connect_socket(h, timeout_ms, err, err_bytes);
     return rc ? rc : send_hello(h, err, err_bytes);
 }
 
@@ -188,7 +188,7 @@ static int start(struct hearth *h, const struct hearth_options *o, char *err, si
         rc = take_answer(h, time_left(timeout_ms, start_ns), err, err_bytes);
         if (rc != -ESHUTDOWN || !time_left(timeout_ms, start_ns))
             break;
-        rc = say_again(h, err, err_bytes);
+        rc = say_again(h, time_left(timeout_ms, start_ns), err, err_bytes);
     }
     h->connecting = h->never_wait;
     if (h->connecting && o->connect_timeout_ms >= 0)
@@ -248,7 +248,7 @@ int hearth_ready(struct hearth *h)
     char err[sizeof(h->error)];
     rc = take_answer(h, 0, err, sizeof(err));
     if (rc == -ESHUTDOWN) { /* closing the socket takes it out of poll_fd */
-        rc = say_again(h, err, sizeof(err));
+        rc = say_again(h, 0, err, sizeof(err));
         if (!rc && h->poll_fd >= 0)
             rc = resume_watch(h, -1, h->socket_fd);
         if (!rc)
