@@ -66,8 +66,8 @@ void translate_begin(struct translation *t, const json_t *body, struct fail *f)
     t->tools = open_member(t, "tools", json_array());
     t->variables = open_member(t, "chat_template_kwargs", json_object());
     json_object_foreach((json_t *)(uintptr_t)body, name, value)
-        if (is_shared(name) && !json_is_null(value))
-            translate_set(t, name, json_incref(value));
+        if (is_shared(name))
+            translate_copy(t, body, name, name);
     /* Clients send thoughts back: a template that keeps them leaves the prefix as it was. */
     t->failed |= json_object_set_new(t->variables, "preserve_thinking", json_true()) != 0;
     t->failed |= json_object_set_new(t->variables, "clear_thinking", json_false()) != 0;
