@@ -407,7 +407,7 @@ void exchange_run(struct exchange *x)
         c->indent.least = (size_t)x->params.n_indent;
         c->job.id_slot = x->params.id_slot < 0 ? -1 : x->params.id_slot;
         c->job.tells_break = x->params.has_tools && i == 0;
-        c->job.is_awaited = n == 1 && x == x->server->exchanges && !x->next;
+        c->job.is_alone = n == 1;
         c->job.on_event = on_event;
         c->job.on_lost = on_lost;
         c->job.at = JOB_NOWHERE;

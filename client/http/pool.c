@@ -72,7 +72,7 @@ static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
     job->at = job->ran_at = (int)(s - p->handles);
     s->job = job;
     s->n_requests++;
-    if (job->is_awaited)
+    if (job->is_alone && !p->first && pool_running(p) == 1) /* nobody else waits meanwhile */
         pool_handle_await(s);
     else
         pool_handle_drain(s);

@@ -19,7 +19,7 @@ struct job {
     struct hearth_request request; /* its tokens, lists and texts live as long as the job */
     int id_slot;                   /* the handle that it wants; -1: any */
     bool tells_break;              /* see prefix_break.h */
-    bool is_awaited;               /* nothing else is served: see pool_handle_await() */
+    bool is_alone;                 /* the only job of its exchange */
     void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
     void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
 
