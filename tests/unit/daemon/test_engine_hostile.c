@@ -582,7 +582,7 @@ START_TEST(usual_wakes_are_made_by_the_engine)
 }
 END_TEST
 
-/* Who waits for something of its own sleeps on while another one is answered. */
+/* A client that waits is not woken while only another one is answered. */
 START_TEST(a_client_without_news_is_not_woken)
 {
     struct submit_cell cell = {.opcode = SUBMIT_NOP};
