@@ -2,9 +2,9 @@
  * and AVX-512 (VARIANTS_attend.c in the Makefile). For the scores SIMD lanes are positions, for the
  * weighted sum they are dimensions; in both, one lane is one chain of NUMERICS.md.
  *
- * All queries go through a split together, as many at a time as registers hold, so that a page of K
- * and a split of V are in L1 or L2 for all but the first group. A group is large enough to hide the
- * cost of widening f16.
+ * All queries go through a split together, as many at a time as registers hold: a page of K, and
+ * then of V, stays in L1 for all groups of queries. A group is large enough to hide the cost of
+ * widening f16.
  */
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/cpu/simd/vec.h"
@@ -14,13 +14,14 @@ enum {
     SCORE_QUERIES = VEC == 16 ? 8 : 6, /* most queries per group: register pressure */
     SUM_QUERIES = 6,
     SUM_VECTORS = 4,
+    /* From the scores of a query to those of the next one: they map to different cache sets. */
+    SCORES = CPU_SPLIT + 16,
 };
 
 /* The scratch of one worker. */
 struct attention {
-    float q[CPU_QUERIES * CPU_MAX_HEAD];  /* [group][k_dim][queries of a group] */
-    float e[CPU_QUERIES][CPU_SPLIT + 16]; /* scores, then softmax weights, of the split; the
-                                                  rows of a group map to different cache sets */
+    float q[CPU_QUERIES * CPU_MAX_HEAD]; /* [group][k_dim][queries of a group] */
+    float e[CPU_QUERIES][SCORES];        /* scores, then softmax weights, of the split */
     /* o of the split (a partial of split-KV attention), and combined over the splits */
     float partial[CPU_QUERIES][CPU_MAX_HEAD + 16], total[CPU_QUERIES][CPU_MAX_HEAD + 16];
     float m[CPU_QUERIES], l[CPU_QUERIES]; /* running max and sum of the combined splits */
@@ -73,12 +74,12 @@ ALWAYS_INLINE vf load_k(const struct cpu_attend *a, const uint8_t *k, size_t d, 
     return v_mul(values, v_load(scales + d / KV_BLOCK * KV_PAGE_POSITIONS + in_page));
 }
 
-/* VEC dimensions of position t of a page's V, from d on. */
-ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t t, size_t d,
+/* VEC dimensions of position t of a page's V, from d on; i: index of the first one's value. */
+ALWAYS_INLINE vf load_v(const struct cpu_attend *a, const uint8_t *v, size_t i, size_t t, size_t d,
                         enum kv_type type)
 {
     const float *scales = (const float *)(const void *)(v + kv_scales_offset(a->kv->v_dim));
-    vf values = load_kv(v, t * a->kv->v_dim + d, type);
+    vf values = load_kv(v, i, type);
     if (type != KV_Q8_0)
         return values;
     return v_mul(values, v_set1(scales[t * a->kv->v_blocks + d / KV_BLOCK]));
@@ -108,6 +109,7 @@ ALWAYS_INLINE void score_part(const struct cpu_attend *a, const uint8_t *k, stru
     for (int j = 0; j < n * width; j++)
         acc[j] = v_zero();
     uint32_t k_dim = a->kv->k_dim;
+    UNROLL_TWICE
     for (uint32_t d = 0; d < k_dim; d++) {
         vf key[PAGE_VECTORS];
         UNROLL
@@ -158,10 +160,11 @@ ALWAYS_INLINE void score_group(const struct cpu_attend *a, const uint8_t *k, str
 }
 
 /* Asks for memory that is read soon: a head's part of a page is too short for the processor to do so
- * by itself. */
-static void read_ahead(const uint8_t *memory, size_t bytes)
+ * by itself. One of so many parts of it, as asking for much at once makes the processor wait. */
+static void read_ahead(const uint8_t *memory, size_t bytes, uint32_t part, uint32_t parts)
 {
-    for (size_t i = 0; i < bytes; i += 64)
+    size_t each = (bytes / 64 + parts - 1) / parts * 64;
+    for (size_t i = part * each; i < (part + 1) * each && i < bytes; i += 64)
         __builtin_prefetch(memory + i, 0, 2);
 }
 
@@ -170,15 +173,19 @@ static void read_ahead(const uint8_t *memory, size_t bytes)
 ALWAYS_INLINE void score(const struct cpu_attend *a, struct attention *s, const struct split *split,
                          enum kv_type type)
 {
+    uint32_t first = split->first / split->group,
+             groups = (split->last - 1) / split->group - first + 1;
     for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
         const uint32_t at = split->begin + t, next = at + KV_PAGE_POSITIONS;
-        const uint8_t *k = k_at(a, at);
-        read_ahead(v_at(a, at), a->kv->v_bytes);
-        if (next <= a->position[a->n - 1])
-            read_ahead(k_at(a, next), a->kv->k_bytes);
-        uint32_t i = split->first / split->group * split->group;
-        for (; i < split->last; i += split->group)
+        const uint8_t *k = k_at(a, at), *v = v_at(a, at);
+        const uint8_t *next_k = next <= a->position[a->n - 1] ? k_at(a, next) : NULL;
+        for (uint32_t g = 0; g < groups; g++) {
+            uint32_t i = (first + g) * split->group;
+            read_ahead(v, a->kv->v_bytes, g, groups);
+            if (next_k)
+                read_ahead(next_k, a->kv->k_bytes, g, groups);
             score_group(a, k, s, i, t, a->n - i < split->group ? a->n - i : split->group, type);
+        }
     }
 }
 
@@ -231,67 +238,74 @@ static float softmax_weights(float *e, uint32_t from, uint32_t n, float *ret_l)
     return max;
 }
 
-/* Positions [t, end) of a split that starts at `begin`, for queries [i, i + n). */
-struct position_span {
-    uint32_t begin, t, end, i;
+/* Terms of the weighted sums of queries from i on: positions [from, to) of the split, which lie in
+ * the page that begins at `page`. */
+struct terms {
+    const uint8_t *v; /* the page's V */
+    uint32_t page, from, to, i;
 };
 
 /* o += e * V for `width` vectors of dimensions from d on. */
 ALWAYS_INLINE void sum_part(const struct cpu_attend *a, struct attention *s,
-                            struct position_span span, uint32_t d, int n, int width,
+                            const struct terms *terms, uint32_t d, int n, int width,
                             enum kv_type type)
 {
     vf o[SUM_QUERIES * SUM_VECTORS];
     UNROLL
     for (int j = 0; j < n * width; j++)
-        o[j] = v_load(s->partial[span.i + (uint32_t)(j / width)] + d + j % width * VEC);
-    uint32_t t = span.t;
-    while (t < span.end) {
-        uint32_t stop = (t / KV_PAGE_POSITIONS + 1) * KV_PAGE_POSITIONS;
-        stop = stop < span.end ? stop : span.end;
-        const uint8_t *v = v_at(a, span.begin + t);
-        for (; t < stop; t++) {
-            vf value[SUM_VECTORS];
+        o[j] = v_load(s->partial[terms->i + (uint32_t)(j / width)] + d + j % width * VEC);
+    const float *e = s->e[terms->i] + terms->from, *end = s->e[terms->i] + terms->to;
+    size_t t = terms->from - terms->page, v_dim = a->kv->v_dim, first = t * v_dim + d;
+    UNROLL_TWICE
+    for (; e != end; e++) {
+        vf value[SUM_VECTORS];
+        UNROLL
+        for (int j = 0; j < width; j++)
+            value[j] = load_v(a, terms->v, first + (size_t)j * VEC, t, d + (size_t)j * VEC, type);
+        UNROLL
+        for (int c = 0; c < n; c++) {
+            vf x = v_set1(e[c * SCORES]);
             UNROLL
             for (int j = 0; j < width; j++)
-                value[j] = load_v(a, v, t % KV_PAGE_POSITIONS, d + (size_t)j * VEC, type);
-            UNROLL
-            for (int c = 0; c < n; c++) {
-                vf e = v_set1(s->e[span.i + (uint32_t)c][t]);
-                UNROLL
-                for (int j = 0; j < width; j++)
-                    o[c * width + j] = v_fma(e, value[j], o[c * width + j]);
-            }
+                o[c * width + j] = v_fma(x, value[j], o[c * width + j]);
         }
+        first += v_dim;
+        t++;
     }
     UNROLL
     for (int j = 0; j < n * width; j++)
-        v_store(s->partial[span.i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
+        v_store(s->partial[terms->i + (uint32_t)(j / width)] + d + j % width * VEC, o[j]);
 }
 
 /* All dimensions. The last vector of a head may extend into what follows it; those lanes are not
  * used. */
 ALWAYS_INLINE void sum_queries(const struct cpu_attend *a, struct attention *s,
-                               struct position_span span, int n, enum kv_type type)
+                               const struct terms *terms, int n, enum kv_type type)
 {
     uint32_t d = 0, v_dim = a->kv->v_dim;
     if (vectors_with(n, SUM_VECTORS) == 4)
         for (; d + 3 * VEC < v_dim; d += 4 * VEC)
-            sum_part(a, s, span, d, n, 4, type);
+            sum_part(a, s, terms, d, n, 4, type);
     for (; d + VEC < v_dim; d += 2 * VEC)
-        sum_part(a, s, span, d, n, 2, type);
+        sum_part(a, s, terms, d, n, 2, type);
     for (; d < v_dim; d += VEC)
-        sum_part(a, s, span, d, n, 1, type);
+        sum_part(a, s, terms, d, n, 1, type);
 }
 
 #define SUM_CASE(n)                                                                                \
     case n:                                                                                        \
-        sum_queries(a, s, span, n, type);                                                          \
+        sum_queries(a, s, &terms, n, type);                                                        \
         break;
 
-ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s,
-                             struct position_span span, uint32_t n, enum kv_type type)
+/* Terms of n queries; those of positions in other pages are left out. */
+ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s, struct terms terms,
+                             uint32_t n, enum kv_type type)
 {
+    const uint32_t end = terms.page + KV_PAGE_POSITIONS;
+    terms.from = terms.from > terms.page ? terms.from : terms.page;
+    terms.to = terms.to < end ? terms.to : end;
+    if (terms.from >= terms.to)
+        return;
     switch (n) {
         SUM_CASE(1)
         SUM_CASE(2)
@@ -304,20 +318,20 @@ ALWAYS_INLINE void sum_group(const struct cpu_attend *a, struct attention *s,
     }
 }
 
-/* Weighted sums of a split: each group goes over the positions up to the end of its first query,
- * then each query over the rest of its own. Positions before a query's window have weight 0, and
- * adding 0 to a sum that is still +0 changes nothing. */
+/* Weighted sums of a split, page by page: each group goes over the positions up to the end of its
+ * first query, then each query over the rest of its own. Positions before a query's window have
+ * weight 0, and adding 0 to a sum that is still +0 changes nothing. */
 ALWAYS_INLINE void sum(const struct cpu_attend *a, struct attention *s, const struct split *split,
                        enum kv_type type)
 {
     uint32_t per = group_size(split->last - split->first, SUM_QUERIES);
-    for (uint32_t i = split->first; i < split->last; i += per) {
-        uint32_t n = split->last - i < per ? split->last - i : per, common = split->to[i];
-        sum_group(a, s, (struct position_span){split->begin, split->from[i], common, i}, n, type);
-        for (uint32_t j = i + 1; j < i + n; j++) {
-            if (split->to[j] > common)
-                sum_group(a, s, (struct position_span){split->begin, common, split->to[j], j}, 1,
-                          type);
+    for (uint32_t t = split->page; t < split->to[split->last - 1]; t += KV_PAGE_POSITIONS) {
+        const uint8_t *v = v_at(a, split->begin + t);
+        for (uint32_t i = split->first; i < split->last; i += per) {
+            uint32_t n = split->last - i < per ? split->last - i : per, common = split->to[i];
+            sum_group(a, s, (struct terms){v, t, split->from[i], common, i}, n, type);
+            for (uint32_t j = i + 1; j < i + n; j++)
+                sum_group(a, s, (struct terms){v, t, common, split->to[j], j}, 1, type);
         }
     }
 }

@@ -18,8 +18,10 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #endif
 
 #if defined(__AVX512F__)
