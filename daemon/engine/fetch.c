@@ -29,6 +29,8 @@ int fetches_init(struct fetches *fetches, struct slots *slots)
     if (!fetches->stored.store)
         return 0;
     fetches->reads = store_reads(fetches->stored.store);
+    for (uint32_t i = 0; i < FETCH_READS; i++)
+        fetches->read[i].memory = PAGE_NONE;
     fetches->all = calloc(slots->n, sizeof(*fetches->all));
     return fetches->all ? 0 : -ENOMEM;
 }
@@ -272,31 +274,83 @@ static uint32_t depth(const struct fetches *fetches)
     return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
 }
 
-/* Asks for the parts that are missing, once there is room for a quarter of what may be queued: the
- * store's thread wakes up for each batch. Returns how many. */
-static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
+/* Memory that nothing else uses from now on, or PAGE_NONE: there is none. */
+static uint32_t take_memory(struct stored *stored, const struct slot *slot, enum store_class class)
+{
+    struct slots *slots = stored->slots;
+    uint32_t evicted = 0;
+    uint32_t id = class == STORE_PAGE     ? slots_take_page(slots, slot, &evicted)
+                  : class == STORE_WINDOW ? prefix_take_window(&slots->kv.prefix)
+                                          : slots_take_state(slots, &slots->kv.prefix);
+    counters_add(stored->ctl, COUNTER_EVICTIONS, evicted);
+    return id;
+}
+
+static struct pages *pool_of(struct stored *stored, enum store_class class)
+{
+    struct slots *slots = stored->slots;
+    return class == STORE_PAGE     ? &slots->kv.pool
+           : class == STORE_WINDOW ? &slots->kv.windows
+                                   : &slots->kv.states;
+}
+
+static struct fetch_read *find_free(struct fetches *fetches)
+{
+    for (uint32_t i = 0; i < FETCH_READS; i++)
+        if (fetches->read[i].memory == PAGE_NONE)
+            return &fetches->read[i];
+    return NULL;
+}
+
+/* Reads the record into memory of its own, without a copy where the backend says where that is. False:
+ * no memory can be had. */
+static bool read_record(struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
+                        struct fetch_read *read, uint32_t record)
+{
+    struct stored *stored = &fetches->stored;
+    struct backend *backend = stored->loaded->backend;
+    const struct backend_ops *ops = stored->loaded->ops;
+    const uint32_t id = take_memory(stored, slot, fetch->next);
+    if (id == PAGE_NONE)
+        return false;
+    void *into =
+        ops->page_memory ? ops->page_memory(backend, (enum copy_class)fetch->next, id) : NULL;
+    *read =
+        (struct fetch_read){.fetch = fetch, .class = fetch->next, .page = fetch->at, .memory = id};
+    store_read(stored->store, record, (uint64_t)(read - fetches->read), into);
+    fetch->reads[(fetch->head + fetch->n_reads++) % FETCH_READS] = read;
+    return true;
+}
+
+/* Asks for the parts that are missing, one at least and while there is time, once there is room for a
+ * quarter of what may be queued: the store's thread wakes up for each batch. Returns how many. */
+static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
+                    struct steady *clock, uint64_t until_ns)
 {
     const struct stored *stored = &fetches->stored;
+    struct fetch_read *read;
     uint32_t asked = 0;
     if (fetch->leader || fetch->looks || fetch->n_reads > fetches->depth - fetches->depth / 4)
         return 0;
     for (; fetch->at < fetch->n && fetch->n_reads < fetches->depth && !fetch->ends; go_on(fetch)) {
-        const uint32_t place = (fetch->head + fetch->n_reads) % FETCH_READS;
-        const uint64_t index = (uint64_t)(fetch - fetches->all);
         if (fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
             store_follow(&fetch->text, tokens_of(slot, fetch->at));
         if (!is_missing(stored, fetch, slot))
             continue;
         uint32_t record = store_find(stored->store, fetch->next, &fetch->text);
-        if (record == STORE_NONE) { /* evicted meanwhile */
+        if (record != STORE_NONE &&
+            (!store_reads_more(stored->store) || !(read = find_free(fetches))))
+            break;                  /* later */
+        if (record == STORE_NONE || /* evicted meanwhile */
+            !read_record(fetches, fetch, slot, read, record)) {
             fetch->ends = true;
             break;
         }
-        if (store_read(stored->store, record, index << 48 | (uint64_t)fetch->number << 8 | place))
-            break; /* no buffer is free */
-        fetch->reads[place] = (struct fetch_read){.class = fetch->next, .page = fetch->at};
-        fetch->n_reads++;
         asked++;
+        if (steady_look(clock) >= until_ns) { /* memory costs more than asking */
+            go_on(fetch);
+            break;
+        }
     }
     if (asked > 0)
         store_submit(stored->store); /* it reads while the engine takes what came */
@@ -305,60 +359,61 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
+/* What was read is not used. */
+static void give_back(struct stored *stored, struct fetch_read *read)
+{
+    pages_return(pool_of(stored, read->class), read->memory);
+    read->memory = PAGE_NONE;
+    if (read->payload)
+        store_release(stored->store, read->payload);
+}
+
 /* Hands what was read to the fetch that asked for it, if that one still goes on. */
 static uint32_t take(struct fetches *fetches, uint64_t now_ns)
 {
     struct store_done done;
     uint32_t taken = 0;
     for (; store_take(fetches->stored.store, &done); taken++) {
-        struct fetch *fetch = &fetches->all[done.cookie >> 48];
-        struct fetch_read *read = &fetch->reads[done.cookie & 0xff];
-        if (fetch->active && fetch->number == (uint32_t)(done.cookie >> 8)) {
-            read->here = true;
-            read->payload = done.payload;
-            fetch->moved_ns = now_ns;
-        } else if (done.payload) {
-            store_release(fetches->stored.store, done.payload);
-        }
+        struct fetch_read *read = &fetches->read[done.cookie];
+        read->here = true;
+        read->sound = done.status == 0;
+        read->payload = done.payload;
+        if (read->fetch)
+            read->fetch->moved_ns = now_ns;
+        else
+            give_back(&fetches->stored, read);
     }
     return taken;
 }
 
-/* Writes a record into memory that nothing else uses. Returns its id, or PAGE_NONE: there is none, or
- * the device failed. */
-static uint32_t fill(struct stored *stored, const struct slot *slot, const struct fetch_read *read)
+/* Is the record in its memory now? */
+static bool fill(struct stored *stored, struct fetch_read *read)
 {
-    struct slots *slots = stored->slots;
-    struct prefix *prefix = &slots->kv.prefix;
     const struct loaded_model *loaded = stored->loaded;
-    struct pages *pool = read->class == STORE_PAGE     ? &slots->kv.pool
-                         : read->class == STORE_WINDOW ? &slots->kv.windows
-                                                       : &slots->kv.states;
-    uint32_t id, evicted = 0;
-    id = read->class == STORE_PAGE     ? slots_take_page(slots, slot, &evicted)
-         : read->class == STORE_WINDOW ? prefix_take_window(prefix)
-                                       : slots_take_state(slots, prefix);
-    counters_add(stored->ctl, COUNTER_EVICTIONS, evicted);
-    if (id == PAGE_NONE || loaded->ops->write_page(loaded->backend, (enum copy_class)read->class,
-                                                   id, read->payload) == 0)
-        return id;
-    pages_return(pool, id);
-    return PAGE_NONE;
+    if (!read->sound || !read->payload)
+        return read->sound;
+    bool filled = loaded->ops->write_page(loaded->backend, (enum copy_class)read->class,
+                                          read->memory, read->payload) == 0;
+    store_release(stored->store, read->payload);
+    read->payload = NULL;
+    return filled;
 }
 
 /* Puts a record into the cache. False: the fetch cannot go on. */
-static bool put(struct stored *stored, struct slot *slot, const struct fetch_read *read)
+static bool put(struct stored *stored, struct slot *slot, struct fetch_read *read)
 {
     struct prefix *prefix = &stored->slots->kv.prefix;
-    const uint32_t id = read->payload ? fill(stored, slot, read) : PAGE_NONE;
-    if (id == PAGE_NONE)
+    if (!fill(stored, read)) {
+        give_back(stored, read);
         return false;
+    }
     if (read->class == STORE_PAGE)
-        slot_publish_ahead(slot, prefix, id);
+        slot_publish_ahead(slot, prefix, read->memory);
     else if (read->class == STORE_WINDOW)
-        prefix_give_window(prefix, slot->ahead[read->page], id);
+        prefix_give_window(prefix, slot->ahead[read->page], read->memory);
     else
-        prefix_keep(prefix, slot->ahead[read->page], id);
+        prefix_keep(prefix, slot->ahead[read->page], read->memory);
+    read->memory = PAGE_NONE;
     return true;
 }
 
@@ -366,16 +421,14 @@ static bool put(struct stored *stored, struct slot *slot, const struct fetch_rea
 static bool put_first(struct fetches *fetches, struct fetch *fetch, struct slot *slot)
 {
     struct stored *stored = &fetches->stored;
-    struct fetch_read *read = &fetch->reads[fetch->head];
+    struct fetch_read *read = fetch->reads[fetch->head];
     if (fetch->n_reads == 0 || !read->here || fetch->ends)
         return false;
-    fetch->damaged = !read->payload;
+    fetch->damaged = !read->sound;
     fetch->ends = !put(stored, slot, read);
     fetch->held = slot->n_ahead;
-    if (read->payload) {
-        store_release(stored->store, read->payload);
+    if (!fetch->ends)
         fetch->got += backend_copy_bytes(&stored->loaded->info, (enum copy_class)read->class);
-    }
     fetch->head = (fetch->head + 1) % FETCH_READS;
     fetch->n_reads--;
     return true;
@@ -425,9 +478,10 @@ static void measure(struct fetches *fetches, const struct fetch *fetch, bool lat
 static void release(struct fetches *fetches, struct fetch *fetch)
 {
     for (; fetch->n_reads > 0; fetch->n_reads--) {
-        const struct fetch_read *read = &fetch->reads[fetch->head];
-        if (read->here && read->payload)
-            store_release(fetches->stored.store, read->payload);
+        struct fetch_read *read = fetch->reads[fetch->head];
+        read->fetch = NULL;
+        if (read->here)
+            give_back(&fetches->stored, read);
         fetch->head = (fetch->head + 1) % FETCH_READS;
     }
     fetch->active = false;
@@ -472,10 +526,10 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     }
     if (!over && !fetch->leader && !fetch->looks) {
         fetch->ends |= fetch->held != slot->n_ahead;
-        work += ask(fetches, fetch, slot);
+        work += ask(fetches, fetch, slot, clock, until_ns);
         for (; (put == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot);
              put++)
-            work += 1 + ask(fetches, fetch, slot);
+            work += 1 + ask(fetches, fetch, slot, clock, until_ns);
         late = is_late(fetches, fetch, clock->now_ns);
         over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at == fetch->n);
     }
@@ -506,7 +560,7 @@ uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct 
         if (begin(fetches, slot, clock->now_ns)) {
             answer_progress(slot, DOWN_READING);
             attached_news(clients, slot->client);
-            work += 1 + ask(fetches, &fetches->all[i], slot);
+            work += 1 + ask(fetches, &fetches->all[i], slot, clock, until_ns);
         }
     }
     return work;

@@ -3,8 +3,8 @@
  *
  * Engine thread. A request that has much to compute is looked up in the store, once, a long text in
  * several steps. Where reading is thought to take less time than computing, its slot sits out the
- * passes (SLOT_READING) while the store's thread reads; the others go on. What comes is written into
- * fresh pages and published in the cache, and in the end the slot adopts it as any other page. So
+ * passes (SLOT_READING) while the store's thread reads; the others go on. What comes goes into
+ * fresh pages and is published in the cache, and in the end the slot adopts it as any other page. So
  * what is read and what was never stored differ in time only.
  *
  *   text      [ in the cache | m .. n: of the store      | computed ]
@@ -25,20 +25,22 @@
 #include "daemon/engine/stored.h"
 #include "daemon/steady.h"
 
-enum { FETCH_READS = 128 }; /* most of a fetch that are queued at once */
+enum { FETCH_READS = 128 }; /* most that are queued at once */
 
 /* A record on its way. */
 struct fetch_read {
+    struct fetch *fetch; /* NULL: it ended meanwhile */
     enum store_class class;
-    uint32_t page; /* of the text */
-    bool here;
-    const void *payload; /* here: NULL: it could not be read */
+    uint32_t page;   /* of the text */
+    uint32_t memory; /* it goes into this page, window page or state; PAGE_NONE: there is no read */
+    bool here, sound;    /* sound: it could be read */
+    const void *payload; /* sound: in a buffer of the store; NULL: in the memory */
 };
 
 struct fetch {
     bool active;
     uint64_t serial;        /* of the slot's request */
-    uint32_t number;        /* of all fetches; its reads know it */
+    uint32_t number;        /* of all fetches */
     struct fetch *leader;   /* the one that reads what this one waits for, or NULL */
     uint32_t follows;       /* its number */
     bool looks;             /* how far the store goes is not known yet */
@@ -49,7 +51,7 @@ struct fetch {
     uint32_t held;          /* pages that the slot holds ahead: others, and it was evicted */
     struct store_text text; /* up to page `at` */
     enum store_class next;  /* to ask for, of page `at` */
-    struct fetch_read reads[FETCH_READS]; /* a ring, in order of the text */
+    struct fetch_read *reads[FETCH_READS]; /* a ring, in order of the text */
     uint32_t head, n_reads;
     bool ends, damaged;
     uint64_t began_ns, moved_ns; /* moved: when a record came last */
@@ -60,6 +62,7 @@ struct fetch {
 struct fetches {
     struct stored stored;
     struct fetch *all; /* [slots] or NULL: there is no store */
+    struct fetch_read read[FETCH_READS];
     uint32_t number;
     uint64_t mib_ns;     /* smoothed: to read a MiB */
     uint32_t depth;      /* in this step: reads of each fetch that are queued at once */

@@ -358,9 +358,10 @@ static int open_buffers(struct io *io, size_t payload_bytes)
         return -ENOMEM;
     }
     io->n_buffers = (uint32_t)n;
+    io->into = calloc(n, sizeof(*io->into));
     io->entries = calloc(n, sizeof(*io->entries));
     io->busy = calloc(n, sizeof(*io->busy));
-    return io->entries && io->busy ? 0 : -ENOMEM;
+    return io->into && io->entries && io->busy ? 0 : -ENOMEM;
 }
 
 int io_open(struct io *io, struct files *files, struct day *day, size_t payload_bytes, bool plain,
@@ -394,6 +395,7 @@ void io_close(struct io *io)
     }
     if (io->payloads)
         munmap(io->payloads, io->n_buffers * io->stride);
+    free(io->into);
     free(io->entries);
     free(io->busy);
     free(io->jobs.cells);

@@ -83,6 +83,7 @@ struct io {
     struct files *files;
     struct day *day;
     uint8_t *payloads; /* [n_buffers][stride] */
+    void **into;       /* [n_buffers] of a read: where it goes instead, or NULL */
     struct store_file_entry
         *entries;         /* [n_buffers] of a write: what is to be written, the hashes set by the
                                          thread; of a read: payload is the hash that is expected */
@@ -110,7 +111,7 @@ void io_close(struct io *io);
 
 static inline void *io_payload(const struct io *io, uint32_t buffer)
 {
-    return io->payloads + buffer * io->stride;
+    return io->into[buffer] ? io->into[buffer] : io->payloads + buffer * io->stride;
 }
 
 /* Room for so many jobs more. */

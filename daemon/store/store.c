@@ -161,6 +161,7 @@ static uint32_t take_buffer(struct store *store, uint32_t record, enum buffer_us
 {
     const uint32_t id = store->free[--store->n_free];
     store->buffers[id] = (struct store_buffer){.record = record, .use = use};
+    store->io.into[id] = NULL;
     return id;
 }
 
@@ -225,16 +226,19 @@ uint32_t store_reads(const struct store *store)
     return half < enough ? half : enough;
 }
 
-int store_read(struct store *store, uint32_t record, uint64_t cookie)
+bool store_reads_more(struct store *store)
 {
-    if (n_reading(store) >= store_reads(store) || !is_room(store, 1))
-        return -EAGAIN;
+    return n_reading(store) < store_reads(store) && is_room(store, 1);
+}
+
+void store_read(struct store *store, uint32_t record, uint64_t cookie, void *into)
+{
     const uint32_t id = take_buffer(store, record, BUFFER_READS);
     store->buffers[id].cookie = cookie;
+    store->io.into[id] = into;
     memcpy(store->io.entries[id].payload, store->index.records[record].hash, 16);
     index_read(&store->index, record);
     post(store, id, IO_READ);
-    return 0;
 }
 
 static void wrote(struct store *store, uint32_t id, int status)
@@ -263,6 +267,10 @@ static void has_read(struct store *store, uint32_t id, const struct io_done *don
     if (done->status == 0) {
         store->counts.read++;
         store->counts.read_bytes += store->class_bytes[r->class];
+        if (store->io.into[id]) {
+            free_buffer(store, id);
+            return;
+        }
         b->use = BUFFER_READ;
         ret->payload = io_payload(&store->io, id);
         return;

@@ -107,20 +107,25 @@ void store_follow(struct store_text *text, const uint32_t *tokens);
 uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text);
 
-/* Queues a read; a completion with the cookie will follow, in any order. Returns 0; -EAGAIN: no buffer
- * is free for it, or the queue is full: later. */
-int store_read(struct store *store, uint32_t record, uint64_t cookie);
+/* Can another read be queued? False: no buffer is free for it, or the queue is full: later. */
+bool store_reads_more(struct store *store);
 
-/* Most reads at once, with those that are not released: as many as 8 MiB hold, 8 at least, and no more than
+/* Queues a read; a completion with the cookie will follow, in any order. The payload is read into
+ * `into` [class_bytes], which the store's thread alone uses until the completion is taken, or the store
+ * is closed; NULL: into a buffer of the store. PRECOND: store_reads_more. */
+void store_read(struct store *store, uint32_t record, uint64_t cookie, void *into);
+
+/* Most reads at once, with buffers that are not released: as many as 8 MiB hold, 8 at least, and no more than
  * half of the buffers. */
 uint32_t store_reads(const struct store *store);
 
 struct store_done {
     uint64_t cookie;
     enum store_class class;
-    int status;          /* 0; -EBADMSG: damaged, -errno: not read. The record is forgotten then. */
-    const void *payload; /* [class_bytes] until store_release; NULL where status is not 0 */
-    uint64_t took_ns;    /* from when the thread took the job to its end */
+    int status; /* 0; -EBADMSG: damaged, -errno: not read. The record is forgotten then. */
+    /* [class_bytes] in a buffer of the store, until store_release; NULL: where `into` is, or status is not 0 */
+    const void *payload;
+    uint64_t took_ns; /* from when the thread took the job to its end */
 };
 
 /* The next completion of a read. False: none has come. */

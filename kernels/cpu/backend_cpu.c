@@ -380,12 +380,19 @@ static void commit(uint8_t *memory, size_t bytes)
     madvise(memory - before, before + bytes, MADV_POPULATE_WRITE);
 }
 
-static int cpu_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
+static void *cpu_page_memory(struct backend *b, enum copy_class class, uint32_t id)
 {
     size_t bytes;
     uint8_t *memory = memory_of(b, class, id, &bytes);
     commit(memory, bytes);
-    memcpy(memory, from, bytes);
+    return memory;
+}
+
+static int cpu_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
+{
+    size_t bytes;
+    memory_of(b, class, id, &bytes);
+    memcpy(cpu_page_memory(b, class, id), from, bytes);
     return 0;
 }
 
@@ -428,6 +435,7 @@ const struct backend_ops backend_cpu = {
     .release_state = cpu_release_state,
     .read_page = cpu_read_page,
     .write_page = cpu_write_page,
+    .page_memory = cpu_page_memory,
     .describe = cpu_describe,
     .error = cpu_error,
     .close = cpu_close,

@@ -172,8 +172,10 @@ static void use(struct store *store, const uint8_t *data, size_t size)
         store_follow(&text, entry.tokens);
         for (int class = 0; class < STORE_CLASSES; class += 2) {
             uint32_t record = store_find(store, class, &text);
-            if (record != STORE_NONE && store_read(store, record, 1) == 0)
+            if (record != STORE_NONE && store_reads_more(store)) {
+                store_read(store, record, 1, NULL);
                 drain(store);
+            }
         }
     }
     for (uint32_t i = 0; i < 10; i++) {

@@ -387,9 +387,11 @@ void rig_end(struct rig *rig, struct rig_client *clients, uint32_t n)
     for (uint32_t i = 0; i < rig->engine->options.n_slots; i++)
         slot_evict(&rig->engine->slots.all[i], &rig->engine->slots.kv.prefix);
     rig_check(rig);
-    RIG_CHECK(prefix_spare(&rig->engine->slots.kv.prefix) == rig->engine->slots.kv.pool.total,
+    RIG_CHECK(prefix_spare(&rig->engine->slots.kv.prefix) + rig_reads(rig, STORE_PAGE) ==
+                  rig->engine->slots.kv.pool.total,
               "%u pages are spare", prefix_spare(&rig->engine->slots.kv.prefix));
-    RIG_CHECK(rig->engine->slots.kv.states.n_free + rig->engine->slots.kv.prefix.points.n ==
+    RIG_CHECK(rig->engine->slots.kv.states.n_free + rig->engine->slots.kv.prefix.points.n +
+                      rig_reads(rig, STORE_STATE) ==
                   rig->desc.states,
               "%u states are free", rig->engine->slots.kv.states.n_free);
     rig_close(rig);

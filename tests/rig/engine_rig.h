@@ -193,6 +193,9 @@ bool rig_possible(const struct rig *rig, const struct rig_request *request,
  * holds what it says; and nothing runs more than it should. */
 void rig_check(const struct rig *rig);
 
+/* Pages, window pages or states that are read from the store, or were when the engine stopped. */
+uint32_t rig_reads(const struct rig *rig, enum store_class class);
+
 /* Fills tokens [n] with bytes from a sequence that `seed` chooses. */
 void rig_tokens(uint32_t *tokens, uint32_t n, uint64_t seed);
 

@@ -130,7 +130,18 @@ static void check_cached_window(const struct rig *rig, const struct prefix_page 
                   "window page %u was written to", page->window);
 }
 
-/* Every window page is free, a slot's own, or some page's in the cache. */
+/* What a read from the store goes into has no other owner. */
+static void check_reads(const struct engine *engine, enum store_class class, uint8_t *seen)
+{
+    const struct fetches *fetches = &engine->fetches;
+
+    for (uint32_t i = 0; fetches->all && i < FETCH_READS; i++)
+        if (fetches->read[i].memory != PAGE_NONE && fetches->read[i].class == class)
+            RIG_CHECK(seen[fetches->read[i].memory]++ == 0, "what is read goes into %u of class %d",
+                      fetches->read[i].memory, class);
+}
+
+/* Every window page is free, a slot's own, being read, or some page's in the cache. */
 static void check_windows(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
@@ -156,6 +167,7 @@ static void check_windows(const struct rig *rig)
                       check_lists(prefix, &prefix->resting, false) ==
                   idle,
               "%u window pages that no slot reads", idle);
+    check_reads(engine, STORE_WINDOW, seen);
     for (uint32_t i = 0; i < pool->total; i++)
         RIG_CHECK(seen[i] == 1, "window page %u is nowhere", i);
 }
@@ -199,7 +211,7 @@ static void check_point(const struct rig *rig, uint32_t id)
     RIG_CHECK(state->folded == fake_fold(tokens, state->base), "the restart point of page %u", id);
 }
 
-/* Every state is free, a slot's own, or some page's restart point. */
+/* Every state is free, a slot's own, being read, or some page's restart point. */
 static void check_states(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
@@ -229,6 +241,7 @@ static void check_states(const struct rig *rig)
                       "page %u in the lists of restart points", i);
     RIG_CHECK(listed == idle && listed == prefix->points.n, "%u restart points in the lists",
               listed);
+    check_reads(engine, STORE_STATE, seen);
     for (uint32_t i = 0; i < pool->total; i++)
         RIG_CHECK(seen[i] == 1, "state %u is nowhere", i);
 }
@@ -259,6 +272,16 @@ static void check_draft_pages(const struct rig *rig)
         RIG_CHECK(seen[i] == 1, "page %u of the draft model is %u times there", i, seen[i]);
 }
 
+uint32_t rig_reads(const struct rig *rig, enum store_class class)
+{
+    const struct fetches *fetches = &rig->engine->fetches;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; fetches->all && i < FETCH_READS; i++)
+        n += fetches->read[i].memory != PAGE_NONE && fetches->read[i].class == class;
+    return n;
+}
+
 void rig_check(const struct rig *rig)
 {
     const struct engine *engine = rig->engine;
@@ -287,6 +310,7 @@ void rig_check(const struct rig *rig)
         check_windows(rig);
     if (engine->slots.kv.states.total > 0)
         check_states(rig);
+    check_reads(engine, STORE_PAGE, seen);
     for (uint32_t i = 0; i < engine->slots.kv.pool.total; i++)
         RIG_CHECK(seen[i] == 1, "page %u is nowhere", i);
     RIG_CHECK(active == engine->slots.n_active && paused == engine->slots.n_paused,

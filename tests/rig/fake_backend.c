@@ -550,6 +550,18 @@ static int fake_write_page(struct backend *backend, enum copy_class class, uint3
     return 0;
 }
 
+/* Of pages: a state, and what a next-token layer adds to a page, are copied by fake_write_page. */
+static void *fake_page_memory(struct backend *backend, enum copy_class class, uint32_t id)
+{
+    struct fake *fake = fake_of(backend);
+
+    FAKE_CHECK(!fake->pass);
+    if (class == COPY_STATE || (class == COPY_PAGE && fake->mtp))
+        return NULL;
+    FAKE_CHECK(id < pages_of(fake, (enum page_class) class));
+    return fake->kv[class] + (size_t)id * PAGE;
+}
+
 const struct backend_ops fake_ops = {
     .name = "fake",
     .start = fake_start,
@@ -558,6 +570,7 @@ const struct backend_ops fake_ops = {
     .release_state = fake_release_state,
     .read_page = fake_read_page,
     .write_page = fake_write_page,
+    .page_memory = fake_page_memory,
     .describe = fake_describe,
     .error = fake_error,
 };

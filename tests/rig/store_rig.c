@@ -134,7 +134,8 @@ int store_rig_get(struct store_rig *rig, enum store_class class, const struct st
         free(want);
         return -ENOENT;
     }
-    ck_assert_int_eq(store_read(rig->store, record, 7), 0);
+    ck_assert(store_reads_more(rig->store));
+    store_read(rig->store, record, 7, NULL);
     const void *payload = take(rig, &done);
     ck_assert_uint_eq(done.cookie, 7);
     ck_assert_int_eq(done.class, class);

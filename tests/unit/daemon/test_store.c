@@ -300,11 +300,39 @@ END_TEST
 static uint32_t read_often(const struct store_text *text)
 {
     uint32_t n = 0;
-    while (store_read(rig.store, store_find(rig.store, STORE_PAGE, text), n) == 0)
-        n++;
+    for (; store_reads_more(rig.store); n++)
+        store_read(rig.store, store_find(rig.store, STORE_PAGE, text), n, NULL);
     ck_assert_uint_eq(n, store_reads(rig.store));
     return n;
 }
+
+/* Then no buffer is held when it was taken. */
+START_TEST(a_record_is_read_into_the_memory_of_who_asks)
+{
+    const size_t bytes = rig.options.class_bytes[STORE_PAGE];
+    uint8_t *into = malloc(bytes), *want = malloc(bytes);
+    struct store_done done;
+    ck_assert(into && want);
+    rig.options.plain = _i;
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    store_rig_fill(want, bytes, STORE_PAGE, &text);
+    for (uint64_t i = 0; i < 600; i++) {
+        memset(into, 0, bytes);
+        ck_assert(store_reads_more(rig.store));
+        store_read(rig.store, store_find(rig.store, STORE_PAGE, &text), i, into);
+        while (!store_take(rig.store, &done))
+            store_rig_wait(&rig);
+        ck_assert_uint_eq(done.cookie, i);
+        ck_assert_int_eq(done.status, 0);
+        ck_assert_ptr_null(done.payload);
+        ck_assert_mem_eq(into, want, bytes);
+    }
+    free(into);
+    free(want);
+}
+END_TEST
 
 static const struct {
     size_t bytes; /* of a record */
@@ -496,6 +524,7 @@ int main(void)
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
     tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_loop_test(tcase, without_a_free_buffer_it_is_later, 0, 2);
+    tcase_add_loop_test(tcase, a_record_is_read_into_the_memory_of_who_asks, 0, 2);
     tcase_add_loop_test(tcase, reads_at_once_are_bounded_by_their_bytes, 0, N_DEPTHS);
     tcase_add_test(tcase, named_slots_come_back);
     tcase_add_test(tcase, the_tokens_of_a_slot_come_back);
