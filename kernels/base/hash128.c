@@ -26,14 +26,31 @@ static inline uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
+static inline uint64_t word_at(const uint8_t *data)
+{
+    uint64_t word;
+    memcpy(&word, data, sizeof(word));
+    return le64toh(word);
+}
+
+/* The lanes stay in registers: a loop over them would be one of loads and stores. */
 void hash128_stripes_any(uint64_t lane[LANES], const uint8_t *data, size_t n)
 {
+    uint64_t l[LANES];
+    memcpy(l, lane, sizeof(l));
     for (; n > 0; n--, data += STRIPE) {
-        uint64_t word[LANES];
-        memcpy(word, data, STRIPE);
-        for (int i = 0; i < LANES; i++)
-            lane[i] = rotl(lane[i] + le64toh(word[i]) * P2, 31) * P1;
+#define TAKE(i) l[i] = rotl(l[i] + word_at(data + 8 * (i)) * P2, 31) * P1
+        TAKE(0);
+        TAKE(1);
+        TAKE(2);
+        TAKE(3);
+        TAKE(4);
+        TAKE(5);
+        TAKE(6);
+        TAKE(7);
+#undef TAKE
     }
+    memcpy(lane, l, sizeof(l));
 }
 
 static void stripes(uint64_t lane[LANES], const uint8_t *data, size_t n)
