@@ -263,11 +263,12 @@ static void go_on(struct fetch *fetch)
 }
 
 /* Reads of each fetch that are queued at once: the disk is busy while the engine takes what came, and
- * several fetches have as much of it each. */
+ * several fetches have as much of it each. Of all pages an eighth: a disk that does not answer keeps them. */
 static uint32_t depth(const struct fetches *fetches)
 {
     const struct stored *stored = &fetches->stored;
-    uint32_t most = fetches->reads, n = 0;
+    const uint32_t eighth = stored->slots->kv.pool.total / 8;
+    uint32_t most = fetches->reads < eighth ? fetches->reads : eighth, n = 0;
     for (uint32_t i = 0; i < stored->slots->n; i++)
         n += fetches->all[i].active && !fetches->all[i].leader && !fetches->all[i].looks;
     most = n > 1 ? most / n : most;
