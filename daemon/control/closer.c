@@ -13,7 +13,11 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-enum { DRAIN_MOST = 512 }; /* packets that closer_close takes out itself; some 280 fit */
+enum {
+    DRAIN_MOST = 512, /* looks of closer_close itself; some 280 packets fit into a socket */
+    LOOK_BYTES =
+        32 << 10, /* a stream is not taken out byte by byte: a client fills it by one call */
+};
 
 struct held {
     struct held *next;
@@ -34,10 +38,11 @@ void closer_refuse(int socket_fd)
 }
 
 /* Looks at what comes next in a socket that is shut down, and takes nothing. Returns 0: there is
- * nothing, and nothing will come; 1: something without descriptors; 2: with. An empty packet reads
- * as an end, too, but brings its sender's credentials (closer_close asks for them), for which there
- * is just room. A stream has no empty packets, and credentials at its end. */
-static int closer_peek(int fd)
+ * nothing, and nothing will come; 1: something without descriptors; 2: with; *ret_bytes: how much was
+ * looked at, which in a stream may be several packets. An empty packet reads as an end, too, but brings
+ * its sender's credentials (closer_close asks for them), for which there is just room. A stream has no
+ * empty packets, and credentials at its end. */
+static int closer_peek(int fd, size_t *ret_bytes)
 {
     union {
         struct cmsghdr align;
@@ -45,8 +50,8 @@ static int closer_peek(int fd)
     } control;
     int type = SOCK_STREAM;
     socklen_t type_bytes = sizeof(type);
-    char byte;
-    struct iovec iov = {.iov_base = &byte, .iov_len = sizeof(byte)};
+    char bytes[LOOK_BYTES];
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
     struct msghdr m = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
@@ -55,15 +60,16 @@ static int closer_peek(int fd)
     getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes);
     if (n < 0 || (n == 0 && (type == SOCK_STREAM || m.msg_controllen == 0)))
         return 0;
+    *ret_bytes = (size_t)n;
     return m.msg_flags & MSG_CTRUNC ? 2 : 1;
 }
 
-/* Without a control buffer the kernel drops the descriptors of the packet: the thread waits for
- * their closing here. */
-static void closer_drop(int fd)
+/* Takes what was looked at. Without a control buffer the kernel drops the descriptors in it: the thread
+ * waits for their closing here. */
+static void closer_drop(int fd, size_t n)
 {
-    char byte;
-    if (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) < 0)
+    char bytes[LOOK_BYTES];
+    if (recv(fd, bytes, n, MSG_DONTWAIT) < 0)
         return; /* the next look says that nothing is left */
 }
 
@@ -72,6 +78,7 @@ static void closer_drop(int fd)
 static void *closer_thread(void *arg)
 {
     struct held **link, *held;
+    size_t n;
     (void)arg;
     pthread_mutex_lock(&closer_lock);
     for (;;) {
@@ -81,8 +88,8 @@ static void *closer_thread(void *arg)
             break;
         held->taken = true;
         pthread_mutex_unlock(&closer_lock);
-        while (closer_peek(held->fd))
-            closer_drop(held->fd);
+        while (closer_peek(held->fd, &n))
+            closer_drop(held->fd, n);
         close(held->fd);
         pthread_mutex_lock(&closer_lock);
         for (link = &closer_held; *link != held; link = &(*link)->next)
@@ -111,10 +118,11 @@ void closer_close(int socket_fd, uid_t uid)
 {
     struct held *held, **end = &closer_held;
     int on = 1, found = 1;
+    size_t n;
     shutdown(socket_fd, SHUT_RDWR); /* from here on nothing more gets in */
     setsockopt(socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-    for (int i = 0; i < DRAIN_MOST && (found = closer_peek(socket_fd)) == 1; i++)
-        closer_drop(socket_fd);
+    for (int i = 0; i < DRAIN_MOST && (found = closer_peek(socket_fd, &n)) == 1; i++)
+        closer_drop(socket_fd, n);
     if (found == 0) {
         close(socket_fd);
         return;
