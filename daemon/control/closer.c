@@ -15,8 +15,8 @@
 
 enum {
     DRAIN_MOST = 512, /* looks of closer_close itself; some 280 packets fit into a socket */
-    LOOK_BYTES =
-        32 << 10, /* a stream is not taken out byte by byte: a client fills it by one call */
+    /* Of a look: a client fills a stream by one call, and it must not be taken out byte by byte. */
+    LOOK_BYTES = 32 << 10,
 };
 
 struct held {
@@ -64,12 +64,12 @@ static int closer_peek(int fd, size_t *ret_bytes)
     return m.msg_flags & MSG_CTRUNC ? 2 : 1;
 }
 
-/* Takes what was looked at. Without a control buffer the kernel drops the descriptors in it: the thread
- * waits for their closing here. */
+/* Takes the n bytes, or the empty packet, that were looked at. Without a control buffer the kernel drops
+ * the descriptors in them: the thread waits for their closing here. */
 static void closer_drop(int fd, size_t n)
 {
     char bytes[LOOK_BYTES];
-    if (recv(fd, bytes, n, MSG_DONTWAIT) < 0)
+    if (recv(fd, bytes, n > 0 ? n : 1, MSG_DONTWAIT) < 0)
         return; /* the next look says that nothing is left */
 }
 

@@ -57,6 +57,20 @@ START_TEST(a_full_socket_holds_no_thread)
 }
 END_TEST
 
+START_TEST(empty_packets_are_taken_out)
+{
+    char byte;
+
+    open_pair(SOCK_SEQPACKET);
+    for (size_t i = 0; i < 20; i++)
+        ck_assert_int_eq(send(theirs, "", i % 2, 0), (int)(i % 2));
+    closer_close(ours, USER);
+    ck_assert(!closer_holds(USER));
+    ck_assert_int_eq(recv(theirs, &byte, 1, 0), 0);
+    close(theirs);
+}
+END_TEST
+
 static int send_descriptor(int fd)
 {
     union {
@@ -107,6 +121,7 @@ int main(void)
     TCase *t = tcase_create("closer");
     tcase_add_loop_test(t, a_full_socket_holds_no_thread, 0,
                         (int)(sizeof(filled) / sizeof(filled[0])));
+    tcase_add_test(t, empty_packets_are_taken_out);
     tcase_add_loop_test(t, descriptors_between_bytes_are_let_go_by_a_thread, 0, 2);
     suite_add_tcase(suite, t);
     return run_suite(suite);
