@@ -264,10 +264,9 @@ struct backend_ops {
     int (*write_page)(struct backend *backend, enum copy_class class, uint32_t id,
                       const void *bytes);
 
-    /* Optional (may be NULL): where those bytes of a page or state are, if they are contiguous and any
-     * thread may write to them, or NULL. Whoever fills them before a pass reads them has done what
-     * write_page does, without a copy. Never between start and finish; what it points to is used by
-     * nobody else until the id is in a pass. */
+    /* Optional (may be NULL): the address of those bytes, if they are contiguous and any thread may write
+     * to them; else NULL. Filling them is what write_page does, without a copy, if it is done before a
+     * pass uses the id. No other thread touches them until then. Never between start and finish. */
     void *(*page_memory)(struct backend *backend, enum copy_class class, uint32_t id);
 
     void (*describe)(const struct backend *backend, struct backend_info *ret_info);

@@ -32,7 +32,7 @@ struct fetch_read {
     struct fetch *fetch; /* NULL: it ended meanwhile */
     enum store_class class;
     uint32_t page;   /* of the text */
-    uint32_t memory; /* it goes into this page, window page or state; PAGE_NONE: there is no read */
+    uint32_t memory; /* id of the page, window page or state that it goes into; PAGE_NONE: unused */
     bool here, sound;    /* sound: it could be read */
     const void *payload; /* sound: in a buffer of the store; NULL: in the memory */
 };

@@ -391,8 +391,9 @@ static void *cpu_page_memory(struct backend *b, enum copy_class class, uint32_t 
 static int cpu_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)
 {
     size_t bytes;
-    memory_of(b, class, id, &bytes);
-    memcpy(cpu_page_memory(b, class, id), from, bytes);
+    uint8_t *memory = memory_of(b, class, id, &bytes);
+    commit(memory, bytes);
+    memcpy(memory, from, bytes);
     return 0;
 }
 
