@@ -218,7 +218,7 @@ uint32_t attached_mail(struct attached *clients, struct slots *slots, struct dra
 
 static void charge(struct client_user *user, uint64_t ns, uint64_t now_ns)
 {
-    client_charge(&user->wakes, ns, WAKE_SHARE, WAKE_CREDIT_NS, now_ns);
+    debt_charge(&user->wakes, ns, WAKE_SHARE, WAKE_CREDIT_NS, now_ns);
 }
 
 static void wake(const struct attached *clients, const struct client_due *due, uint64_t now_ns)
@@ -237,7 +237,7 @@ static bool wake_apart(struct ctl *ctl, struct client *client, int way, uint64_t
     if (wakes_ns != client->charged_ns)
         charge(client->user, wakes_ns - client->charged_ns, now_ns);
     client->charged_ns = wakes_ns;
-    if (!client_owes(&client->user->wakes, WAKE_CREDIT_NS, now_ns) || !waker_hand(client, way))
+    if (!debt_owes(&client->user->wakes, WAKE_CREDIT_NS, now_ns) || !waker_hand(client, way))
         return false;
     counters_add(ctl, COUNTER_WAKES_APART, 1);
     return true;

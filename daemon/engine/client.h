@@ -10,6 +10,7 @@
 #define HEARTH_DAEMON_ENGINE_CLIENT_H
 
 #include "daemon/cache/slot.h"
+#include "daemon/engine/debt.h"
 #include "ipc/bell.h"
 #include "ipc/event.h"
 #include "ipc/hello.h"
@@ -30,33 +31,15 @@ enum client_state {
     CLIENT_DETACHING, /* waiting for the engine thread to let go */
 };
 
-/* Time that a user took from others: it is paid for as time passes. */
-struct client_debt {
-    uint64_t paid_ns; /* when all of it is */
-};
-
-/* `share`: how much longer paying takes than what was done. A debt stays below twice the credit. */
-static inline void client_charge(struct client_debt *debt, uint64_t ns, uint64_t share,
-                                 uint64_t credit_ns, uint64_t now_ns)
-{
-    uint64_t owed_ns = (debt->paid_ns > now_ns ? debt->paid_ns - now_ns : 0) + ns * share;
-    debt->paid_ns = now_ns + (owed_ns < 2 * credit_ns ? owed_ns : 2 * credit_ns);
-}
-
-static inline bool client_owes(const struct client_debt *debt, uint64_t credit_ns, uint64_t now_ns)
-{
-    return debt->paid_ns > now_ns + credit_ns;
-}
-
 /* A user: submit cells are taken from those with clients in turn. Engine thread. */
 struct client_user {
     uid_t uid;
-    uint32_t n_clients;            /* 0: another user may get the place */
-    uint64_t served;               /* number of the last cell that was taken from it */
-    uint32_t cells;                /* in this step */
-    uint64_t tokens;               /* that these cells announced */
-    struct client_debt wakes;      /* attached.c */
-    struct client_debt keystrokes; /* short prompts beside other users' answers (gather.c) */
+    uint32_t n_clients;     /* 0: another user may get the place */
+    uint64_t served;        /* number of the last cell that was taken from it */
+    uint32_t cells;         /* in this step */
+    uint64_t tokens;        /* that these cells announced */
+    struct debt wakes;      /* attached.c */
+    struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
 };
 
 struct client {

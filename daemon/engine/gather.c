@@ -66,7 +66,7 @@ static uint32_t gather_candidates(struct batch *batch, struct slots *slots,
             .whole = slot->request->whole,
             .user = slot->uid,
             .batch = slot->batch,
-            .owes = client_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, now_ns),
+            .owes = debt_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, now_ns),
         };
         batch->candidates[n++] = slot;
     }
@@ -260,9 +260,8 @@ void gather_charge(const struct batch *batch, uint64_t short_ns)
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         const struct batch_slot *b = &batch->slots[i];
         if (b->brief && gather_delays(batch, b->slot->uid))
-            client_charge(&b->slot->client->user->keystrokes,
-                          short_ns * b->take / batch->short_rows, KEYSTROKE_SHARE,
-                          KEYSTROKE_CREDIT_NS, batch->end_ns);
+            debt_charge(&b->slot->client->user->keystrokes, short_ns * b->take / batch->short_rows,
+                        KEYSTROKE_SHARE, KEYSTROKE_CREDIT_NS, batch->end_ns);
     }
 }
 
