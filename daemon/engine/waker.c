@@ -4,9 +4,10 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { REST = 7 }; /* times as long as a wake took */
+enum { REST = 7 }; /* times as long as a wake took, at least */
 
 static const uint64_t USUAL_NS = 50000; /* a wake of a handful of watchers takes some 3 us */
+static const uint64_t REST_MOST_NS = 1000000000;
 
 static pthread_mutex_t waker_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waker_due = PTHREAD_COND_INITIALIZER, waker_done = PTHREAD_COND_INITIALIZER;
@@ -28,6 +29,14 @@ uint64_t waker_wake(struct client *client, int way, uint64_t (*cpu_ns)(void))
     client_wake(client, way);
     uint64_t took_ns = cpu_ns() - start_ns;
     return took_ns > USUAL_NS ? took_ns - USUAL_NS : 0;
+}
+
+uint64_t waker_rest_ns(uint64_t took_ns)
+{
+    if (took_ns > REST_MOST_NS / REST)
+        return REST_MOST_NS;
+    uint64_t rest_ns = took_ns * (REST + took_ns / USUAL_NS);
+    return rest_ns < REST_MOST_NS ? rest_ns : REST_MOST_NS;
 }
 
 /* PRECOND of this and the next two: the lock is held. */
@@ -77,7 +86,7 @@ static void *waker_thread(void *arg)
 
         uint64_t start_ns = waker_cpu_ns();
         client_wake(waker_busy, way);
-        uint64_t rest_ns = (waker_cpu_ns() - start_ns) * REST;
+        uint64_t rest_ns = waker_rest_ns(waker_cpu_ns() - start_ns);
 
         pthread_mutex_lock(&waker_lock);
         waker_busy = NULL;

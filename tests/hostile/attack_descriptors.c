@@ -192,25 +192,40 @@ void attack_bells(struct attack_state *a)
     raw_close(&raw);
 }
 
+/* Copies of a descriptor, each of them watched: a wake of it goes through all of them. */
+struct watchers {
+    int epoll, n, copies[DUPS];
+};
+
+static void watch(struct watchers *w, int fd)
+{
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    for (w->n = 0; w->n < DUPS; w->n++) {
+        struct epoll_event event = {.events = EPOLLIN};
+        if ((w->copies[w->n] = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)
+            break;
+        epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->copies[w->n], &event);
+    }
+}
+
+static void unwatch(struct watchers *w)
+{
+    while (w->n > 0)
+        close(w->copies[--w->n]);
+    close(w->epoll);
+}
+
+static struct watchers dups; /* too large for a stack */
+
 /* Every wake of this client has to go through thousands of watchers of its notify socket. */
 void attack_dups(struct attack_state *a)
 {
     struct raw_client raw;
-    struct rlimit files;
-    int watch = epoll_create1(EPOLL_CLOEXEC), n = 0;
-
-    if (raw_open_notify(&raw, a->socket, 1) < 0) {
-        close(watch);
-        return;
-    }
-    int notify = raw.fds[HELLO_FD_NOTIFY];
-    getrlimit(RLIMIT_NOFILE, &files);
-    static int copies[DUPS];
-    for (; n < DUPS && (copies[n] = fcntl(notify, F_DUPFD_CLOEXEC, 0)) >= 0; n++) {
-        struct epoll_event event = {.events = EPOLLIN};
-        epoll_ctl(watch, EPOLL_CTL_ADD, copies[n], &event);
-    }
     struct ring_writer submit;
+
+    if (raw_open_notify(&raw, a->socket, 1) < 0)
+        return;
+    watch(&dups, raw.fds[HELLO_FD_NOTIFY]);
     segment_submit_writer(&raw.segment, &submit);
     for (uint32_t i = 1; i <= WAITS; i++) { /* waits, and is woken by an answer to a cell */
         struct submit_cell cell = {.opcode = SUBMIT_NOP, .cookie = i};
@@ -220,10 +235,23 @@ void attack_dups(struct attack_state *a)
         raw_ring(&raw);
         attack_sleep_us(1000);
     }
-    while (n > 0)
-        close(copies[--n]);
-    close(watch);
+    unwatch(&dups);
     raw_close(&raw);
+    atomic_fetch_add(&a->done, DUPS);
+}
+
+void attack_dups_apart(struct attack_state *a)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return;
+    watch(&dups, pair[0]);
+    for (uint32_t i = 0; i < WAITS; i++)
+        attack_sleep_us(1000);
+    unwatch(&dups);
+    close(pair[0]);
+    close(pair[1]);
     atomic_fetch_add(&a->done, DUPS);
 }
 

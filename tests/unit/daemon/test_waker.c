@@ -94,6 +94,21 @@ START_TEST(a_client_that_was_taken_back_is_not_touched)
 }
 END_TEST
 
+/* The kernel goes through all watchers of a socket without a pause: such wakes have to be rare. */
+START_TEST(a_long_wake_is_followed_by_a_longer_rest)
+{
+    static const struct {
+        uint64_t took_us, part; /* of the thread's time that is spent with wakes, at most: 1/part */
+    } cases[] = {{1, 8}, {50, 8}, {500, 16}, {3000, 64}, {8000, 120}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t took_ns = cases[i].took_us * 1000;
+        ck_assert_uint_ge(waker_rest_ns(took_ns) + took_ns, cases[i].part * took_ns);
+    }
+    ck_assert_uint_eq(waker_rest_ns(20000000), 1000000000); /* time that a hypervisor took */
+    ck_assert_uint_eq(waker_rest_ns(UINT64_MAX), 1000000000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("waker");
@@ -103,6 +118,7 @@ int main(void)
     tcase_add_test(tests, every_client_is_woken);
     tcase_add_test(tests, a_client_waits_once);
     tcase_add_test(tests, a_client_that_was_taken_back_is_not_touched);
+    tcase_add_test(tests, a_long_wake_is_followed_by_a_longer_rest);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
