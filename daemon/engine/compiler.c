@@ -6,9 +6,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-void compiler_init(struct compiler *compiler, const struct grammar_vocab *vocab)
+void compiler_init(struct compiler *compiler, const struct grammar_vocab *vocab,
+                   uint64_t (*cpu_ns)(void))
 {
-    *compiler = (struct compiler){.vocab = vocab};
+    *compiler = (struct compiler){.vocab = vocab, .cpu_ns = cpu_ns};
     sem_init(&compiler->wake, 0, 0); /* fails for values that are too large only */
 }
 
@@ -55,11 +56,13 @@ bool compiler_step(struct compiler *compiler)
     if (look(compiler) != COMPILER_STARTED)
         return false;
     struct compiler_job *job = compiler->job;
+    uint64_t start_ns = compiler->cpu_ns();
     job->error = grammar_open(compiler->vocab, (const char *)job->text, job->bytes, &job->grammar,
                               job->line, sizeof(job->line));
     if (job->error == -ENOMEM)
         snprintf(job->line, sizeof(job->line),
                  "not enough memory for the grammar: try again later");
+    job->took_ns = compiler->cpu_ns() - start_ns;
     give(compiler, COMPILER_DONE);
     return true;
 }

@@ -20,12 +20,14 @@ struct compiler_job {
     struct grammar *grammar; /* the result; NULL: */
     int error;               /* -EINVAL or -ENOMEM ... */
     char line[256];          /* ... in words */
+    uint64_t took_ns;        /* of the compiler's CPU time */
 };
 
 enum compiler_state { COMPILER_IDLE, COMPILER_STARTED, COMPILER_DONE };
 
 struct compiler {
     const struct grammar_vocab *vocab;
+    uint64_t (*cpu_ns)(void); /* CPU time of the calling thread */
     struct compiler_job *job;
     _Atomic uint32_t state; /* enum compiler_state */
     _Atomic bool stop;
@@ -35,7 +37,8 @@ struct compiler {
     struct mailbox *engine; /* rung when a job is over */
 };
 
-void compiler_init(struct compiler *compiler, const struct grammar_vocab *vocab);
+void compiler_init(struct compiler *compiler, const struct grammar_vocab *vocab,
+                   uint64_t (*cpu_ns)(void));
 void compiler_fini(struct compiler *compiler);
 
 /* Starts and ends the thread. Returns 0 or -errno. */

@@ -124,10 +124,13 @@ static void engine_rescan(struct attached *clients)
         counters_add(clients->ctl, COUNTER_RESCANS_FOUND, 1);
 }
 
-/* How long it may sleep: a slot does not wait for a disk for ever. -1: until something comes. */
+/* How long it may sleep: a slot does not wait for a disk for ever, and a grammar until its user has
+ * paid for the ones before. -1: until something comes. */
 static int64_t engine_sleep_ns(const struct engine *engine, bool rescan)
 {
     uint64_t now_ns = engine->clock.now_ns, until_ns = fetches_deadline(&engine->fetches);
+    uint64_t paid_ns = grammars_deadline(&engine->constrain.grammars);
+    until_ns = paid_ns < until_ns ? paid_ns : until_ns;
     uint64_t most_ns = until_ns > now_ns ? until_ns - now_ns : 0;
     if (rescan && most_ns > RESCAN_NS)
         return (int64_t)RESCAN_NS;

@@ -79,7 +79,7 @@ static int open_parts(struct engine *engine)
         .store = options->store, .loaded = loaded, .cost = &engine->cost, .ctl = options->ctl};
     if (open_attached(&engine->clients, options) < 0 ||
         batch_init(&engine->batch, n, &loaded->limits) < 0 ||
-        grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n) < 0 ||
+        grammars_init(&engine->constrain.grammars, loaded->grammar_vocab, n, options->cpu_ns) < 0 ||
         drafters_init(&engine->drafters, loaded, n) < 0)
         return -ENOMEM;
     int rc = open_slots(&engine->slots, options);

@@ -12,13 +12,19 @@
 /* Beside those in use and idle: one that is still being compiled after its request has ended. */
 enum { ABANDONED = 1 };
 
-int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users)
+/* Each ns takes 8 ns to pay off. A user may owe two seconds: a quarter of a second of compiling. */
+enum { COMPILE_SHARE = 8 };
+static const uint64_t COMPILE_CREDIT_NS = 2000000000;
+
+int grammars_init(struct grammars *grammars, const struct grammar_vocab *vocab, uint32_t n_users,
+                  uint64_t (*cpu_ns)(void))
 {
     uint32_t n = n_users + GRAMMARS_IDLE + ABANDONED;
-    compiler_init(&grammars->compiler, vocab);
+    compiler_init(&grammars->compiler, vocab, cpu_ns);
     grammars->entries = calloc(n, sizeof(*grammars->entries));
-    grammars->n_entries = grammars->entries ? n : 0;
-    return grammars->entries ? 0 : -ENOMEM;
+    grammars->users = calloc(n, sizeof(*grammars->users));
+    grammars->n_entries = grammars->entries && grammars->users ? n : 0;
+    return grammars->n_entries ? 0 : -ENOMEM;
 }
 
 static void entry_clear(struct grammars_entry *entry)
@@ -33,6 +39,7 @@ void grammars_fini(struct grammars *grammars)
     for (uint32_t i = 0; i < grammars->n_entries; i++)
         entry_clear(&grammars->entries[i]);
     free(grammars->entries);
+    free(grammars->users);
     compiler_fini(&grammars->compiler);
     *grammars = (struct grammars){0};
 }
@@ -149,15 +156,46 @@ void grammars_release(struct grammars *grammars)
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* The job of the next user after the last one's, in the circle of their numbers. */
-static struct grammars_entry *find_job(struct grammars *grammars)
+static struct grammars_user *find_user(const struct grammars *grammars, uid_t uid)
+{
+    for (uint32_t i = 0; i < grammars->n_entries; i++)
+        if (grammars->users[i].uid == uid)
+            return &grammars->users[i];
+    return NULL;
+}
+
+/* Gives the user a place where it has none: that of the debt that is paid first. */
+static void charge(struct grammars *grammars, uid_t uid, uint64_t ns, uint64_t now_ns)
+{
+    struct grammars_user *user = find_user(grammars, uid);
+    if (!user) {
+        user = &grammars->users[0];
+        for (uint32_t i = 1; i < grammars->n_entries; i++)
+            if (grammars->users[i].compiling.paid_ns < user->compiling.paid_ns)
+                user = &grammars->users[i];
+        *user = (struct grammars_user){.uid = uid};
+    }
+    debt_charge(&user->compiling, ns, COMPILE_SHARE, COMPILE_CREDIT_NS, now_ns);
+}
+
+/* When the user owes little enough for its next grammar. */
+static uint64_t due_ns(const struct grammars *grammars, uid_t uid)
+{
+    const struct grammars_user *user = find_user(grammars, uid);
+    uint64_t paid_ns = user ? user->compiling.paid_ns : 0;
+    return paid_ns > COMPILE_CREDIT_NS ? paid_ns - COMPILE_CREDIT_NS : 0;
+}
+
+/* The job of the next user after the last one's, in the circle of their numbers, that does not owe too
+ * much. */
+static struct grammars_entry *find_job(struct grammars *grammars, uint64_t now_ns)
 {
     struct grammars_entry *job = NULL;
     uid_t nearest = 0;
     for (uint32_t i = 0; i < grammars->n_entries; i++) {
         struct grammars_entry *entry = &grammars->entries[i];
         uid_t distance = entry->uid - grammars->turn - 1;
-        if (entry->state != GRAMMARS_WAITING)
+        if (entry->state != GRAMMARS_WAITING || due_ns(grammars, entry->uid) > now_ns)
             continue;
         if (!job || distance < nearest || (distance == nearest && entry->used < job->used)) {
             job = entry;
@@ -172,15 +210,28 @@ bool grammars_look(const struct grammars *grammars)
     return compiler_done(&grammars->compiler);
 }
 
-bool grammars_step(struct grammars *grammars)
+uint64_t grammars_deadline(const struct grammars *grammars)
+{
+    uint64_t first_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < grammars->n_entries && !grammars->compiling; i++) {
+        const struct grammars_entry *entry = &grammars->entries[i];
+        if (entry->state == GRAMMARS_WAITING && due_ns(grammars, entry->uid) < first_ns)
+            first_ns = due_ns(grammars, entry->uid);
+    }
+    return first_ns;
+}
+
+bool grammars_step(struct grammars *grammars, uint64_t now_ns)
 {
     bool done = compiler_finish(&grammars->compiler);
     if (done) {
-        grammars->compiling->state = GRAMMARS_DONE;
-        entry_tidy(grammars->compiling);
+        struct grammars_entry *entry = grammars->compiling;
+        charge(grammars, entry->uid, entry->job.took_ns, now_ns);
+        entry->state = GRAMMARS_DONE;
+        entry_tidy(entry);
         grammars->compiling = NULL;
     }
-    struct grammars_entry *next = grammars->compiling ? NULL : find_job(grammars);
+    struct grammars_entry *next = grammars->compiling ? NULL : find_job(grammars, now_ns);
     if (next) {
         grammars->turn = next->uid;
         grammars->compiling = next;

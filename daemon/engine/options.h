@@ -23,7 +23,7 @@ struct engine_options {
     bool rescan;           /* look at everything once a second while asleep */
     enum loop_backend loop;
     uint64_t (*now_ns)(void); /* monotonic clock */
-    uint64_t (*cpu_ns)(void); /* CPU time of the engine thread */
+    uint64_t (*cpu_ns)(void); /* CPU time of the calling thread */
 };
 
 #endif

@@ -190,7 +190,7 @@ uint32_t pass_step(struct engine *engine)
     uint32_t work = attached_reap(clients, slots, loaded, engine->clock.now_ns);
     work += attached_mail(clients, slots, drafters, loaded, engine->clock.now_ns);
     work += ingest_step(clients, slots, drafters, &engine->constrain, loaded, &engine->clock);
-    work += grammars_step(&engine->constrain.grammars);
+    work += grammars_step(&engine->constrain.grammars, engine->clock.now_ns);
     work += fetches_step(&engine->fetches, clients, &engine->clock);
     if (slots->n_active > 0) {
         uint32_t masking = pass_plan(batch, slots, &engine->constrain);

@@ -58,7 +58,7 @@ struct rig_desc {
     enum loop_backend loop;   /* of that thread */
     uint64_t linger_ns;       /* ditto */
     uint64_t (*now_ns)(void); /* NULL: a counter, or the real clock when threaded */
-    uint64_t (*cpu_ns)(void); /* NULL: the real one */
+    uint64_t (*cpu_ns)(void); /* NULL: stands still, or the real one when threaded */
 };
 
 struct rig {

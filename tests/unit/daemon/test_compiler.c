@@ -1,5 +1,6 @@
 /* The compiler's thread: a job's result is whole when its state says that it is over. */
 #include "daemon/engine/compiler.h"
+#include "daemon/engine/waker.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -20,7 +21,7 @@ START_TEST(jobs_come_back_whole)
 
     ck_assert_int_eq(grammar_vocab_open(&token, 1, 1, &vocab), 0);
     ck_assert_int_eq(mailbox_init(&box, 16), 0);
-    compiler_init(&compiler, vocab);
+    compiler_init(&compiler, vocab, waker_cpu_ns);
     ck_assert_int_eq(compiler_open(&compiler, &box), 0);
     for (uint32_t i = 0; i < JOBS; i++) {
         char *text = i % 2 ? bad : good;

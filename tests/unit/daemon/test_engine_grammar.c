@@ -668,6 +668,57 @@ START_TEST(users_take_turns_at_the_compiler)
 }
 END_TEST
 
+/* A user whose grammars took a quarter of a second gets an eighth of a core from then on; another one
+ * has its grammar at once, and the thread sleeps until the first has paid. */
+enum { COMPILE_MS = 50, FREE = 5 /* such grammars */ };
+static uint64_t paid_clock_ns, compile_cpu_ns;
+
+static uint64_t paid_clock(void)
+{
+    return paid_clock_ns;
+}
+
+static uint64_t compile_cpu(void)
+{
+    compile_cpu_ns += COMPILE_MS * UINT64_C(1000000); /* between two looks */
+    return compile_cpu_ns;
+}
+
+START_TEST(a_user_pays_for_what_its_grammars_take)
+{
+    struct rig_desc desc = {.now_ns = paid_clock, .cpu_ns = compile_cpu};
+    struct rig_client other;
+    char text[64];
+    paid_clock_ns = UINT64_C(1000000000000);
+    open_with(&desc, 1);
+    rig_attach(&rig, &other, 1, 2000, "");
+    uint32_t before = n_compiled, i = 0;
+    for (; i < 20; i++) {
+        snprintf(text, sizeof(text), "root ::= \"%u\"", i);
+        submit_grammar(&client, 0, text);
+        run_counted();
+        if (client.slots[0].last.generation != client.slots[0].generation ||
+            client.slots[0].last.reason == 0)
+            break;
+    }
+    ck_assert_uint_eq(n_compiled - before, FREE + 1); /* one more, for which it owes */
+    ck_assert_int_eq(ask_counted(&other, 0, "root ::= \"another user's\"")->reason, DONE_EOS);
+    uint64_t due_ns = grammars_deadline(&rig.engine->constrain.grammars);
+    ck_assert_uint_eq(due_ns - paid_clock_ns, 8 * COMPILE_MS * UINT64_C(1000000));
+    paid_clock_ns = due_ns - 1;
+    run_counted();
+    ck_assert_uint_eq(n_compiled - before, FREE + 2);
+    paid_clock_ns = due_ns;
+    run_counted();
+    ck_assert_uint_eq(n_compiled - before, FREE + 3);
+    rig_read_all(&client);
+    ck_assert_int_eq(client.slots[0].last.reason, DONE_EOS);
+    ck_assert_uint_eq(grammars_deadline(&rig.engine->constrain.grammars), UINT64_MAX);
+    rig_detach(&rig, &other);
+    close_all();
+}
+END_TEST
+
 /* Requests that end while their grammar waits, or is being compiled: what only waited is forgotten,
  * what was in hand is kept for the next request. */
 START_TEST(a_request_may_end_before_its_grammar_is_compiled)
@@ -721,6 +772,7 @@ int main(void)
     tcase_add_test(tests, the_memory_of_a_large_request_is_given_back);
     tcase_add_test(tests, a_text_is_compiled_once);
     tcase_add_test(tests, the_places_of_idle_grammars_are_shared_by_user);
+    tcase_add_test(tests, a_user_pays_for_what_its_grammars_take);
     tcase_add_test(tests, users_take_turns_at_the_compiler);
     tcase_add_test(tests, a_request_may_end_before_its_grammar_is_compiled);
     suite_add_tcase(suite, tests);
