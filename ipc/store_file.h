@@ -51,10 +51,10 @@ struct store_file_entry {
     uint32_t used; /* STORE_FILE_USED; anything else: the slot is free */
     uint32_t class;
     uint32_t uid;
-    uint32_t end;                       /* tokens of the text */
-    uint64_t key[2];                    /* of the text: a chained hash */
-    uint64_t parent[2];                 /* of the text less its last 32 tokens */
-    uint32_t tokens[STORE_FILE_TOKENS]; /* these */
+    uint32_t end;       /* tokens of the text */
+    uint64_t key[2];    /* of the text: a chained hash */
+    uint64_t parent[2]; /* of the text up to the last multiple of 32 before its end */
+    uint32_t tokens[STORE_FILE_TOKENS]; /* from there on; where the text ends before, 2^32 - 1 */
     uint64_t cost_ns;                   /* to compute it again */
     double inflation;                   /* of its user when it was written (daemon/store/index.h) */
     uint8_t payload[16];                /* hash of the payload */

@@ -255,12 +255,14 @@ struct backend_ops {
     /* Optional (may be NULL): the same for a state memory and its records. */
     void (*release_state)(struct backend *backend, uint32_t state);
 
-    /* Copies a page whose 32 positions were all computed, or a state without its records, out of the
-     * instance: backend_copy_bytes. write_page makes any page or state one that passes computed from
+    /* Copies a page whose first `positions` positions, 1 to 32, were computed, with zeros for the others;
+     * or a state without its records, of which `positions` says nothing; out of the instance:
+     * backend_copy_bytes. write_page makes any page or state one that passes computed from
      * the same tokens: rows that read it get the same bits, in this instance or in another one, of any
      * backend, of the same model with the same numerics id, with window pages if that one had them.
      * Never between start and finish. Return 0, or -EIO: the instance is broken. */
-    int (*read_page)(struct backend *backend, enum copy_class class, uint32_t id, void *ret);
+    int (*read_page)(struct backend *backend, enum copy_class class, uint32_t id,
+                     uint32_t positions, void *ret);
     int (*write_page)(struct backend *backend, enum copy_class class, uint32_t id,
                       const void *bytes);
 

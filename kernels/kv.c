@@ -3,6 +3,8 @@
 
 #include "kernels/model/model.h"
 
+#include <string.h>
+
 _Static_assert((int)KV_PAGE_POSITIONS == (int)BACKEND_PAGE_POSITIONS, "one page size");
 
 static const size_t value_bytes[] = {[KV_F16] = 2, [KV_F32] = 4, [KV_Q8_0] = 1};
@@ -48,6 +50,40 @@ void kv_geometry_init(struct kv_geometry *kv, const struct model *model, bool q8
         const struct layer_geometry *g = &model->mtp->layer.geometry;
         kv_geometry_add(kv, PAGES_FULL, g->n_head_kv, g->k_dim, g->v_dim);
     }
+}
+
+/* Of `n` runs of 32 items, one for each position. */
+static void clear_columns(uint8_t *runs, size_t item_bytes, size_t n, uint32_t from)
+{
+    for (size_t i = 0; i < n; i++)
+        memset(runs + (i * KV_PAGE_POSITIONS + from) * item_bytes, 0,
+               (KV_PAGE_POSITIONS - from) * item_bytes);
+}
+
+/* Of 32 rows, one for each position. */
+static void clear_rows(uint8_t *rows, size_t row_bytes, uint32_t from)
+{
+    memset(rows + from * row_bytes, 0, (KV_PAGE_POSITIONS - from) * row_bytes);
+}
+
+static void clear_head(const struct kv_layer *layer, uint8_t *page, uint32_t head, uint32_t from)
+{
+    const size_t value = value_bytes[layer->type];
+    uint8_t *k = page + kv_k_offset(layer, head), *v = page + kv_v_offset(layer, head);
+    clear_columns(k, value, layer->k_dim, from);
+    clear_rows(v, layer->v_dim * value, from);
+    if (layer->type != KV_Q8_0)
+        return;
+    clear_columns(k + kv_scales_offset(layer->k_dim), sizeof(float), layer->k_blocks, from);
+    clear_rows(v + kv_scales_offset(layer->v_dim), layer->v_blocks * sizeof(float), from);
+}
+
+void kv_clear(const struct kv_geometry *kv, enum page_class class, void *page, uint32_t from)
+{
+    for (uint32_t i = 0; i < kv->n_layer && from < KV_PAGE_POSITIONS; i++)
+        for (uint32_t head = 0; kv->layer[i].class == class && head < kv->layer[i].n_head_kv;
+             head++)
+            clear_head(&kv->layer[i], page, head, from);
 }
 
 uint32_t kv_window(const struct model *model)

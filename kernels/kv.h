@@ -91,6 +91,9 @@ static inline size_t kv_scales_offset(uint32_t dim)
     return (size_t)dim * KV_PAGE_POSITIONS;
 }
 
+/* Zeros positions [from, 32) of a page of that class. */
+void kv_clear(const struct kv_geometry *kv, enum page_class class, void *page, uint32_t from);
+
 /* Pages that hold positions [0, n_positions). */
 static inline uint32_t kv_pages(uint32_t n_positions)
 {

@@ -44,7 +44,8 @@
  *   else     in a list by the time it was used, the oldest is given up first
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
- * elsewhere. What a text goes past for good is not: a page whose holder writes over it, what
+ * elsewhere; so is the end of an idle slot's text, of less than a page, which is not in the cache, to
+ * `end_leaves`. What a text goes past for good is not: a page whose holder writes over it, what
  * followed that page, a window page of the middle of a text, where none began.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
@@ -118,7 +119,10 @@ struct prefix {
      * change nothing here, but for a page's name. */
     void (*enters)(void *context, uint32_t page);
     void (*leaves)(void *context, enum prefix_part part, uint32_t page);
-    void *context; /* of both */
+    /* Shown the page that holds, after page `before`, the text's last tokens [n], before a slot gives it up. */
+    void (*end_leaves)(void *context, uint32_t before, uint32_t page, const uint32_t *tokens,
+                       uint32_t n);
+    void *context; /* of all three */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };

@@ -269,7 +269,11 @@ void slot_drop_ahead(struct slot *slot, struct prefix *prefix)
 
 void slot_evict(struct slot *slot, struct prefix *prefix)
 {
+    const uint32_t i = slot->n_shared, n = slot_end_positions(slot, prefix);
     slot_drop_ahead(slot, prefix);
+    if (slot->state == SLOT_IDLE && n > 0 && prefix->end_leaves)
+        prefix->end_leaves(prefix->context, slot->pages[i - 1], slot->pages[i],
+                           slot->tokens + (size_t)i * KV_PAGE_POSITIONS, n);
     slot_cut(slot, prefix, 0);
 }
 
@@ -468,6 +472,23 @@ void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page)
     assert(slot_goes_beyond(slot, i));
     slot->ahead[slot->n_ahead++] = prefix_publish(prefix, slot->uid, parent, page, PAGE_NONE,
                                                   slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
+}
+
+uint32_t slot_end_positions(const struct slot *slot, const struct prefix *prefix)
+{
+    const uint32_t i = slot->spec.canonical / KV_PAGE_POSITIONS;
+    if (prefix->window > 0 || prefix->states || i == 0 || slot->n_shared != i || slot->n_pages <= i)
+        return 0;
+    return slot->spec.canonical % KV_PAGE_POSITIONS;
+}
+
+void slot_take_end(struct slot *slot, uint32_t page, uint32_t positions)
+{
+    assert(slot->n_pages == slot->n_shared);
+    assert(slot->spec.canonical == slot->n_pages * KV_PAGE_POSITIONS);
+    assert(slot->spec.canonical + positions < slot->spec.accepted);
+    slot->pages[slot->n_pages++] = page;
+    spec_prefilled(&slot->spec, positions);
 }
 
 void slot_share(struct slot *slot, struct prefix *prefix)

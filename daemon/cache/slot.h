@@ -187,6 +187,14 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
+/* How many positions of the end of its text, of less than a page, are in a page of its own after those that
+ * it shares: 0 also where none is shared, or layers see a window, or keep a state. */
+uint32_t slot_end_positions(const struct slot *slot, const struct prefix *prefix);
+
+/* `page`, a page of the pool, becomes its own, and holds canonical KV of that many positions after
+ * `canonical`, where its last page ends. PRECOND: fewer than its accepted tokens after that. */
+void slot_take_end(struct slot *slot, uint32_t page, uint32_t positions);
+
 /* A free state; else, of the user whose idle slots have the most, that of the one that was used least
  * recently, else that of a restart point (prefix_take_point). PAGE_NONE: there is none. */
 uint32_t slots_take_state(struct slots *slots, struct prefix *prefix);

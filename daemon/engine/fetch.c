@@ -63,6 +63,19 @@ static void text_up_to(const struct stored *stored, const struct slot *slot, uin
         stored_text(stored, slot->pages[n - 1], ret);
 }
 
+/* The page of the store that begins with the most of what the slot's text goes on with after page n, or
+ * STORE_NONE. One token at least is left to compute. `text` is that up to page n. */
+static uint32_t find_end(const struct stored *stored, const struct slot *slot, uint32_t n,
+                         const struct store_text *text, uint32_t *ret_positions)
+{
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const uint32_t left = slot->spec.accepted - 1 - n * KV_PAGE_POSITIONS;
+    if (prefix->window > 0 || prefix->states)
+        return STORE_NONE;
+    return store_find_begun(stored->store, text, tokens_of(slot, n),
+                            left < KV_PAGE_POSITIONS ? left : KV_PAGE_POSITIONS - 1, ret_positions);
+}
+
 static bool stores(const struct stored *stored, enum store_class class,
                    const struct store_text *text)
 {
@@ -306,7 +319,7 @@ static struct fetch_read *find_free(struct fetches *fetches)
 /* Reads the record into memory of its own, without a copy where the backend says where that is. False:
  * no memory can be had. */
 static bool read_record(struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
-                        struct fetch_read *read, uint32_t record)
+                        struct fetch_read *read, uint32_t record, uint32_t positions)
 {
     struct stored *stored = &fetches->stored;
     struct backend *backend = stored->loaded->backend;
@@ -316,11 +329,28 @@ static bool read_record(struct fetches *fetches, struct fetch *fetch, const stru
         return false;
     void *into =
         ops->page_memory ? ops->page_memory(backend, (enum copy_class)fetch->next, id) : NULL;
-    *read =
-        (struct fetch_read){.fetch = fetch, .class = fetch->next, .page = fetch->at, .memory = id};
+    *read = (struct fetch_read){.fetch = fetch,
+                                .class = fetch->next,
+                                .page = fetch->at,
+                                .positions = positions,
+                                .memory = id};
     store_read(stored->store, record, (uint64_t)(read - fetches->read), into);
     fetch->reads[(fetch->head + fetch->n_reads++) % FETCH_READS] = read;
     return true;
+}
+
+/* Asks for what the store has of the page after the last one. Returns how many records. */
+static uint32_t ask_end(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
+{
+    const struct stored *stored = &fetches->stored;
+    struct fetch_read *read;
+    uint32_t positions = 0;
+    if (fetch->end_sought || fetch->ends || fetch->n_reads >= fetches->depth ||
+        !store_reads_more(stored->store) || !(read = find_free(fetches)))
+        return 0;
+    fetch->end_sought = true;
+    uint32_t record = find_end(stored, slot, fetch->n, &fetch->text, &positions);
+    return record != STORE_NONE && read_record(fetches, fetch, slot, read, record, positions);
 }
 
 /* Asks for the parts that are missing, one at least and while there is time, once there is room for a
@@ -343,7 +373,7 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
             (!store_reads_more(stored->store) || !(read = find_free(fetches))))
             break;                  /* later */
         if (record == STORE_NONE || /* evicted meanwhile */
-            !read_record(fetches, fetch, slot, read, record)) {
+            !read_record(fetches, fetch, slot, read, record, KV_PAGE_POSITIONS)) {
             fetch->ends = true;
             break;
         }
@@ -353,6 +383,8 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
             break;
         }
     }
+    if (fetch->at == fetch->n)
+        asked += ask_end(fetches, fetch, slot);
     if (asked > 0)
         store_submit(stored->store); /* it reads while the engine takes what came */
     return asked;
@@ -408,7 +440,10 @@ static bool put(struct stored *stored, struct slot *slot, struct fetch_read *rea
         give_back(stored, read);
         return false;
     }
-    if (read->class == STORE_PAGE)
+    if (read->class == STORE_PAGE && read->positions < KV_PAGE_POSITIONS) {
+        read->fetch->end_page = read->memory;
+        read->fetch->end_positions = read->positions;
+    } else if (read->class == STORE_PAGE)
         slot_publish_ahead(slot, prefix, read->memory);
     else if (read->class == STORE_WINDOW)
         prefix_give_window(prefix, slot->ahead[read->page], read->memory);
@@ -488,18 +523,38 @@ static void release(struct fetches *fetches, struct fetch *fetch)
     fetch->active = false;
 }
 
+/* The end of the text becomes the slot's, if it came as far as to that. Returns how many positions more it
+ * has then. */
+static uint32_t take_end(struct stored *stored, struct fetch *fetch, struct slot *slot, bool live)
+{
+    const uint32_t positions = fetch->end_positions, at = fetch->n * KV_PAGE_POSITIONS;
+    fetch->end_positions = 0;
+    if (positions == 0)
+        return 0;
+    if (!live || slot->spec.canonical != at || slot->n_pages != fetch->n ||
+        at + positions >= slot->spec.accepted) {
+        pages_return(&stored->slots->kv.pool, fetch->end_page);
+        return 0;
+    }
+    slot_take_end(slot, fetch->end_page, positions);
+    return gather_gained(slot, stored->ctl);
+}
+
 /* The slot goes on with what came. */
 static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot, bool late)
 {
     struct stored *stored = &fetches->stored;
     struct prefix *prefix = &stored->slots->kv.prefix;
     release(fetches, fetch);
-    if (!is_live(fetch, slot))
+    if (!is_live(fetch, slot)) {
+        take_end(stored, fetch, slot, false);
         return;
+    }
     if (!fetch->leader)
         measure(fetches, fetch, late);
     slots_set(stored->slots, slot, SLOT_READY);
     uint32_t gained = gather_adopt(slot, prefix, stored->ctl);
+    gained += take_end(stored, fetch, slot, true);
     slot_drop_ahead(slot, prefix);
     if (fetch->leader || fetch->got > 0) { /* else another one computed it */
         slot->request->stored += gained;

@@ -7,12 +7,13 @@
  * fresh pages and is published in the cache, and in the end the slot adopts it as any other page. So
  * what is read and what was never stored differ in time only.
  *
- *   text      [ in the cache | m .. n: of the store      | computed ]
- *   pages       held           read, published in order
+ *   text      [ in the cache | m .. n: of the store      | its end | computed ]
+ *   pages       held           read, published in order    read, the slot's own
  *   windows              [ those that position 32 n sees  ]
  *   state                                               [ of 32 n ]
  *
- * n is the furthest place at which the text would be warm (slot.h). A slot whose next page another
+ * n is the furthest place at which the text would be warm (slot.h); where pages are all that it needs, the
+ * beginning of a page after it may be that of a text that parts from it later. A slot whose next page another
  * one is reading waits for that one. A fetch ends early, and the rest is computed, where a record is
  * damaged, no page can be had, the slot is evicted, its request ends, or the disk is slow: no record
  * for a quarter of the time that computing takes, or, after that quarter, so slow that computing the
@@ -31,7 +32,8 @@ enum { FETCH_READS = 128 }; /* most that are queued at once */
 struct fetch_read {
     struct fetch *fetch; /* NULL: it ended meanwhile */
     enum store_class class;
-    uint32_t page;   /* of the text */
+    uint32_t page;      /* of the text */
+    uint32_t positions; /* of a page: less than 32, the end of the text */
     uint32_t memory; /* id of the page, window page or state that it goes into; PAGE_NONE: unused */
     bool here, sound;    /* sound: it could be read */
     const void *payload; /* sound: in a buffer of the store; NULL: in the memory */
@@ -51,6 +53,8 @@ struct fetch {
     uint32_t held;          /* pages that the slot holds ahead: others, and it was evicted */
     struct store_text text; /* up to page `at` */
     enum store_class next;  /* to ask for, of page `at` */
+    bool end_sought;        /* the end of the text was asked for, or there is none */
+    uint32_t end_positions, end_page; /* what was read of it, until the slot takes it; 0: nothing */
     struct fetch_read *reads[FETCH_READS]; /* a ring, in order of the text */
     uint32_t head, n_reads;
     bool ends, damaged;

@@ -34,8 +34,13 @@ bool gather_admit(struct slots *slots, struct attached *clients, struct slot *sl
 /* Another slot has computed them. What this request itself computed and lost does not count. */
 uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
 {
+    return slot_adopt(slot, prefix) > 0 ? gather_gained(slot, ctl) : 0;
+}
+
+uint32_t gather_gained(struct slot *slot, struct ctl *ctl)
+{
     struct request *request = slot->request;
-    if (slot_adopt(slot, prefix) == 0 || slot->spec.canonical <= request->reached)
+    if (slot->spec.canonical <= request->reached)
         return 0;
     uint32_t gained = slot->spec.canonical - request->reached;
     request->reached = slot->spec.canonical;

@@ -16,6 +16,7 @@ bool gather_admit(struct slots *slots, struct attached *clients, struct slot *sl
 /* Adopts pages that the cache has meanwhile. Returns how many positions the request is further along
  * than it ever was: these count as cached. */
 uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl);
+uint32_t gather_gained(struct slot *slot, struct ctl *ctl); /* after it adopted */
 
 /* Pages for rows [from, to), from others where the pool is empty, which have no rows then; the slot
  * is planned (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */

@@ -70,29 +70,63 @@ static uint32_t point_rows(const struct prefix *prefix, uint32_t id)
     return rows;
 }
 
-/* Offers a part of a page. A device that fails says so in the next pass. */
-static void offer(struct stored *stored, enum prefix_part part, uint32_t id)
+/* What is offered, and from where. */
+struct offered {
+    enum store_class class;
+    struct store_text text;
+    uint32_t memory, positions; /* read_page */
+    uint32_t rows;              /* to compute it again */
+    bool wanted;
+};
+
+/* A part of a page of the cache. */
+static void describe_part(const struct stored *stored, enum prefix_part part, uint32_t id,
+                          struct offered *ret)
 {
     static const enum store_class classes[] = {
         [PREFIX_PAGE] = STORE_PAGE, [PREFIX_WINDOW] = STORE_WINDOW, [PREFIX_POINT] = STORE_STATE};
     const struct prefix *prefix = &stored->slots->kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
+    *ret = (struct offered){
+        .class = classes[part],
+        .memory = part == PREFIX_PAGE     ? id
+                  : part == PREFIX_WINDOW ? page->window
+                                          : page->point,
+        .positions = KV_PAGE_POSITIONS,
+        .rows = part == PREFIX_POINT ? point_rows(prefix, id) : KV_PAGE_POSITIONS,
+        .wanted = page->wanted,
+    };
+    stored_text(stored, id, &ret->text);
+}
+
+/* The first positions of a page that is not of the cache, after one of the cache. */
+static void describe_end(const struct stored *stored, uint32_t before, uint32_t id,
+                         const uint32_t *tokens, uint32_t n, struct offered *ret)
+{
+    *ret = (struct offered){
+        .class = STORE_PAGE,
+        .memory = id,
+        .positions = n,
+        .rows = n,
+        .wanted = stored->slots->kv.prefix.pages[before].wanted,
+    };
+    stored_text(stored, before, &ret->text);
+    store_follow_part(&ret->text, tokens, n);
+}
+
+/* A device that fails says so in the next pass. */
+static void offer(struct stored *stored, const struct offered *o)
+{
     const struct loaded_model *loaded = stored->loaded;
-    const enum store_class class = classes[part];
-    const uint32_t rows = part == PREFIX_POINT ? point_rows(prefix, id) : KV_PAGE_POSITIONS;
-    const uint32_t from = part == PREFIX_PAGE     ? id
-                          : part == PREFIX_WINDOW ? page->window
-                                                  : page->point;
-    struct store_text text;
     if (stored->failed)
         return;
-    stored_text(stored, id, &text);
     void *payload =
-        store_offer(stored->store, class, &text,
-                    stored_compute_ns(stored, POINTS_EVERY) * rows / POINTS_EVERY, page->wanted);
+        store_offer(stored->store, o->class, &o->text,
+                    stored_compute_ns(stored, POINTS_EVERY) * o->rows / POINTS_EVERY, o->wanted);
     if (!payload)
         return;
-    if (loaded->ops->read_page(loaded->backend, (enum copy_class) class, from, payload) == 0) {
+    if (loaded->ops->read_page(loaded->backend, (enum copy_class)o->class, o->memory, o->positions,
+                               payload) == 0) {
         store_write(stored->store, payload);
         return;
     }
@@ -102,7 +136,17 @@ static void offer(struct stored *stored, enum prefix_part part, uint32_t id)
 
 static void page_leaves(void *context, enum prefix_part part, uint32_t id)
 {
-    offer(context, part, id);
+    struct offered offered;
+    describe_part(context, part, id, &offered);
+    offer(context, &offered);
+}
+
+static void end_leaves(void *context, uint32_t before, uint32_t id, const uint32_t *tokens,
+                       uint32_t n)
+{
+    struct offered offered;
+    describe_end(context, before, id, tokens, n, &offered);
+    offer(context, &offered);
 }
 
 void stored_open(struct stored *stored, struct slots *slots)
@@ -113,6 +157,7 @@ void stored_open(struct stored *stored, struct slots *slots)
         return;
     prefix->enters = name_page;
     prefix->leaves = page_leaves;
+    prefix->end_leaves = end_leaves;
     prefix->context = stored;
 }
 
@@ -163,26 +208,48 @@ static bool wait_for_store(const struct stop *stop)
     return true;
 }
 
-/* Offers a part of a page, and waits while the store is busy. Returns whether there is time left. */
-static bool stop_offer(const struct stop *stop, enum prefix_part part, uint32_t id)
+/* Offers it, and waits while the store is busy. Returns whether there is time left. */
+static bool stop_offer(const struct stop *stop, const struct offered *offered)
 {
     struct store_counts before, after;
     do {
         store_counts(stop->stored->store, &before);
-        offer(stop->stored, part, id);
+        offer(stop->stored, offered);
         store_counts(stop->stored->store, &after);
     } while (after.busy != before.busy && wait_for_store(stop));
     return after.busy == before.busy && !stop->stored->failed;
 }
 
+static bool stop_part(const struct stop *stop, enum prefix_part part, uint32_t id)
+{
+    struct offered offered;
+    describe_part(stop->stored, part, id, &offered);
+    return stop_offer(stop, &offered);
+}
+
 static bool stop_page(const struct stop *stop, uint32_t id)
 {
     const struct prefix_page *page = &stop->stored->slots->kv.prefix.pages[id];
-    return stop_offer(stop, PREFIX_PAGE, id) &&
+    return stop_part(stop, PREFIX_PAGE, id) &&
            (page->window == PAGE_NONE ||
             (page->readers == 0 && page->passed && !page->begun_near) ||
-            stop_offer(stop, PREFIX_WINDOW, id)) &&
-           (page->point == PAGE_NONE || stop_offer(stop, PREFIX_POINT, id));
+            stop_part(stop, PREFIX_WINDOW, id)) &&
+           (page->point == PAGE_NONE || stop_part(stop, PREFIX_POINT, id));
+}
+
+static bool stop_slot(const struct stop *stop, const struct slot *slot)
+{
+    const uint32_t i = slot->n_shared,
+                   n = slot_end_positions(slot, &stop->stored->slots->kv.prefix);
+    struct offered end;
+    for (uint32_t k = 0; k < i; k++)
+        if (!stop_page(stop, slot->pages[k]))
+            return false;
+    if (n == 0)
+        return true;
+    describe_end(stop->stored, slot->pages[i - 1], slot->pages[i],
+                 slot->tokens + (size_t)i * KV_PAGE_POSITIONS, n, &end);
+    return stop_offer(stop, &end);
 }
 
 /* Pages at the beginning of a long text are wanted as those at its end are. */
@@ -215,8 +282,7 @@ static bool stop_slots(const struct stop *stop)
     if (by)
         qsort(by, slots->n, sizeof(struct slot *), by_use);
     for (uint32_t i = 0; i < slots->n && time_left; i++)
-        for (uint32_t k = 0; k < by[i]->n_shared && time_left; k++)
-            time_left = stop_page(stop, by[i]->pages[k]);
+        time_left = stop_slot(stop, by[i]);
     free(by);
     return time_left;
 }

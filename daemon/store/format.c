@@ -85,15 +85,17 @@ bool format_read(const struct store_file_entry *entry, const struct store_file_h
 {
     uint8_t hash[16];
     if (entry->used != STORE_FILE_USED || entry->class != header->class ||
-        entry->uid != header->uid || entry->end == 0 || entry->end % STORE_TOKENS != 0)
+        entry->uid != header->uid || entry->end == 0)
         return false;
     hash_entry(entry, header->seed, hash);
     if (memcmp(hash, entry->hash, sizeof(hash)) != 0)
         return false;
-    *ret = (struct store_text){.uid = entry->uid, .end = entry->end - STORE_TOKENS};
+    const uint32_t n = (entry->end - 1) % STORE_TOKENS + 1; /* of the last page */
+    *ret = (struct store_text){.uid = entry->uid, .end = entry->end - n};
     memcpy(ret->key.words, entry->parent, sizeof(entry->parent));
-    store_follow(ret, entry->tokens);
-    return !memcmp(ret->key.words, entry->key, sizeof(entry->key));
+    store_follow_part(ret, entry->tokens, n);
+    return !memcmp(ret->tokens, entry->tokens, sizeof(entry->tokens)) &&
+           !memcmp(ret->key.words, entry->key, sizeof(entry->key));
 }
 
 bool format_payload_is(const void *payload, size_t bytes, const uint8_t hash[16])

@@ -205,8 +205,11 @@ static uint32_t take_record(struct store_index *index, enum store_class class,
     else
         return STORE_NONE;
     uint32_t *bucket = bucket_of(index, class, key);
-    index->records[id] = (struct index_record){
-        .text.key = *key, .class = (uint8_t) class, .anchor = STORE_NONE, .next = *bucket};
+    index->records[id] = (struct index_record){.text.key = *key,
+                                               .class = (uint8_t) class,
+                                               .anchor = STORE_NONE,
+                                               .first = STORE_NONE,
+                                               .next = *bucket};
     *bucket = id;
     return id;
 }
@@ -237,6 +240,63 @@ static uint32_t take_anchor(struct store_index *index, enum store_class class,
     index->records[id].followers++;
     heap_settle(index, id);
     return id;
+}
+
+/* Into the list of its anchor, if it is a page; out of it. */
+static void link_page(struct store_index *index, uint32_t id)
+{
+    struct index_record *r = &index->records[id];
+    uint32_t *first = &index->records[r->anchor].first;
+    if (r->class != STORE_PAGE)
+        return;
+    r->before = STORE_NONE;
+    r->after = *first;
+    if (*first != STORE_NONE)
+        index->records[*first].before = id;
+    *first = id;
+}
+
+static void unlink_page(struct store_index *index, uint32_t id)
+{
+    const struct index_record *r = &index->records[id];
+    if (r->class != STORE_PAGE)
+        return;
+    if (r->before == STORE_NONE)
+        index->records[r->anchor].first = r->after;
+    else
+        index->records[r->before].after = r->after;
+    if (r->after != STORE_NONE)
+        index->records[r->after].before = r->before;
+}
+
+static uint32_t equal_tokens(const uint32_t *a, const uint32_t *b, uint32_t n)
+{
+    uint32_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+uint32_t index_find_begun(const struct store_index *index, const struct store_text *text,
+                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n)
+{
+    uint32_t found = STORE_NONE, looks = 0;
+    const uint32_t anchor = find_key(index, STORE_PAGE, &text->key);
+    *ret_n = 0;
+    if (anchor == STORE_NONE)
+        return found;
+    for (uint32_t id = index->records[anchor].first; id != STORE_NONE && looks < INDEX_LOOKS;
+         id = index->records[id].after, looks++) {
+        const struct index_record *r = &index->records[id];
+        const uint32_t equal = equal_tokens(r->text.tokens, tokens, n);
+        if (equal <= *ret_n || r->state != INDEX_STORED || r->text.uid != text->uid ||
+            !same_key(&r->text.parent, &text->key) ||
+            (r->text.end - 1) / STORE_TOKENS * STORE_TOKENS != text->end)
+            continue;
+        found = id;
+        *ret_n = equal;
+    }
+    return found;
 }
 
 static void release_anchor(struct store_index *index, uint32_t id)
@@ -372,6 +432,7 @@ static uint32_t fill(struct store_index *index, uint32_t user, enum store_class 
     r->anchor = anchor;
     r->user = (uint16_t)user;
     r->state = INDEX_WRITING;
+    link_page(index, id);
     set_worth(index, r, inflation);
     index->users[user].n_records++;
     index->n_stored++;
@@ -387,6 +448,7 @@ static void empty(struct store_index *index, uint32_t id)
         heap_remove(index, id);
     index->users[r->user].n_records--;
     index->n_stored--;
+    unlink_page(index, id);
     r->state = INDEX_ABSENT;
     r->anchor = STORE_NONE;
     memset(r->text.tokens, 0, sizeof(r->text.tokens));

@@ -34,6 +34,7 @@ enum {
     INDEX_SEEN = 4096,
     INDEX_RECORDS = 1 << 20, /* most records */
     INDEX_MODELS = 256,      /* other models whose folders are known */
+    INDEX_LOOKS = 256,       /* pages after one text that are compared, the newest */
 };
 
 struct index_sizes {
@@ -56,6 +57,8 @@ struct index_record {
     uint8_t hash[16];   /* of the payload */
     uint32_t anchor;    /* STORE_NONE: it is absent */
     uint32_t followers; /* records whose anchor it is */
+    uint32_t first, before,
+        after; /* of these the pages, the newest first; in that list of its anchor's */
     uint32_t readers;
     uint32_t next;                  /* in its bucket, or in the list of free ones */
     uint32_t up, left, right, rank; /* in its user's heap; rank 0: it is in none */
@@ -116,6 +119,11 @@ void index_fini(struct store_index *index);
 /* The stored record, or STORE_NONE. */
 uint32_t index_find(const struct store_index *index, enum store_class class,
                     const struct store_text *text);
+
+/* Of the stored pages that follow the text the one that begins with the most of tokens [n], *ret_n of them; or
+ * STORE_NONE. */
+uint32_t index_find_begun(const struct store_index *index, const struct store_text *text,
+                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n);
 
 /* Is it to be stored: not there yet, and long enough, wanted, needed by what is there, or offered again? */
 enum index_answer { INDEX_WANTS, INDEX_HAS, INDEX_SHORT };

@@ -134,14 +134,22 @@ void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
 
 void store_follow(struct store_text *text, const uint32_t *tokens)
 {
+    store_follow_part(text, tokens, STORE_TOKENS);
+}
+
+void store_follow_part(struct store_text *text, const uint32_t *tokens, uint32_t n)
+{
     struct hash128 hash;
+    assert(text->end % STORE_TOKENS == 0 && n <= STORE_TOKENS);
     text->parent = text->key;
-    memcpy(text->tokens, tokens, sizeof(text->tokens));
+    memcpy(text->tokens, tokens, n * sizeof(*tokens));
+    for (uint32_t i = n; i < STORE_TOKENS; i++)
+        text->tokens[i] = STORE_NO_TOKEN;
     hash128_init(&hash);
     hash128_update(&hash, text->parent.words, sizeof(text->parent.words));
     hash128_update(&hash, text->tokens, sizeof(text->tokens));
     hash128_final(&hash, (uint8_t *)text->key.words);
-    text->end += STORE_TOKENS;
+    text->end += n;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------- */
@@ -215,6 +223,12 @@ uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text)
 {
     return index_find(&store->index, class, text);
+}
+
+uint32_t store_find_begun(const struct store *store, const struct store_text *text,
+                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n)
+{
+    return index_find_begun(&store->index, text, tokens, n, ret_n);
 }
 
 /* That many bytes keep the disk busy, and the buffers stay in the processor's cache until they are taken. */

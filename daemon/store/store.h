@@ -43,7 +43,8 @@ enum {
 #define STORE_BYTES ((uint64_t)16 << 30)
 #define STORE_DAY_BYTES ((uint64_t)32 << 30)
 
-#define STORE_NONE UINT32_MAX /* no record */
+#define STORE_NONE UINT32_MAX     /* no record */
+#define STORE_NO_TOKEN UINT32_MAX /* no model has so many */
 
 enum store_class { STORE_PAGE, STORE_WINDOW, STORE_STATE, STORE_CLASSES };
 
@@ -85,27 +86,37 @@ struct store_key {
     uint64_t words[2];
 };
 
-/* A text up to a multiple of STORE_TOKENS: what a record is kept under. */
+/* A text, what a record is kept under. It ends with a page, a multiple of STORE_TOKENS, or in one: of such a
+ * page the record holds what there is, and none hangs on it. */
 struct store_text {
     uid_t uid;
-    uint32_t end;                  /* tokens */
-    struct store_key key, parent;  /* of the text, and of that up to end - STORE_TOKENS */
-    uint32_t tokens[STORE_TOKENS]; /* the last ones; not set where end is 0 */
+    uint32_t end;                 /* tokens */
+    struct store_key key, parent; /* of the text, and of that up to the page before */
+    uint32_t
+        tokens[STORE_TOKENS]; /* of the last page, then STORE_NO_TOKEN; not set where end is 0 */
 };
 
 /* The empty text of a user. */
 void store_begin(const struct store *store, uid_t uid, struct store_text *ret);
 
-/* The text goes on by `tokens` [STORE_TOKENS]. */
+/* The text, which ends with a page, goes on by `tokens` [STORE_TOKENS]; or ends with tokens [n], of less
+ * than a page. */
 void store_follow(struct store_text *text, const uint32_t *tokens);
+void store_follow_part(struct store_text *text, const uint32_t *tokens, uint32_t n);
 
 /* ---- from the store --------------------------------------------------------------------------- */
 
 /* The record of that class that was written under the text, or STORE_NONE. It stays valid until the
- * next call of store_offer or store_take. Its key, the key before it, the user, its end and its last
- * STORE_TOKENS tokens are compared. */
+ * next call of store_offer or store_take. Its key, the key before it, the user, its end and the
+ * tokens of its last page are compared. */
 uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text);
+
+/* Of the pages that were written under texts that go on from this one, which ends with a page, the one that
+ * begins with the most of tokens [n], less than a page: *ret_n, and the KV of these is the text's. Or
+ * STORE_NONE. The newest 256 are looked through. */
+uint32_t store_find_begun(const struct store *store, const struct store_text *text,
+                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n);
 
 /* Can another read be queued? False: no buffer is free for it, or the queue is full: later. */
 bool store_reads_more(struct store *store);

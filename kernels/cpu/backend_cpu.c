@@ -364,11 +364,14 @@ static uint8_t *memory_of(const struct backend *b, enum copy_class class, uint32
     return (state ? b->states.memory : b->kv_memory[class]) + id * *ret_bytes;
 }
 
-static int cpu_read_page(struct backend *b, enum copy_class class, uint32_t id, void *ret)
+static int cpu_read_page(struct backend *b, enum copy_class class, uint32_t id, uint32_t positions,
+                         void *ret)
 {
     size_t bytes;
     const uint8_t *memory = memory_of(b, class, id, &bytes);
     memcpy(ret, memory, bytes);
+    if (class != COPY_STATE)
+        kv_clear(&b->kv, (enum page_class) class, ret, positions);
     return 0;
 }
 

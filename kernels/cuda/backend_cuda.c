@@ -487,10 +487,14 @@ static int copy_page(struct backend *b, void *to, const void *from, size_t bytes
     return ok ? 0 : -EIO;
 }
 
-static int cuda_read_page(struct backend *b, enum copy_class class, uint32_t id, void *ret)
+static int cuda_read_page(struct backend *b, enum copy_class class, uint32_t id, uint32_t positions,
+                          void *ret)
 {
     const struct cuda_reserved *r = &b->array[class];
-    return copy_page(b, ret, cuda_part(r, id), r->part_bytes, cudaMemcpyDeviceToHost);
+    const int rc = copy_page(b, ret, cuda_part(r, id), r->part_bytes, cudaMemcpyDeviceToHost);
+    if (rc == 0 && class != COPY_STATE)
+        kv_clear(&b->geometry, (enum page_class) class, ret, positions);
+    return rc;
 }
 
 static int cuda_write_page(struct backend *b, enum copy_class class, uint32_t id, const void *from)

@@ -6,7 +6,7 @@
 #include "tests/gpu/contract.h"
 #include "tests/rig/every_type.h"
 
-enum { CUT = 64, TOKENS = 90, WINDOW_PAGES = 6, STATES = 4 };
+enum { CUT = 64, PART = 75, TOKENS = 90, WINDOW_PAGES = 6, STATES = 4 };
 
 /* A text in an instance: where its pages are, and its state. */
 struct place {
@@ -19,8 +19,8 @@ struct place {
 static int open_place(const struct subject *s, const struct backend_ops *ops, bool windows,
                       uint64_t seed, struct place *ret)
 {
-    const struct backend_limits limits = {.rows = CUT,
-                                          .samples = CUT,
+    const struct backend_limits limits = {.rows = PART,
+                                          .samples = PART,
                                           .pages = SUBJECT_PAGES,
                                           .window_pages = windows ? WINDOW_PAGES : 0,
                                           .states = s->model->n_recurrent > 0 ? STATES : 0,
@@ -39,8 +39,8 @@ static int open_place(const struct subject *s, const struct backend_ops *ops, bo
 static int compute(const struct place *place, const struct subject *s, uint32_t from, uint32_t to,
                    float *logits)
 {
-    struct row rows[CUT] = {0};
-    struct row_result results[CUT] = {0};
+    struct row rows[PART] = {0};
+    struct row_result results[PART] = {0};
     const struct pass_sequence sequence = {
         .pages = place->pages,
         .window_pages = place->windows,
@@ -59,56 +59,63 @@ static int compute(const struct place *place, const struct subject *s, uint32_t 
 }
 
 static int carry(const struct place *from, uint32_t from_id, const struct place *to, uint32_t to_id,
-                 enum copy_class class)
+                 enum copy_class class, uint32_t positions)
 {
     struct backend_info info;
     from->ops->describe(from->b, &info);
     void *copy = malloc(backend_copy_bytes(&info, class));
-    int rc = copy ? from->ops->read_page(from->b, class, from_id, copy) : -1;
+    int rc = copy ? from->ops->read_page(from->b, class, from_id, positions, copy) : -1;
     if (rc == 0)
         rc = to->ops->write_page(to->b, class, to_id, copy);
     free(copy);
     return rc;
 }
 
-/* All that a text needs after its first half. */
-static int carry_all(const struct subject *s, const struct place *from, const struct place *to,
-                     bool windows)
+/* Of page `i`, in a text of `n`. */
+static uint32_t positions_in(uint32_t i, uint32_t n)
 {
-    const uint32_t n = CUT / KV_PAGE_POSITIONS;
+    const uint32_t left = n - i * KV_PAGE_POSITIONS;
+    return left < KV_PAGE_POSITIONS ? left : KV_PAGE_POSITIONS;
+}
+
+/* All that a text needs after its first `at` tokens. */
+static int carry_all(const struct subject *s, const struct place *from, const struct place *to,
+                     bool windows, uint32_t at)
+{
+    const uint32_t n = kv_pages(at);
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = carry(from, from->pages[i], to, to->pages[i], COPY_PAGE);
-    for (uint32_t i = windows ? kv_window_begin(kv_window(s->model), CUT) : n; i < n && rc == 0;
-         i++)
-        rc = carry(from, from->windows[i], to, to->windows[i], COPY_WINDOW_PAGE);
+        rc = carry(from, from->pages[i], to, to->pages[i], COPY_PAGE, positions_in(i, at));
+    for (uint32_t i = windows ? kv_window_begin(kv_window(s->model), at) : n; i < n && rc == 0; i++)
+        rc = carry(from, from->windows[i], to, to->windows[i], COPY_WINDOW_PAGE,
+                   positions_in(i, at));
     if (rc == 0 && s->model->n_recurrent > 0)
-        rc = carry(from, (uint32_t)from->state, to, (uint32_t)to->state, COPY_STATE);
+        rc = carry(from, (uint32_t)from->state, to, (uint32_t)to->state, COPY_STATE, 0);
     return rc;
 }
 
 static void check_way(const struct subject *s, const struct backend_ops *here,
-                      const struct backend_ops *there, bool windows, const char *what)
+                      const struct backend_ops *there, bool windows, uint32_t cut, const char *what)
 {
     struct place a = {0}, b = {0};
-    const size_t n_vocab = s->model->n_vocab, half = (size_t)(TOKENS - CUT) * n_vocab;
-    float *got = subject_floats(s, CUT);
+    const size_t n_vocab = s->model->n_vocab, half = (size_t)(TOKENS - cut) * n_vocab;
+    float *got = subject_floats(s, PART);
     int rc = open_place(s, here, windows, 1, &a);
     if (rc == 0)
         rc = open_place(s, there, windows, 2, &b);
     if (rc == 0)
-        rc = compute(&a, s, 0, CUT, got);
+        rc = compute(&a, s, 0, cut, got);
     if (rc == 0)
-        rc = carry_all(s, &a, &b, windows);
+        rc = carry_all(s, &a, &b, windows, cut);
     if (rc == 0)
-        rc = compute(&b, s, CUT, TOKENS, got);
-    const size_t at = subject_differs(s->logits + CUT * n_vocab, got, half);
+        rc = compute(&b, s, cut, TOKENS, got);
+    const size_t at = subject_differs(s->logits + cut * n_vocab, got, half);
     here->close(a.b);
     there->close(b.b);
     free(got);
     EXPECT(rc == 0, "%s, from %s to %s: error %d", what, here->name, there->name, rc);
     EXPECT(at == half, "%s, from %s to %s: row %zu differs", what, here->name, there->name,
-           CUT + at / n_vocab);
+           cut + at / n_vocab);
 }
 
 void pages_are_those_of_the_cpu(void)
@@ -130,8 +137,10 @@ void pages_are_those_of_the_cpu(void)
         shape.kv_q8_0 = kinds[i].q8_0;
         shape.seed = 1300 + i;
         subject_init(&s, &shape, TOKENS);
-        check_way(&s, &backend_cpu, &s.device, kinds[i].windows, kinds[i].arch);
-        check_way(&s, &s.device, &backend_cpu, kinds[i].windows, kinds[i].arch);
+        for (uint32_t cut = CUT; cut <= PART; cut += PART - CUT) { /* after a page, in one */
+            check_way(&s, &backend_cpu, &s.device, kinds[i].windows, cut, kinds[i].arch);
+            check_way(&s, &s.device, &backend_cpu, kinds[i].windows, cut, kinds[i].arch);
+        }
         subject_fini(&s);
     }
 }

@@ -505,8 +505,9 @@ static void fake_release_state(struct backend *backend, uint32_t state)
     fake->states[state] = (struct fake_state){0};
 }
 
-/* A page that is shared: a canonical pass wrote all of it. */
-static int fake_read_page(struct backend *backend, enum copy_class class, uint32_t id, void *ret)
+/* A page that is shared: a canonical pass wrote all of it; or the end of a text. */
+static int fake_read_page(struct backend *backend, enum copy_class class, uint32_t id,
+                          uint32_t positions, void *ret)
 {
     struct fake *fake = fake_of(backend);
 
@@ -520,11 +521,13 @@ static int fake_read_page(struct backend *backend, enum copy_class class, uint32
     FAKE_CHECK(id < pages_of(fake, (enum page_class) class));
     const uint32_t *words = fake->kv[class] + (size_t)id * PAGE;
 
-    for (uint32_t i = 0; i < PAGE; i++)
+    FAKE_CHECK(positions > 0 && positions <= PAGE);
+    for (uint32_t i = 0; i < positions; i++)
         FAKE_CHECK(words[i] != 0 && (words[i] & FAKE_MARK) == 0);
-    memcpy(ret, words, PAGE * sizeof(*words));
+    memset(ret, 0, (class == COPY_PAGE && fake->mtp ? 2u : 1u) * PAGE * sizeof(*words));
+    memcpy(ret, words, positions * sizeof(*words));
     if (class == COPY_PAGE && fake->mtp)
-        memcpy((uint32_t *)ret + PAGE, fake->next + (size_t)id * PAGE, PAGE * sizeof(*words));
+        memcpy((uint32_t *)ret + PAGE, fake->next + (size_t)id * PAGE, positions * sizeof(*words));
     return 0;
 }
 

@@ -105,12 +105,19 @@ static struct slot *slot_of(uint32_t client)
     return clients[client].client->slots[0];
 }
 
+/* What a request for a text that is stored need not compute: all but the last token, or up to the last page
+ * where more than pages is needed. */
+static uint32_t warm(int kind)
+{
+    return kind == DENSE ? LENGTH - 1 : LENGTH / 32 * 32;
+}
+
 /* ---- what is read ---------------------------------------------------------------------------- */
 
 START_TEST(a_text_is_warm_after_a_restart)
 {
     const struct rig_request request = request_of(0, LENGTH);
-    const uint32_t last = _i == STATES ? 320 : (LENGTH - 1) / 32 * 32;
+    const uint32_t last = warm(_i);
     begin(_i);
     ck_assert_uint_eq(ask(0, &request)->stored, 0);
     restart();
@@ -121,8 +128,8 @@ START_TEST(a_text_is_warm_after_a_restart)
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_STORED_TOKENS), last);
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_CACHED_TOKENS), last);
     ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_STORE_READ_BYTES), 0);
-    done = ask(2, &request); /* from memory now */
-    ck_assert_uint_eq(done->cached, last);
+    done = ask(2, &request); /* from memory now, whole pages */
+    ck_assert_uint_eq(done->cached, LENGTH / 32 * 32);
     ck_assert_uint_eq(done->stored, 0);
     finish();
 }
@@ -145,14 +152,14 @@ START_TEST(what_was_evicted_is_read_again)
 }
 END_TEST
 
-/* The store goes on alone; the request of client 1 is answered from its whole pages. */
-static void end_reading(const struct rig_request *request)
+/* The store goes on alone; the request of client 1 is answered from it. */
+static void end_reading(int kind, const struct rig_request *request)
 {
     rig.store_stands = false;
     rig_run(&rig, 1000);
     rig_read_all(&clients[1]);
     ck_assert(rig_same(&rig, request, &clients[1].slots[0].last));
-    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, LENGTH / 32 * 32);
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, warm(kind));
     finish();
 }
 
@@ -178,7 +185,7 @@ START_TEST(records_are_asked_for_in_batches)
     store_work(rig.store, 1);
     rig_step(&rig);
     ck_assert_uint_eq(store_pending(rig.store), 8);
-    end_reading(&request);
+    end_reading(DENSE, &request);
 }
 END_TEST
 
@@ -191,8 +198,37 @@ START_TEST(a_text_that_leaves_a_stored_one_is_computed_from_there)
     restart();
     tokens[0][200] = FAKE_BYTES + 'z';
     const struct event_done *done = ask(1, &request);
-    ck_assert_uint_eq(done->stored, _i == STATES ? 0 : _i == WINDOWS ? done->stored : 192);
-    ck_assert_uint_le(done->stored, 192);
+    ck_assert_uint_eq(done->stored, _i == STATES ? 0 : _i == WINDOWS ? done->stored : 200);
+    ck_assert_uint_le(done->stored, _i == WINDOWS ? 192 : 200);
+    finish();
+}
+END_TEST
+
+/* The last page of a text, which it does not fill, serves texts that end before it, with it and after it, and
+ * texts that part from it there. */
+START_TEST(the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    uint32_t *answer = tokens[0] + LENGTH, longest = LENGTH + ANSWER - 1; /* with KV */
+    const uint32_t lengths[] = {321, 322, LENGTH, longest, longest + 1, longest + 2, longest + 40};
+    begin(DENSE);
+    ask(0, &request);
+    memcpy(answer, slot_of(0)->tokens + LENGTH, ANSWER * sizeof(*answer));
+    answer[ANSWER] = answer[ANSWER - 1] + 1; /* as another turn does */
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        restart();
+        request.n = lengths[i];
+        const uint32_t has = request.n - 1 < longest ? request.n - 1 : longest;
+        const struct event_done *done = ask(1 + i % 2, &request);
+        ck_assert_uint_eq(done->stored, has);
+        ck_assert_uint_eq(done->cached, has);
+        ck_assert_uint_eq(rig.fake.n_rows, request.n - has + ANSWER - 1);
+        longest = request.n > longest ? request.n : longest;
+    }
+    restart();
+    request.n = longest;
+    tokens[0][325]++;
+    ck_assert_uint_eq(ask(1, &request)->stored, 325);
     finish();
 }
 END_TEST
@@ -309,7 +345,7 @@ START_TEST(a_slow_disk_holds_up_no_other)
     rig_read_all(&clients[2]);
     ck_assert(rig_same(&rig, &request, &clients[1].slots[0].last));
     ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
-    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, LENGTH / 32 * 32);
+    ck_assert_uint_eq(clients[1].slots[0].last.done.stored, warm(_i));
     finish();
 }
 END_TEST
@@ -401,7 +437,7 @@ START_TEST(a_late_first_record_does_not_end_it)
     rig_step(&rig);
     ck_assert_uint_gt(fetch->got, 0);
     ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
-    end_reading(&request);
+    end_reading(_i, &request);
 }
 END_TEST
 
@@ -435,7 +471,8 @@ START_TEST(a_long_text_is_looked_for_step_by_step)
         rig_read_all(&clients[i]);
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert(rig_same(&rig, &request, &clients[i].slots[0].last));
-        ck_assert_uint_eq(clients[i].slots[0].last.done.stored, LENGTH / 32 * 32);
+        ck_assert_uint_eq(clients[i].slots[0].last.done.stored,
+                          i == 0 ? warm(_i) : LENGTH / 32 * 32);
     }
     ck_assert(rig_same(&rig, &other, &clients[2].slots[0].last));
     finish();
@@ -477,11 +514,12 @@ START_TEST(a_text_is_read_once_for_all)
     rig_run(&rig, 1000);
     store_counts(rig.store, &after);
     ck_assert_uint_eq(after.read - before.read,
-                      LENGTH / 32 + (_i == WINDOWS ? 2u : 0) + (_i == STATES ? 1u : 0));
+                      LENGTH / 32 + (_i == WINDOWS ? 2u : 1u)); /* or a state, or the end */
     for (uint32_t i = 0; i < CLIENTS; i++) {
         rig_read_all(&clients[i]);
         ck_assert(rig_same(&rig, &request, &clients[i].slots[0].last));
-        ck_assert_uint_eq(clients[i].slots[0].last.done.stored, LENGTH / 32 * 32);
+        ck_assert_uint_eq(clients[i].slots[0].last.done.stored,
+                          i == 0 ? warm(_i) : LENGTH / 32 * 32);
     }
     finish();
 }
@@ -502,6 +540,10 @@ START_TEST(a_fetch_may_end_at_any_time)
     rig_step(&rig);
     for (int i = 0; i < when; i++) {
         store_work(rig.store, 2); /* some records at a time */
+        rig_step(&rig);
+    }
+    for (int i = 0; i < 20 && when == 3; i++) { /* all but the last */
+        store_work(rig.store, store_pending(rig.store) - 1);
         rig_step(&rig);
     }
     ck_assert_int_eq(slot_of(1)->state, SLOT_READING);
@@ -662,6 +704,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
+    tcase_add_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request);
     tcase_add_test(t, a_short_text_is_not_looked_up);
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);

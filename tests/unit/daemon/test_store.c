@@ -103,6 +103,38 @@ START_TEST(another_text_user_or_model_has_nothing_of_it)
 }
 END_TEST
 
+/* A page that the text does not fill. */
+START_TEST(the_end_of_a_text_comes_back)
+{
+    static const uint32_t tokens[STORE_TOKENS] = {4, 5, 6, 7, 8, 9};
+    static const uint32_t other[STORE_TOKENS] = {4, 5, 7};
+    uint32_t n;
+    store_rig_open(&rig);
+    struct store_text before = text_of(1000, 5, 96), end = before, longer = before;
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &before));
+    store_follow_part(&end, tokens, 5);
+    store_follow_part(&longer, tokens, 6);
+    ck_assert_uint_eq(end.end, 101);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &end));
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &end), 0);
+        ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &longer), -ENOENT);
+        const uint32_t record = store_find(rig.store, STORE_PAGE, &end);
+        ck_assert_uint_eq(store_find_begun(rig.store, &before, tokens, 6, &n), record);
+        ck_assert_uint_eq(n, 5);
+        ck_assert_uint_eq(store_find_begun(rig.store, &before, tokens, 3, &n), record);
+        ck_assert_uint_eq(n, 3);
+        ck_assert_uint_eq(store_find_begun(rig.store, &before, other, 31, &n), record);
+        ck_assert_uint_eq(n, 2);
+        ck_assert_uint_eq(store_find_begun(rig.store, &before, tokens + 1, 6, &n), STORE_NONE);
+        struct store_text another = text_of(1001, 5, 96);
+        ck_assert_uint_eq(store_find_begun(rig.store, &another, tokens, 6, &n), STORE_NONE);
+        store_rig_open(&rig); /* a restart */
+    }
+    ck_assert_uint_eq(counts().damaged + counts().failed, 0);
+}
+END_TEST
+
 /* A hash may collide: each part of what a text is by itself is compared as well. */
 START_TEST(an_equal_key_is_not_enough)
 {
@@ -515,6 +547,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, what_is_written_comes_back_after_a_restart, 0, WAYS);
     tcase_add_test(tcase, another_text_user_or_model_has_nothing_of_it);
+    tcase_add_test(tcase, the_end_of_a_text_comes_back);
     tcase_add_test(tcase, an_equal_key_is_not_enough);
     tcase_add_test(tcase, a_record_is_found_when_it_is_written_and_not_before);
     tcase_add_test(tcase, what_is_withdrawn_was_never_there);

@@ -26,7 +26,8 @@ static void teardown(void)
     index_fini(&idx);
 }
 
-/* Texts of a user are a tree: node i follows node i / 3; key 0 is that of the empty text. */
+/* Texts of a user are a tree: node i follows node i / 3; key 0 is that of the empty text. What follows a
+ * text begins with the same token. */
 static struct store_text node_text(uid_t uid, uint32_t node)
 {
     struct store_text text = {.uid = uid};
@@ -37,7 +38,8 @@ static struct store_text node_text(uid_t uid, uint32_t node)
     const struct store_text before = node_text(uid, node / 3);
     text.parent = before.key;
     text.end = before.end + 32;
-    text.tokens[0] = node;
+    text.tokens[0] = node / 3;
+    text.tokens[1] = node;
     return text;
 }
 
@@ -258,6 +260,21 @@ static void walk_step(void)
     }
 }
 
+/* The page is found by its first tokens; where it is not stored, another one by the token that they share. */
+static void check_begun(uint32_t user, uint32_t node, const struct naive *r)
+{
+    const struct store_text text = node_text(uid_of(user), node),
+                            before = node_text(uid_of(user), node / 3);
+    uint32_t n = 99, same = 0;
+    const uint32_t found = index_find_begun(&idx, &before, text.tokens, 5, &n);
+    for (uint32_t i = node / 3 * 3; i < node / 3 * 3 + 3 && i < NODES; i++)
+        same += i > 0 && model[user][STORE_PAGE][i].is_there && model[user][STORE_PAGE][i].stored;
+    ck_assert_uint_eq(n, r->is_there && r->stored ? 5 : same > 0);
+    ck_assert_int_eq(found == STORE_NONE, n == 0);
+    if (n == 5)
+        ck_assert_uint_eq(found, r->id);
+}
+
 static void check_equal(void)
 {
     uint32_t n = 0;
@@ -267,6 +284,8 @@ static void check_equal(void)
         const uint32_t found = index_find(&idx, class, &text);
         ck_assert_uint_eq(found, r->is_there && r->stored ? r->id : STORE_NONE);
         n += r->is_there;
+        if (class == STORE_PAGE)
+            check_begun(user, node, r);
         if (!r->is_there)
             continue;
         const struct index_segment *s = &idx.segments[r->segment];
@@ -323,6 +342,34 @@ static bool is_stored(uid_t uid, enum store_class class, uint32_t node)
     const struct store_text text = node_text(uid, node);
     return index_find(&idx, class, &text) != STORE_NONE;
 }
+
+/* A text that many others follow, as the trunk of an agent's sessions: the newest are looked through. */
+START_TEST(of_many_pages_after_a_text_the_newest_are_compared)
+{
+    const struct index_sizes large = {.bytes = 100000,
+                                      .classes = {{.slot_bytes = 100, .n_slots = 500}}};
+    static const uint8_t hash[16];
+    struct store_text text = {.uid = 1000, .end = 32};
+    const struct store_text before = {.uid = 1000};
+    uint32_t n;
+    index_fini(&idx);
+    ck_assert_int_eq(index_init(&idx, &large), 0);
+    for (uint32_t i = 0; i < INDEX_LOOKS + 1; i++) {
+        text.key.words[0] = i + 1;
+        text.tokens[0] = 7;
+        text.tokens[1] = i;
+        index_stored(&idx, index_add(&idx, STORE_PAGE, &text, 1), hash);
+    }
+    index_find_begun(&idx, &before, text.tokens, 2, &n);
+    ck_assert_uint_eq(n, 2);
+    text.tokens[1] = 1;
+    index_find_begun(&idx, &before, text.tokens, 2, &n);
+    ck_assert_uint_eq(n, 2);
+    text.tokens[1] = 0; /* the oldest */
+    index_find_begun(&idx, &before, text.tokens, 2, &n);
+    ck_assert_uint_eq(n, 1);
+}
+END_TEST
 
 START_TEST(a_text_goes_from_its_end)
 {
@@ -484,6 +531,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_random_walk_is_that_of_the_naive_model, 0, 10);
+    tcase_add_test(tcase, of_many_pages_after_a_text_the_newest_are_compared);
     tcase_add_test(tcase, a_text_goes_from_its_end);
     tcase_add_test(tcase, what_is_cheap_goes_before_what_is_dear_and_what_is_used_stays);
     tcase_add_test(tcase, a_flood_takes_nothing_from_a_user_below_its_share);
