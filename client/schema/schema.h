@@ -175,6 +175,11 @@ extern const char *const schema_array_keys[], *const schema_number_keys[];
  * after a failure. */
 json_t *schema_ways(struct schema *c, json_t *schema);
 
+/* ---- schema_choice.c ------------------------------------------------------------------------- */
+
+/* Notes, where places may be loosened, that a value may match more than one of a oneOf's alternatives. */
+void schema_note_choice(struct schema *c, const json_t *list);
+
 /* ---- schema_constant.c ----------------------------------------------------------------------- */
 
 /* Does a schema let a value of its "const" and "enum" through? 1 where it has neither. */

@@ -256,6 +256,8 @@ static json_t *find_combined(struct schema *c, json_t *schema)
         const json_t *list = json_object_get(schema, choices[k]);
         if (list && !c->rc)
             ways = multiply(c, ways, ways_of_any(c, choices[k], list));
+        if (k == 1 && !c->rc)
+            schema_note_choice(c, list);
     }
     return ways;
 }

@@ -372,6 +372,7 @@ static const char *visit_checked(struct schema *c, json_t *schema, const char *r
         add_alternatives(c, &t, any, "anyOf", name);
     } else if (one && !schema_restrictions(schema, only_one_of) && agrees(c, type, one)) {
         add_alternatives(c, &t, one, "oneOf", name);
+        schema_note_choice(c, one);
     } else if (ref || all || any || one) {
         json_t *ways = schema_ways(c, schema);
         if (json_array_size(ways) == 1)

@@ -331,6 +331,46 @@ START_TEST(what_cannot_be_bound_is_loosened_at_its_place_and_checked)
 }
 END_TEST
 
+#define KIND(name, required)                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"" name                             \
+    "\"}},\"required\":[" required "]}"
+
+/* Of a oneOf any alternative is taken: noted, unless no value can match two. */
+static const struct {
+    const char *schema;
+    bool noted;
+} choices[] = {
+    {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"null\"},{\"type\":[\"array\",\"integer\"]}]}",
+     false},
+    {"{\"oneOf\":[{\"const\":\"a\"},{\"enum\":[\"b\",1]},{\"const\":null}]}", false},
+    {"{\"oneOf\":[" KIND("a", "\"kind\"") "," KIND("b", "\"x\",\"kind\"") "]}", false},
+    {"{\"description\":\"x\",\"minimum\":1,\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]"
+     "}",
+     false},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", true},
+    {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"maxLength\":3}]}", true},
+    {"{\"oneOf\":[{\"type\":\"string\"},{}]}", true},
+    {"{\"oneOf\":[{\"const\":1},{\"enum\":[2,1.0]}]}", true},
+    {"{\"oneOf\":[{\"type\":\"string\",\"nullable\":true},{\"type\":\"null\"}]}", true},
+    {"{\"oneOf\":[" KIND("a", "\"kind\"") "," KIND("b", "") "]}", true},
+    {"{\"oneOf\":[" KIND("a", "\"kind\"") "," KIND("a", "\"kind\"") "]}", true},
+    {"{\"allOf\":[{\"oneOf\":[{\"minimum\":1},{\"maximum\":3}]}],\"type\":\"integer\"}", true},
+};
+
+START_TEST(alternatives_that_a_value_may_match_at_once_are_noted)
+{
+    char tools[1024];
+    snprintf(tools, sizeof(tools),
+             "[" TOOL("f", "true",
+                      "{\"type\":\"object\",\"properties\":{\"a\":%s},\"required\":[\"a\"]}") "]",
+             choices[_i].schema);
+    opens(HERMES, tools, HEARTH_TOOLS_REQUIRED, 0);
+    const char *lines = hearth_chat_loosened(reader);
+    ck_assert_msg((lines && strstr(lines, "oneOf")) == choices[_i].noted, "%s: %s",
+                  choices[_i].schema, lines ? lines : "not noted");
+}
+END_TEST
+
 /* Places that a $ref names are found in the whole of the parameters. */
 START_TEST(a_reference_binds_between_tags)
 {
@@ -555,6 +595,8 @@ int main(void)
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
+    tcase_add_loop_test(tcase, alternatives_that_a_value_may_match_at_once_are_noted, 0,
+                        sizeof(choices) / sizeof(choices[0]));
     tcase_add_test(tcase, a_reference_binds_between_tags);
     tcase_add_loop_test(tcase, a_text_between_tags_is_loosened_where_more_is_asked_of_it, 0,
                         (int)(sizeof(texts) / sizeof(texts[0])));
