@@ -13,7 +13,7 @@ fail() { echo "$*"; on journalctl -b -u 'hearth*' --no-pager | tail -n 30; exit 
 folder=$(mktemp -d)
 booted=
 finish() {
-    [ -z "$booted" ] || kill "$booted" 2>/dev/null || true
+    jobs -p | xargs -r kill 2>/dev/null || true
     wait 2>/dev/null || true
     umount -l "$folder/root" "$folder/over" 2>/dev/null || true
     rm -rf "$folder"
@@ -71,7 +71,7 @@ stream_all() { # FOLDER
             "def f$i(a, b):" >"$folder/$1/$i" 2>"$folder/$1/$i.said" &
         pids+=($!)
     done
-    [ -z "${2:-}" ] || { sleep 0.7; $2; }
+    [ -z "${2:-}" ] || { sleep 0.7; $2 || fail "$2 failed"; }
     for i in "${pids[@]}"; do wait "$i" || fail "a client of $1 ended with $?: $(cat "$folder/$1"/*.said)"; done
 }
 main_pid() { on systemctl show -p MainPID --value hearthd; }
