@@ -103,6 +103,13 @@ struct prefix_page {
     bool cached; /* false: the rest means nothing */
 };
 
+/* The end of a text, of less than a page: its last tokens [n], and the page that begins with their KV, which
+ * is not in the cache; `before` is, the page before. */
+struct prefix_end {
+    uint32_t before, page, n;
+    const uint32_t *tokens;
+};
+
 struct prefix {
     struct pages *pool;
     struct prefix_page *pages; /* [pool->total] by page id */
@@ -119,10 +126,8 @@ struct prefix {
      * change nothing here, but for a page's name. */
     void (*enters)(void *context, uint32_t page);
     void (*leaves)(void *context, enum prefix_part part, uint32_t page);
-    /* Shown the page that holds, after page `before`, the text's last tokens [n], before a slot gives it up. */
-    void (*end_leaves)(void *context, uint32_t before, uint32_t page, const uint32_t *tokens,
-                       uint32_t n);
-    void *context; /* of all three */
+    void (*end_leaves)(void *context, const struct prefix_end *end); /* before a slot gives it up */
+    void *context;                                                   /* of all three */
     uint64_t seed;
     uint64_t hash_mask; /* all ones; tests take bits away to make hashes collide */
 };

@@ -269,11 +269,10 @@ void slot_drop_ahead(struct slot *slot, struct prefix *prefix)
 
 void slot_evict(struct slot *slot, struct prefix *prefix)
 {
-    const uint32_t i = slot->n_shared, n = slot_end_positions(slot, prefix);
+    struct prefix_end end;
     slot_drop_ahead(slot, prefix);
-    if (slot->state == SLOT_IDLE && n > 0 && prefix->end_leaves)
-        prefix->end_leaves(prefix->context, slot->pages[i - 1], slot->pages[i],
-                           slot->tokens + (size_t)i * KV_PAGE_POSITIONS, n);
+    if (slot->state == SLOT_IDLE && prefix->end_leaves && slot_end(slot, prefix, &end))
+        prefix->end_leaves(prefix->context, &end);
     slot_cut(slot, prefix, 0);
 }
 
@@ -474,12 +473,16 @@ void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page)
                                                   slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
 }
 
-uint32_t slot_end_positions(const struct slot *slot, const struct prefix *prefix)
+bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret)
 {
     const uint32_t i = slot->spec.canonical / KV_PAGE_POSITIONS;
     if (prefix->window > 0 || prefix->states || i == 0 || slot->n_shared != i || slot->n_pages <= i)
-        return 0;
-    return slot->spec.canonical % KV_PAGE_POSITIONS;
+        return false;
+    *ret = (struct prefix_end){.before = slot->pages[i - 1],
+                               .page = slot->pages[i],
+                               .n = slot->spec.canonical % KV_PAGE_POSITIONS,
+                               .tokens = slot->tokens + (size_t)i * KV_PAGE_POSITIONS};
+    return ret->n > 0;
 }
 
 void slot_take_end(struct slot *slot, uint32_t page, uint32_t positions)

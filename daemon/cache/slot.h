@@ -187,9 +187,9 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
-/* How many positions of the end of its text, of less than a page, are in a page of its own after those that
- * it shares: 0 also where none is shared, or layers see a window, or keep a state. */
-uint32_t slot_end_positions(const struct slot *slot, const struct prefix *prefix);
+/* The end of its text, in a page of its own. False: there is none, or it says too little: the slot shares no
+ * page, or layers see a window or keep a state. */
+bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret);
 
 /* `page`, a page of the pool, becomes its own, and holds canonical KV of that many positions after
  * `canonical`, where its last page ends. PRECOND: fewer than its accepted tokens after that. */

@@ -99,19 +99,18 @@ static void describe_part(const struct stored *stored, enum prefix_part part, ui
     stored_text(stored, id, &ret->text);
 }
 
-/* The first positions of a page that is not of the cache, after one of the cache. */
-static void describe_end(const struct stored *stored, uint32_t before, uint32_t id,
-                         const uint32_t *tokens, uint32_t n, struct offered *ret)
+static void describe_end(const struct stored *stored, const struct prefix_end *end,
+                         struct offered *ret)
 {
     *ret = (struct offered){
         .class = STORE_PAGE,
-        .memory = id,
-        .positions = n,
-        .rows = n,
-        .wanted = stored->slots->kv.prefix.pages[before].wanted,
+        .memory = end->page,
+        .positions = end->n,
+        .rows = end->n,
+        .wanted = stored->slots->kv.prefix.pages[end->before].wanted,
     };
-    stored_text(stored, before, &ret->text);
-    store_follow_part(&ret->text, tokens, n);
+    stored_text(stored, end->before, &ret->text);
+    store_follow_part(&ret->text, end->tokens, end->n);
 }
 
 /* A device that fails says so in the next pass. */
@@ -141,11 +140,10 @@ static void page_leaves(void *context, enum prefix_part part, uint32_t id)
     offer(context, &offered);
 }
 
-static void end_leaves(void *context, uint32_t before, uint32_t id, const uint32_t *tokens,
-                       uint32_t n)
+static void end_leaves(void *context, const struct prefix_end *end)
 {
     struct offered offered;
-    describe_end(context, before, id, tokens, n, &offered);
+    describe_end(context, end, &offered);
     offer(context, &offered);
 }
 
@@ -239,17 +237,15 @@ static bool stop_page(const struct stop *stop, uint32_t id)
 
 static bool stop_slot(const struct stop *stop, const struct slot *slot)
 {
-    const uint32_t i = slot->n_shared,
-                   n = slot_end_positions(slot, &stop->stored->slots->kv.prefix);
-    struct offered end;
-    for (uint32_t k = 0; k < i; k++)
-        if (!stop_page(stop, slot->pages[k]))
+    struct prefix_end end;
+    struct offered offered;
+    for (uint32_t i = 0; i < slot->n_shared; i++)
+        if (!stop_page(stop, slot->pages[i]))
             return false;
-    if (n == 0)
+    if (!slot_end(slot, &stop->stored->slots->kv.prefix, &end))
         return true;
-    describe_end(stop->stored, slot->pages[i - 1], slot->pages[i],
-                 slot->tokens + (size_t)i * KV_PAGE_POSITIONS, n, &end);
-    return stop_offer(stop, &end);
+    describe_end(stop->stored, &end, &offered);
+    return stop_offer(stop, &offered);
 }
 
 /* Pages at the beginning of a long text are wanted as those at its end are. */
