@@ -3,8 +3,8 @@
  * it compiled or refused, so that the next request with the same text finds it done.
  *
  * Engine thread. An entry belongs to the user whose request brought it; users never share. Users
- * take turns at the compiler, the oldest request of each first; one whose grammars took more than an
- * eighth of a core waits until that is paid, so that nobody keeps a processor busy by a few bytes.
+ * take turns at the compiler, the oldest request of each first. A user whose grammars took a quarter
+ * of a second gets an eighth of a core from then on: small requests must not keep a core busy.
  * What no request uses is kept while there is a place for it; then the user with the most of these
  * gives the one unused the longest. Owns the grammars and copies of their texts. Does no I/O.
  */

@@ -4,9 +4,9 @@
  * A client decides what waking it costs: the kernel goes through all that watches its end of the
  * socket, and 20,000 epoll entries take 2.6 ms. So each wake is measured; what is beyond the usual
  * is charged to the client's user, and while that user owes too much (attached.c) its clients are
- * woken here. The thread takes users in turn, and rests after each wake (waker_rest_ns), so all of
- * them together cost an eighth of a core at most, and a hundredth where a wake takes milliseconds:
- * the kernel gives the processor to nobody else meanwhile.
+ * woken here. The thread takes users in turn, and rests after each wake (waker_rest_ns). All wakes
+ * here together take an eighth of a core at most, and a hundredth where one takes milliseconds,
+ * because the kernel cannot be preempted in one.
  *
  * The engine thread hands clients over; the control thread takes them back before it frees them. A
  * client waits here once, however often it is handed over: a wake-up is a hint, not a count. The

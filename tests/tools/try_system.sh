@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tries the units of the machine under a systemd that is process 1, in a container on a copy of this system (overlay; needs root,
-# systemd-nspawn, and programs that are built): a system call that a unit's list has not ends its service. Installed, started by
-# a socket, asked by users of the group and by one who is not in it, by HTTP, with a store of KV and a cache of weights on;
-# stopped, killed and frozen under clients that stream, whose answers are those that nobody disturbed; then the journal.
+# Tries the units of the machine under a systemd that is process 1, in a container on an overlay of this system. Needs root,
+# systemd-nspawn and built programs. Each service is ended at its first system call outside its unit's list. The services are
+# started by their sockets, with a KV store and a weights cache; users of the group get answers, by hearth and by HTTP, another
+# user gets none. Then hearthd is restarted, killed and frozen while clients stream: they must get the same answers as before.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 clients=8 length=600
