@@ -30,10 +30,12 @@ static struct rig rig;
 static struct user users[CLIENTS];
 static pthread_t engine_thread, control_thread;
 static int engine_rc;
+static _Atomic pid_t engine_tid;
 
 static void *run_engine(void *arg)
 {
     (void)arg;
+    atomic_store(&engine_tid, gettid());
     engine_rc = engine_run(rig.engine);
     return NULL;
 }
@@ -141,9 +143,10 @@ static void *run_user(void *arg)
     return NULL;
 }
 
-static void start(enum loop_backend backend, uint64_t linger_ns)
+static void start_with(enum loop_backend backend, uint64_t linger_ns, uint64_t (*cpu_ns)(void))
 {
-    struct rig_desc desc = {.threaded = true, .loop = backend, .linger_ns = linger_ns, .pages = 20};
+    struct rig_desc desc = {
+        .threaded = true, .loop = backend, .linger_ns = linger_ns, .pages = 20, .cpu_ns = cpu_ns};
 
     rig_open(&rig, &desc);
     ck_assert_int_eq(pthread_create(&engine_thread, NULL, run_engine, NULL), 0);
@@ -154,6 +157,11 @@ static void start(enum loop_backend backend, uint64_t linger_ns)
         rig_equip(&rig, &users[i].client, 1, 1000, "");
         rig_post(&rig, MAIL_ATTACH, users[i].client.client);
     }
+}
+
+static void start(enum loop_backend backend, uint64_t linger_ns)
+{
+    start_with(backend, linger_ns, NULL);
 }
 
 static void stop(void)
@@ -191,6 +199,45 @@ START_TEST(no_wake_is_lost_in_either_direction)
     for (uint32_t i = 0; i < CLIENTS; i++)
         pthread_join(users[i].thread, NULL);
     ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_ENGINE_WAKEUPS), 0);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_RESCANS), 0);
+    stop();
+}
+END_TEST
+
+/* Each grammar takes 150 ms of the compiler's thread; the engine's takes none. */
+static uint64_t compiler_cpu(void)
+{
+    static uint64_t ns; /* the compiler's alone */
+    return gettid() == atomic_load(&engine_tid) ? 0 : (ns += 150000000);
+}
+
+/* The third grammar waits until its user has paid for those before. Nothing rings then: the engine wakes up by itself. */
+START_TEST(a_grammar_that_waits_to_be_paid_for_is_compiled)
+{
+    struct rig_client *c = &users[0].client;
+    struct bell_sleeper sleeper;
+    uint32_t prompt[10];
+    start_with(cases[_i].loop, cases[_i].linger_ns, compiler_cpu);
+    rig_tokens(prompt, 10, 1);
+    bell_sleeper_init(&sleeper, &segment_down_head(&c->segment)->wake,
+                      &segment_up_head(&c->segment)->waiting, -1, c->notify_fd);
+    for (uint32_t i = 1; i <= 3; i++) {
+        struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 20};
+        struct params params;
+        char grammar[64];
+        params_default(&params);
+        params.grammar_bytes =
+            (uint32_t)snprintf(grammar, sizeof(grammar), "root ::= [a-h]{%u}", i);
+        params.grammar = (const uint8_t *)grammar;
+        request.params = &params;
+        uint32_t generation = rig_submit(c, 0, &request);
+        bell_ring(rig.ctl, c->client->bell_fd);
+        while (c->slots[0].last.generation != generation) {
+            wait_for_event(&users[0], &sleeper);
+            rig_read(c, 0, UINT32_MAX);
+        }
+        ck_assert(rig_same(&rig, &request, &c->slots[0].last));
+    }
     ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_RESCANS), 0);
     stop();
 }
@@ -392,6 +439,7 @@ int main(void)
     }
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, no_wake_is_lost_in_either_direction, 0, n);
+    tcase_add_loop_test(t, a_grammar_that_waits_to_be_paid_for_is_compiled, 0, n);
     tcase_add_loop_test(t, a_request_in_the_moment_before_sleep_is_seen, 0, 5 * n);
     tcase_add_loop_test(t, a_request_in_the_moment_of_a_rescan_was_not_missed, 0, n);
     tcase_add_loop_test(t, a_client_that_is_served_by_scan_is_not_counted_as_missed, 0, n);
