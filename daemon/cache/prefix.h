@@ -44,8 +44,8 @@
  *   else     in a list by the time it was used, the oldest is given up first
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
- * elsewhere; so is the end of an idle slot's text, of less than a page, which is not in the cache, to
- * `end_leaves`. What a text goes past for good is not: a page whose holder writes over it, what
+ * elsewhere; so is the end of an idle slot's text, which is not in the cache, to `end_leaves`: what of it is
+ * in no whole page, and the slot's own state. What a text goes past for good is not: a page whose holder writes over it, what
  * followed that page, a window page of the middle of a text, where none began.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
@@ -64,7 +64,7 @@ enum {
 };
 
 /* What a page of the cache consists of. */
-enum prefix_part { PREFIX_PAGE, PREFIX_WINDOW, PREFIX_POINT };
+enum prefix_part { PREFIX_PAGE, PREFIX_WINDOW, PREFIX_POINT, PREFIX_PARTS };
 
 struct prefix_link {
     uint32_t older, newer; /* neighbours in a list */
@@ -103,11 +103,13 @@ struct prefix_page {
     bool cached; /* false: the rest means nothing */
 };
 
-/* The end of a text, of less than a page: its last tokens [n], and the page that begins with their KV, which
- * is not in the cache; `before` is, the page before. */
+/* The end of a text: its last tokens [n], less than a page, and a page and a window page that begin with their
+ * KV, and the state that follows from the text, each PAGE_NONE where there is none. These need not be in the
+ * cache; `before` is, the page before them. */
 struct prefix_end {
-    uint32_t before, page, n;
+    uint32_t before, n;
     const uint32_t *tokens;
+    uint32_t part[PREFIX_PARTS];
 };
 
 struct prefix {

@@ -164,6 +164,41 @@ static void slot_give_state(struct slot *slot, struct prefix *prefix)
         spec_lose_state(&slot->spec);
 }
 
+/* Does its own memory hold the state that it goes on from? */
+static bool slot_has_own_state(const struct slot *slot)
+{
+    return slot->own != PAGE_NONE && slot->begins == PAGE_NONE && spec_has_state(&slot->spec);
+}
+
+bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret)
+{
+    const bool recurrent = prefix->states;
+    if (recurrent && (!slot_has_own_state(slot) || prefix->window > 0)) /* no model has both */
+        return false;
+    const uint32_t at = recurrent ? slot->spec.base : slot->spec.canonical;
+    const uint32_t i = at / KV_PAGE_POSITIONS, n = at % KV_PAGE_POSITIONS;
+    if (i == 0 || i > slot->n_shared)
+        return false;
+    if (n > 0 && (i >= slot->n_pages || (prefix->window > 0 && !has_window(slot, prefix, i))))
+        return false;
+    *ret = (struct prefix_end){
+        .before = slot->pages[i - 1],
+        .n = n,
+        .tokens = slot->tokens + (size_t)i * KV_PAGE_POSITIONS,
+        .part = {[PREFIX_PAGE] = n > 0 ? slot->pages[i] : PAGE_NONE,
+                 [PREFIX_WINDOW] = n > 0 && prefix->window > 0 ? slot->windows[i] : PAGE_NONE,
+                 [PREFIX_POINT] = recurrent ? slot->own : PAGE_NONE}};
+    return n > 0 || recurrent;
+}
+
+/* An idle slot is about to lose the end of its text. */
+static void slot_end_leaves(const struct slot *slot, const struct prefix *prefix)
+{
+    struct prefix_end end;
+    if (slot->state == SLOT_IDLE && prefix->end_leaves && slot_end(slot, prefix, &end))
+        prefix->end_leaves(prefix->context, &end);
+}
+
 /* What an idle slot has that others could use: pages, or a state of its own. */
 typedef uint32_t idle_has(const struct slot *slot);
 
@@ -204,6 +239,7 @@ uint32_t slots_take_state(struct slots *slots, struct prefix *prefix)
     struct slot *idle;
     uint32_t state = pages_take(prefix->states);
     if (state == PAGE_NONE && (idle = find_idle(slots->all, slots->n, idle_states, NULL))) {
+        slot_end_leaves(idle, prefix);
         slot_give_state(idle, prefix);
         state = pages_take(prefix->states);
     }
@@ -269,10 +305,8 @@ void slot_drop_ahead(struct slot *slot, struct prefix *prefix)
 
 void slot_evict(struct slot *slot, struct prefix *prefix)
 {
-    struct prefix_end end;
     slot_drop_ahead(slot, prefix);
-    if (slot->state == SLOT_IDLE && prefix->end_leaves && slot_end(slot, prefix, &end))
-        prefix->end_leaves(prefix->context, &end);
+    slot_end_leaves(slot, prefix);
     slot_cut(slot, prefix, 0);
 }
 
@@ -426,14 +460,10 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
     return n;
 }
 
-uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
+/* Goes on at the end of page `n` - 1, which is beyond `canonical`: the pages up to there are in the cache. */
+static void slot_hold_up_to(struct slot *slot, struct prefix *prefix, uint32_t n)
 {
     uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;
-    uint32_t n = i <= slot->n_shared ? slot_adoptable(slot, prefix, i) : i;
-    if (n == i) {
-        slot_rewarm(slot, prefix);
-        return 0;
-    }
     slot_shrink(slot, prefix, i); /* a part of this page, computed by itself */
     slot_pass(slot, prefix, i);   /* what is needed of them is read again */
     for (; i < n; i++) {
@@ -445,6 +475,17 @@ uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
     }
     slot->window_from = n;
     spec_prefilled(&slot->spec, n * KV_PAGE_POSITIONS - before);
+}
+
+uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
+{
+    uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;
+    uint32_t n = i <= slot->n_shared ? slot_adoptable(slot, prefix, i) : i;
+    if (n == i) {
+        slot_rewarm(slot, prefix);
+        return 0;
+    }
+    slot_hold_up_to(slot, prefix, n);
     if (prefix->states)
         slot_begin_from(slot, prefix, n);
     slot_read(slot, prefix, slot->spec.canonical);
@@ -473,25 +514,23 @@ void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page)
                                                   slot->tokens + (size_t)i * KV_PAGE_POSITIONS);
 }
 
-bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret)
+void slot_take_end(struct slot *slot, struct prefix *prefix, uint32_t n_pages, uint32_t positions,
+                   const uint32_t part[PREFIX_PARTS])
 {
-    const uint32_t i = slot->spec.canonical / KV_PAGE_POSITIONS;
-    if (prefix->window > 0 || prefix->states || i == 0 || slot->n_shared != i || slot->n_pages <= i)
-        return false;
-    *ret = (struct prefix_end){.before = slot->pages[i - 1],
-                               .page = slot->pages[i],
-                               .n = slot->spec.canonical % KV_PAGE_POSITIONS,
-                               .tokens = slot->tokens + (size_t)i * KV_PAGE_POSITIONS};
-    return ret->n > 0;
-}
-
-void slot_take_end(struct slot *slot, uint32_t page, uint32_t positions)
-{
-    assert(slot->n_pages == slot->n_shared);
-    assert(slot->spec.canonical == slot->n_pages * KV_PAGE_POSITIONS);
-    assert(slot->spec.canonical + positions < slot->spec.accepted);
-    slot->pages[slot->n_pages++] = page;
+    assert(slot->spec.canonical <= n_pages * KV_PAGE_POSITIONS);
+    if (slot->spec.canonical < n_pages * KV_PAGE_POSITIONS)
+        slot_hold_up_to(slot, prefix, n_pages);
+    assert(slot->n_pages == n_pages && slot->n_shared == n_pages);
+    slot->windows[n_pages] = part[PREFIX_WINDOW];
+    slot->pages[slot->n_pages++] = part[PREFIX_PAGE];
     spec_prefilled(&slot->spec, positions);
+    if (!prefix->states)
+        return;
+    slot_begun(slot, prefix);
+    if (slot->own != PAGE_NONE)
+        pages_return(prefix->states, slot->own);
+    slot->own = part[PREFIX_POINT];
+    spec_restart(&slot->spec);
 }
 
 void slot_share(struct slot *slot, struct prefix *prefix)

@@ -187,13 +187,15 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
-/* The end of its text, in a page of its own. False: there is none, or it says too little: the slot shares no
- * page, or layers see a window or keep a state. */
+/* The end of its text: up to `canonical`, or of a recurrent model up to its own state, of which a text that is
+ * longer can make use. False: there is none, or the slot shares no page. */
 bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret);
 
-/* `page`, a page of the pool, becomes its own, and holds canonical KV of that many positions after
- * `canonical`, where its last page ends. PRECOND: fewer than its accepted tokens after that. */
-void slot_take_end(struct slot *slot, uint32_t page, uint32_t positions);
+/* The first `n_pages` pages of its text are in the cache, warm up to there but for a state, and `canonical` is
+ * not beyond them. The parts, which nothing else uses, become its own, and hold what is canonical for the next
+ * `positions` positions, less than a page and fewer than its accepted tokens after these pages. */
+void slot_take_end(struct slot *slot, struct prefix *prefix, uint32_t n_pages, uint32_t positions,
+                   const uint32_t part[PREFIX_PARTS]);
 
 /* A free state; else, of the user whose idle slots have the most, that of the one that was used least
  * recently, else that of a restart point (prefix_take_point). PAGE_NONE: there is none. */

@@ -63,17 +63,17 @@ static void text_up_to(const struct stored *stored, const struct slot *slot, uin
         stored_text(stored, slot->pages[n - 1], ret);
 }
 
-/* The page of the store that begins with the most of what the slot's text goes on with after page n, or
- * STORE_NONE. One token at least is left to compute. `text` is that up to page n. */
-static uint32_t find_end(const struct stored *stored, const struct slot *slot, uint32_t n,
-                         const struct store_text *text, uint32_t *ret_positions)
+/* Looks for the end of the slot's text after page n, up to which fetch->text is; one token at least is left to
+ * compute. Returns whether the store has some of it. */
+static bool find_end(const struct stored *stored, struct fetch *fetch, const struct slot *slot,
+                     uint32_t n)
 {
-    const struct prefix *prefix = &stored->slots->kv.prefix;
     const uint32_t left = slot->spec.accepted - 1 - n * KV_PAGE_POSITIONS;
-    if (prefix->window > 0 || prefix->states)
-        return STORE_NONE;
-    return store_find_begun(stored->store, text, tokens_of(slot, n),
-                            left < KV_PAGE_POSITIONS ? left : KV_PAGE_POSITIONS - 1, ret_positions);
+    if (!store_find_begun(stored->store, &fetch->text, tokens_of(slot, n),
+                          left < KV_PAGE_POSITIONS ? left : KV_PAGE_POSITIONS - 1, &fetch->end_text,
+                          &fetch->end_positions))
+        fetch->end_positions = 0;
+    return fetch->end_positions > 0;
 }
 
 static bool stores(const struct stored *stored, enum store_class class,
@@ -127,14 +127,21 @@ static bool look_at(const struct stored *stored, struct fetch *fetch, const stru
 static bool look(const struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
     const struct stored *stored = &fetches->stored;
-    const uint32_t window = stored->slots->kv.prefix.window;
+    const struct backend_info *info = &stored->loaded->info;
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const uint32_t window = prefix->window;
     for (uint32_t i = 0; i < fetches->look_pages; i++) {
         if ((uint64_t)(fetch->at + 1) * KV_PAGE_POSITIONS < slot->spec.accepted &&
             look_at(stored, fetch, slot))
             continue;
+        if (prefix->states && find_end(stored, fetch, slot, fetch->at)) {
+            fetch->needs_end = true;
+            fetch->n = fetch->at;
+            fetch->bytes = fetch->seen_bytes + info->page_bytes + info->state_bytes;
+        }
         if (window > 0)
             fetch->bytes += (fetch->n - kv_window_begin(window, fetch->n * KV_PAGE_POSITIONS)) *
-                            stored->loaded->info.window_page_bytes;
+                            info->window_page_bytes;
         return true;
     }
     return false;
@@ -245,11 +252,14 @@ static bool begin(struct fetches *fetches, struct slot *slot, uint64_t now_ns)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Is this part of page `at` to be read? */
+/* Is this part of page `at`, or of the end after page n, to be read? */
 static bool is_missing(const struct stored *stored, const struct fetch *fetch,
                        const struct slot *slot)
 {
     const struct prefix *prefix = &stored->slots->kv.prefix;
+    if (fetch->at == fetch->n)
+        return fetch->end_positions > 0 &&
+               backend_copy_bytes(&stored->loaded->info, (enum copy_class)fetch->next) > 0;
     const bool here = fetch->at < slot->n_ahead;
     const struct prefix_page *page = here ? &prefix->pages[slot->ahead[fetch->at]] : NULL;
     switch (fetch->next) {
@@ -260,7 +270,8 @@ static bool is_missing(const struct stored *stored, const struct fetch *fetch,
                (!here ||
                 (page->window == PAGE_NONE && !slot_finds_window(slot, prefix, fetch->at)));
     default:
-        return prefix->states && fetch->at + 1 == fetch->n && (!here || page->point == PAGE_NONE);
+        return prefix->states && !fetch->needs_end && fetch->at + 1 == fetch->n &&
+               (!here || page->point == PAGE_NONE);
     }
 }
 
@@ -339,18 +350,21 @@ static bool read_record(struct fetches *fetches, struct fetch *fetch, const stru
     return true;
 }
 
-/* Asks for what the store has of the page after the last one. Returns how many records. */
-static uint32_t ask_end(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
+/* Goes on to a part that is missing: of a page, or of the end. False: there is none. */
+static bool go_on_to_missing(const struct stored *stored, struct fetch *fetch,
+                             const struct slot *slot)
 {
-    const struct stored *stored = &fetches->stored;
-    struct fetch_read *read;
-    uint32_t positions = 0;
-    if (fetch->end_sought || fetch->ends || fetch->n_reads >= fetches->depth ||
-        !store_reads_more(stored->store) || !(read = find_free(fetches)))
-        return 0;
-    fetch->end_sought = true;
-    uint32_t record = find_end(stored, slot, fetch->n, &fetch->text, &positions);
-    return record != STORE_NONE && read_record(fetches, fetch, slot, read, record, positions);
+    for (; fetch->at <= fetch->n; go_on(fetch)) {
+        if (fetch->at < fetch->n && fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
+            store_follow(&fetch->text, tokens_of(slot, fetch->at));
+        if (fetch->at == fetch->n && !fetch->end_sought) {
+            fetch->end_sought = true;
+            fetch->again |= !find_end(stored, fetch, slot, fetch->n) && fetch->needs_end;
+        }
+        if (is_missing(stored, fetch, slot))
+            return true;
+    }
+    return false;
 }
 
 /* Asks for the parts that are missing, one at least and while there is time, once there is room for a
@@ -363,28 +377,26 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
     uint32_t asked = 0;
     if (fetch->leader || fetch->looks || fetch->n_reads > fetches->depth - fetches->depth / 4)
         return 0;
-    for (; fetch->at < fetch->n && fetch->n_reads < fetches->depth && !fetch->ends; go_on(fetch)) {
-        if (fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
-            store_follow(&fetch->text, tokens_of(slot, fetch->at));
-        if (!is_missing(stored, fetch, slot))
-            continue;
-        uint32_t record = store_find(stored->store, fetch->next, &fetch->text);
+    while (!fetch->ends && fetch->n_reads < fetches->depth &&
+           (asked == 0 || steady_look(clock) < until_ns) && /* memory costs more than asking */
+           go_on_to_missing(stored, fetch, slot)) {
+        const bool end = fetch->at == fetch->n;
+        uint32_t record =
+            store_find(stored->store, fetch->next, end ? &fetch->end_text : &fetch->text);
         if (record != STORE_NONE &&
             (!store_reads_more(stored->store) || !(read = find_free(fetches))))
             break;                  /* later */
         if (record == STORE_NONE || /* evicted meanwhile */
-            !read_record(fetches, fetch, slot, read, record, KV_PAGE_POSITIONS)) {
-            fetch->ends = true;
-            break;
+            !read_record(fetches, fetch, slot, read, record,
+                         end ? fetch->end_positions : KV_PAGE_POSITIONS)) {
+            fetch->again |= end && fetch->needs_end && record == STORE_NONE;
+            fetch->end_positions = 0;
+            fetch->ends = !end;
+            continue;
         }
         asked++;
-        if (steady_look(clock) >= until_ns) { /* memory costs more than asking */
-            go_on(fetch);
-            break;
-        }
+        go_on(fetch);
     }
-    if (fetch->at == fetch->n)
-        asked += ask_end(fetches, fetch, slot);
     if (asked > 0)
         store_submit(stored->store); /* it reads while the engine takes what came */
     return asked;
@@ -440,10 +452,11 @@ static bool put(struct stored *stored, struct slot *slot, struct fetch_read *rea
         give_back(stored, read);
         return false;
     }
-    if (read->class == STORE_PAGE && read->positions < KV_PAGE_POSITIONS) {
-        read->fetch->end_page = read->memory;
-        read->fetch->end_positions = read->positions;
-    } else if (read->class == STORE_PAGE)
+    if (read->positions < KV_PAGE_POSITIONS) {
+        read->fetch->end[read->class] = read; /* until the slot takes it */
+        return true;
+    }
+    if (read->class == STORE_PAGE)
         slot_publish_ahead(slot, prefix, read->memory);
     else if (read->class == STORE_WINDOW)
         prefix_give_window(prefix, slot->ahead[read->page], read->memory);
@@ -460,7 +473,7 @@ static bool put_first(struct fetches *fetches, struct fetch *fetch, struct slot 
     struct fetch_read *read = fetch->reads[fetch->head];
     if (fetch->n_reads == 0 || !read->here || fetch->ends)
         return false;
-    fetch->damaged = !read->sound;
+    fetch->again |= !read->sound;
     fetch->ends = !put(stored, slot, read);
     fetch->held = slot->n_ahead;
     if (!fetch->ends)
@@ -520,23 +533,45 @@ static void release(struct fetches *fetches, struct fetch *fetch)
             give_back(&fetches->stored, read);
         fetch->head = (fetch->head + 1) % FETCH_READS;
     }
+    for (int class = 0; class < STORE_CLASSES; class ++) {
+        if (fetch->end[class])
+            give_back(&fetches->stored, fetch->end[class]);
+        fetch->end[class] = NULL;
+    }
     fetch->active = false;
 }
 
-/* The end of the text becomes the slot's, if it came as far as to that. Returns how many positions more it
- * has then. */
-static uint32_t take_end(struct stored *stored, struct fetch *fetch, struct slot *slot, bool live)
+/* Is all of the end here, and does the slot come as far as to that? */
+static bool is_end_here(const struct stored *stored, const struct fetch *fetch,
+                        const struct slot *slot)
 {
-    const uint32_t positions = fetch->end_positions, at = fetch->n * KV_PAGE_POSITIONS;
-    fetch->end_positions = 0;
-    if (positions == 0)
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const uint32_t at = fetch->n * KV_PAGE_POSITIONS;
+    for (int class = 0; class < STORE_CLASSES; class ++)
+        if (!fetch->end[class] &&
+            backend_copy_bytes(&stored->loaded->info, (enum copy_class) class) > 0)
+            return false;
+    return fetch->end_positions > 0 && slot->n_ahead >= fetch->n &&
+           (prefix->states ? slot->spec.canonical <= at : slot->spec.canonical == at) &&
+           at + fetch->end_positions < slot->spec.accepted;
+}
+
+/* The end of the text becomes the slot's, if it came. Returns how many positions it has gained. */
+static uint32_t take_end(struct stored *stored, struct fetch *fetch, struct slot *slot)
+{
+    static const enum prefix_part parts[] = {
+        [STORE_PAGE] = PREFIX_PAGE, [STORE_WINDOW] = PREFIX_WINDOW, [STORE_STATE] = PREFIX_POINT};
+    uint32_t part[PREFIX_PARTS] = {PAGE_NONE, PAGE_NONE, PAGE_NONE};
+    if (!is_end_here(stored, fetch, slot))
         return 0;
-    if (!live || slot->spec.canonical != at || slot->n_pages != fetch->n ||
-        at + positions >= slot->spec.accepted) {
-        pages_return(&stored->slots->kv.pool, fetch->end_page);
-        return 0;
+    for (int class = 0; class < STORE_CLASSES; class ++) {
+        if (!fetch->end[class])
+            continue;
+        part[parts[class]] = fetch->end[class]->memory;
+        fetch->end[class]->memory = PAGE_NONE;
+        fetch->end[class] = NULL;
     }
-    slot_take_end(slot, fetch->end_page, positions);
+    slot_take_end(slot, &stored->slots->kv.prefix, fetch->n, fetch->end_positions, part);
     return gather_gained(slot, stored->ctl);
 }
 
@@ -545,23 +580,23 @@ static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
 {
     struct stored *stored = &fetches->stored;
     struct prefix *prefix = &stored->slots->kv.prefix;
-    release(fetches, fetch);
     if (!is_live(fetch, slot)) {
-        take_end(stored, fetch, slot, false);
+        release(fetches, fetch);
         return;
     }
     if (!fetch->leader)
         measure(fetches, fetch, late);
     slots_set(stored->slots, slot, SLOT_READY);
     uint32_t gained = gather_adopt(slot, prefix, stored->ctl);
-    gained += take_end(stored, fetch, slot, true);
+    gained += take_end(stored, fetch, slot);
+    release(fetches, fetch);
     slot_drop_ahead(slot, prefix);
     if (fetch->leader || fetch->got > 0) { /* else another one computed it */
         slot->request->stored += gained;
         counters_add(stored->ctl, COUNTER_STORED_TOKENS, gained);
     }
-    /* The store has forgotten what was damaged; and may go further than what another one read. */
-    slot->request->looked = !fetch->damaged && !fetch->leader;
+    /* The store has forgotten what was damaged or is gone; and may go further than what another one read. */
+    slot->request->looked = !fetch->again && !fetch->leader;
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */
@@ -587,7 +622,7 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
              put++)
             work += 1 + ask(fetches, fetch, slot, clock, until_ns);
         late = is_late(fetches, fetch, clock->now_ns);
-        over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at == fetch->n);
+        over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at > fetch->n);
     }
     if (over)
         end(fetches, fetch, slot, late);

@@ -9,11 +9,11 @@
  *
  *   text      [ in the cache | m .. n: of the store      | its end | computed ]
  *   pages       held           read, published in order    read, the slot's own
- *   windows              [ those that position 32 n sees  ]
- *   state                                               [ of 32 n ]
+ *   windows              [ those that position 32 n sees  ][ the same ]
+ *   state                                               [ of 32 n or of the end ]
  *
- * n is the furthest place at which the text would be warm (slot.h); where pages are all that it needs, the
- * beginning of a page after it may be that of a text that parts from it later. A slot whose next page another
+ * n is the furthest place at which the text would be warm (slot.h). What a text that ended in the next page has
+ * kept of its end is good as far as this text is the same; a state only if all of it is. A slot whose next page another
  * one is reading waits for that one. A fetch ends early, and the rest is computed, where a record is
  * damaged, no page can be had, the slot is evicted, its request ends, or the disk is slow: no record
  * for a quarter of the time that computing takes, or, after that quarter, so slow that computing the
@@ -33,7 +33,7 @@ struct fetch_read {
     struct fetch *fetch; /* NULL: it ended meanwhile */
     enum store_class class;
     uint32_t page;      /* of the text */
-    uint32_t positions; /* of a page: less than 32, the end of the text */
+    uint32_t positions; /* less than 32: of the end of the text */
     uint32_t memory; /* id of the page, window page or state that it goes into; PAGE_NONE: unused */
     bool here, sound;    /* sound: it could be read */
     const void *payload; /* sound: in a buffer of the store; NULL: in the memory */
@@ -53,11 +53,15 @@ struct fetch {
     uint32_t held;          /* pages that the slot holds ahead: others, and it was evicted */
     struct store_text text; /* up to page `at` */
     enum store_class next;  /* to ask for, of page `at` */
-    bool end_sought;        /* the end of the text was asked for, or there is none */
-    uint32_t end_positions, end_page; /* what was read of it, until the slot takes it; 0: nothing */
+    bool end_sought;        /* how much the store has of the end of the text is known */
+    bool needs_end;         /* the text is not warm after page n: its state is that of the end */
+    uint32_t end_positions; /* that the store has, and the slot could use; 0: nothing */
+    struct store_text end_text;            /* what they are kept under */
+    struct fetch_read *end[STORE_CLASSES]; /* read, and still here: until the slot takes them */
     struct fetch_read *reads[FETCH_READS]; /* a ring, in order of the text */
     uint32_t head, n_reads;
-    bool ends, damaged;
+    bool ends;
+    bool again; /* something was damaged, or is gone: another look finds what is there instead */
     uint64_t began_ns, moved_ns; /* moved: when a record came last */
     uint64_t compute_ns;         /* what computing would take */
     uint64_t bytes, got;         /* to be read, about; of these, read */

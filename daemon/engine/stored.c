@@ -70,6 +70,9 @@ static uint32_t point_rows(const struct prefix *prefix, uint32_t id)
     return rows;
 }
 
+static const enum store_class classes[PREFIX_PARTS] = {
+    [PREFIX_PAGE] = STORE_PAGE, [PREFIX_WINDOW] = STORE_WINDOW, [PREFIX_POINT] = STORE_STATE};
+
 /* What is offered, and from where. */
 struct offered {
     enum store_class class;
@@ -83,8 +86,6 @@ struct offered {
 static void describe_part(const struct stored *stored, enum prefix_part part, uint32_t id,
                           struct offered *ret)
 {
-    static const enum store_class classes[] = {
-        [PREFIX_PAGE] = STORE_PAGE, [PREFIX_WINDOW] = STORE_WINDOW, [PREFIX_POINT] = STORE_STATE};
     const struct prefix *prefix = &stored->slots->kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
     *ret = (struct offered){
@@ -99,18 +100,30 @@ static void describe_part(const struct stored *stored, enum prefix_part part, ui
     stored_text(stored, id, &ret->text);
 }
 
-static void describe_end(const struct stored *stored, const struct prefix_end *end,
-                         struct offered *ret)
+/* The parts of the end of a slot's text. Returns how many. */
+static uint32_t describe_end(const struct stored *stored, const struct prefix_end *end,
+                             struct offered ret[PREFIX_PARTS])
 {
-    *ret = (struct offered){
-        .class = STORE_PAGE,
-        .memory = end->page,
-        .positions = end->n,
-        .rows = end->n,
-        .wanted = stored->slots->kv.prefix.pages[end->before].wanted,
-    };
-    stored_text(stored, end->before, &ret->text);
-    store_follow_part(&ret->text, end->tokens, end->n);
+    const struct prefix *prefix = &stored->slots->kv.prefix;
+    const struct prefix_page *before = &prefix->pages[end->before];
+    const uint32_t back = before->point == PAGE_NONE ? point_rows(prefix, end->before) : 0;
+    uint32_t n = 0;
+    for (enum prefix_part part = 0; part < PREFIX_PARTS; part++) {
+        if (end->part[part] == PAGE_NONE)
+            continue;
+        ret[n] = (struct offered){
+            .class = classes[part],
+            .memory = end->part[part],
+            .positions = end->n,
+            .rows = part == PREFIX_POINT ? end->n + back : end->n,
+            .wanted = before->wanted,
+        };
+        stored_text(stored, end->before, &ret[n].text);
+        if (end->n > 0)
+            store_follow_part(&ret[n].text, end->tokens, end->n);
+        n++;
+    }
+    return n;
 }
 
 /* A device that fails says so in the next pass. */
@@ -142,9 +155,10 @@ static void page_leaves(void *context, enum prefix_part part, uint32_t id)
 
 static void end_leaves(void *context, const struct prefix_end *end)
 {
-    struct offered offered;
-    describe_end(context, end, &offered);
-    offer(context, &offered);
+    struct offered parts[PREFIX_PARTS];
+    const uint32_t n = describe_end(context, end, parts);
+    for (uint32_t i = 0; i < n; i++)
+        offer(context, &parts[i]);
 }
 
 void stored_open(struct stored *stored, struct slots *slots)
@@ -238,14 +252,17 @@ static bool stop_page(const struct stop *stop, uint32_t id)
 static bool stop_slot(const struct stop *stop, const struct slot *slot)
 {
     struct prefix_end end;
-    struct offered offered;
+    struct offered parts[PREFIX_PARTS];
+    uint32_t n = 0;
     for (uint32_t i = 0; i < slot->n_shared; i++)
         if (!stop_page(stop, slot->pages[i]))
             return false;
-    if (!slot_end(slot, &stop->stored->slots->kv.prefix, &end))
-        return true;
-    describe_end(stop->stored, &end, &offered);
-    return stop_offer(stop, &offered);
+    if (slot_end(slot, &stop->stored->slots->kv.prefix, &end))
+        n = describe_end(stop->stored, &end, parts);
+    for (uint32_t i = 0; i < n; i++)
+        if (!stop_offer(stop, &parts[i]))
+            return false;
+    return true;
 }
 
 /* Pages at the beginning of a long text are wanted as those at its end are. */

@@ -277,6 +277,23 @@ static uint32_t equal_tokens(const uint32_t *a, const uint32_t *b, uint32_t n)
     return i;
 }
 
+/* How many of tokens [n] a text can make use of that goes on with them as this page does, and has the classes
+ * beside it that the model has: a state follows from all of the page's tokens. */
+static uint32_t usable_tokens(const struct store_index *index, const struct index_record *page,
+                              const uint32_t *tokens, uint32_t n)
+{
+    const struct index_size *sizes = index->sizes.classes;
+    const uint32_t has = (page->text.end - 1) % STORE_TOKENS + 1;
+    const uint32_t equal = equal_tokens(page->text.tokens, tokens, n);
+    if (sizes[STORE_WINDOW].slot_bytes > 0 &&
+        index_find(index, STORE_WINDOW, &page->text) == STORE_NONE)
+        return 0;
+    if (sizes[STORE_STATE].slot_bytes > 0 &&
+        (equal < has || index_find(index, STORE_STATE, &page->text) == STORE_NONE))
+        return 0;
+    return equal;
+}
+
 uint32_t index_find_begun(const struct store_index *index, const struct store_text *text,
                           const uint32_t *tokens, uint32_t n, uint32_t *ret_n)
 {
@@ -288,13 +305,15 @@ uint32_t index_find_begun(const struct store_index *index, const struct store_te
     for (uint32_t id = index->records[anchor].first; id != STORE_NONE && looks < INDEX_LOOKS;
          id = index->records[id].after, looks++) {
         const struct index_record *r = &index->records[id];
-        const uint32_t equal = equal_tokens(r->text.tokens, tokens, n);
-        if (equal <= *ret_n || r->state != INDEX_STORED || r->text.uid != text->uid ||
+        if (r->state != INDEX_STORED || r->text.uid != text->uid ||
             !same_key(&r->text.parent, &text->key) ||
             (r->text.end - 1) / STORE_TOKENS * STORE_TOKENS != text->end)
             continue;
+        const uint32_t usable = usable_tokens(index, r, tokens, n);
+        if (usable <= *ret_n)
+            continue;
         found = id;
-        *ret_n = equal;
+        *ret_n = usable;
     }
     return found;
 }

@@ -120,8 +120,7 @@ void index_fini(struct store_index *index);
 uint32_t index_find(const struct store_index *index, enum store_class class,
                     const struct store_text *text);
 
-/* Of the stored pages that follow the text the one that begins with the most of tokens [n], *ret_n of them; or
- * STORE_NONE. */
+/* store_find_begun: the record of the page, or STORE_NONE. */
 uint32_t index_find_begun(const struct store_index *index, const struct store_text *text,
                           const uint32_t *tokens, uint32_t n, uint32_t *ret_n);
 

@@ -225,10 +225,13 @@ uint32_t store_find(const struct store *store, enum store_class class,
     return index_find(&store->index, class, text);
 }
 
-uint32_t store_find_begun(const struct store *store, const struct store_text *text,
-                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n)
+bool store_find_begun(const struct store *store, const struct store_text *text,
+                      const uint32_t *tokens, uint32_t n, struct store_text *ret, uint32_t *ret_n)
 {
-    return index_find_begun(&store->index, text, tokens, n, ret_n);
+    const uint32_t page = index_find_begun(&store->index, text, tokens, n, ret_n);
+    if (page != STORE_NONE)
+        *ret = store->index.records[page].text;
+    return page != STORE_NONE;
 }
 
 /* That many bytes keep the disk busy, and the buffers stay in the processor's cache until they are taken. */

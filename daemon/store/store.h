@@ -112,11 +112,12 @@ void store_follow_part(struct store_text *text, const uint32_t *tokens, uint32_t
 uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text);
 
-/* Of the pages that were written under texts that go on from this one, which ends with a page, the one that
- * begins with the most of tokens [n], less than a page: *ret_n, and the KV of these is the text's. Or
- * STORE_NONE. The newest 256 are looked through. */
-uint32_t store_find_begun(const struct store *store, const struct store_text *text,
-                          const uint32_t *tokens, uint32_t n, uint32_t *ret_n);
+/* Of the texts that go on from this one, which ends with a page, by one page or less, the one that begins with
+ * the most of tokens [n], less than a page: *ret_n, and the KV of these in its records is the text's. If the
+ * model has states, it goes on with nothing else. *ret has records of all classes that the model has. False:
+ * there is none. The newest 256 are looked through. */
+bool store_find_begun(const struct store *store, const struct store_text *text,
+                      const uint32_t *tokens, uint32_t n, struct store_text *ret, uint32_t *ret_n);
 
 /* Can another read be queued? False: no buffer is free for it, or the queue is full: later. */
 bool store_reads_more(struct store *store);

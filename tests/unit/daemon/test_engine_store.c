@@ -3,6 +3,7 @@
  * the one that an empty store gives. The device of the rig gives other tokens, or aborts, where a page,
  * a window page or a state is not that of the text before a row.
  */
+#include "ipc/store_file.h"
 #include "kernels/kv.h"
 #include "tests/random.h"
 #include "tests/rig/engine_rig.h"
@@ -105,11 +106,11 @@ static struct slot *slot_of(uint32_t client)
     return clients[client].client->slots[0];
 }
 
-/* What a request for a text that is stored need not compute: all but the last token, or up to the last page
- * where more than pages is needed. */
+/* What a request for a text that is stored need not compute: all but the last token; where a state is needed, and
+ * the text went on, up to the last restart point. */
 static uint32_t warm(int kind)
 {
-    return kind == DENSE ? LENGTH - 1 : LENGTH / 32 * 32;
+    return kind == STATES ? LENGTH / 32 * 32 : LENGTH - 1;
 }
 
 /* ---- what is read ---------------------------------------------------------------------------- */
@@ -211,7 +212,7 @@ START_TEST(the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request)
     struct rig_request request = request_of(0, LENGTH);
     uint32_t *answer = tokens[0] + LENGTH, longest = LENGTH + ANSWER - 1; /* with KV */
     const uint32_t lengths[] = {321, 322, LENGTH, longest, longest + 1, longest + 2, longest + 40};
-    begin(DENSE);
+    begin(_i);
     ask(0, &request);
     memcpy(answer, slot_of(0)->tokens + LENGTH, ANSWER * sizeof(*answer));
     answer[ANSWER] = answer[ANSWER - 1] + 1; /* as another turn does */
@@ -229,6 +230,98 @@ START_TEST(the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request)
     request.n = longest;
     tokens[0][325]++;
     ck_assert_uint_eq(ask(1, &request)->stored, 325);
+    finish();
+}
+END_TEST
+
+/* The state of the end is that of all of it: it serves texts that go on from there. */
+START_TEST(the_state_at_the_end_of_a_text_is_read_by_texts_that_go_on)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    uint32_t *answer = tokens[0] + LENGTH;
+    const uint32_t end = LENGTH + ANSWER - 2; /* the last row left a record */
+    begin(STATES);
+    ask(0, &request);
+    memcpy(answer, slot_of(0)->tokens + LENGTH, ANSWER * sizeof(*answer));
+    request.max_tokens = 1;
+    restart();
+    for (request.n = end; request.n < end + 3; request.n++) {
+        const uint32_t has = request.n > end ? end : warm(STATES);
+        ck_assert_uint_eq(ask(request.n % 2, &request)->stored, has);
+        ck_assert_uint_eq(rig.fake.n_rows, request.n - has);
+        kill_it();
+    }
+    tokens[0][325]++;
+    ck_assert_uint_eq(ask(1, &request)->stored, warm(STATES));
+    finish();
+}
+END_TEST
+
+/* A prompt whose answer was one token, asked again. */
+START_TEST(a_prompt_is_warm_up_to_its_last_token)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    begin(_i);
+    request.max_tokens = 1;
+    for (request.n = LENGTH; request.n < LENGTH + 34; request.n += 11) {
+        ask(0, &request);
+        restart();
+        ck_assert_uint_eq(ask(1, &request)->stored, request.n - 1);
+        ck_assert_uint_eq(rig.fake.n_rows, 1);
+    }
+    finish();
+}
+END_TEST
+
+/* Spoils the second state, which was stored last. */
+static int spoil_last_state(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    struct store_file_header header;
+    (void)at;
+    if (type != FTW_F || st->st_size < (off_t)sizeof(header))
+        return 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pread(fd, &header, sizeof(header), 0), sizeof(header));
+    if (!memcmp(header.magic, STORE_FILE_MAGIC, 16) && header.class == STORE_STATE)
+        ck_assert_int_eq(pwrite(fd, "spoiled", 7, (off_t)(header.slots_at + header.slot_bytes)), 7);
+    close(fd);
+    return 0;
+}
+
+START_TEST(where_the_state_of_the_end_is_damaged_the_restart_point_before_it_serves)
+{
+    struct rig_request request = request_of(0, LENGTH);
+    begin(STATES);
+    request.max_tokens = 1;
+    ask(0, &request);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        rig_detach(&rig, &clients[i]);
+    rig_stop(&rig);
+    rig_end(&rig, clients, CLIENTS);
+    nftw(folder, spoil_last_state, 8, FTW_PHYS);
+    open_rig();
+    ck_assert_uint_eq(ask(1, &request)->stored, LENGTH / 32 * 32);
+    ck_assert_uint_eq(rig.fake.n_rows, LENGTH % 32);
+    finish();
+}
+END_TEST
+
+START_TEST(the_state_of_an_idle_slot_that_gives_way_is_kept)
+{
+    struct rig_request requests[3];
+    begin(STATES);
+    rig_end(&rig, clients, CLIENTS);
+    desc.states = 4;
+    open_rig();
+    for (uint32_t i = 0; i < 3; i++) {
+        requests[i] = request_of(i, LENGTH);
+        requests[i].max_tokens = 1;
+        ask(i, &requests[i]);
+    }
+    ck_assert_uint_eq(slot_of(0)->own, PAGE_NONE);
+    restart();
+    ck_assert_uint_eq(ask(1, &requests[0])->stored, LENGTH - 1);
     finish();
 }
 END_TEST
@@ -514,7 +607,7 @@ START_TEST(a_text_is_read_once_for_all)
     rig_run(&rig, 1000);
     store_counts(rig.store, &after);
     ck_assert_uint_eq(after.read - before.read,
-                      LENGTH / 32 + (_i == WINDOWS ? 2u : 1u)); /* or a state, or the end */
+                      LENGTH / 32 + (_i == WINDOWS ? 4u : 1u)); /* or a state, or the end */
     for (uint32_t i = 0; i < CLIENTS; i++) {
         rig_read_all(&clients[i]);
         ck_assert(rig_same(&rig, &request, &clients[i].slots[0].last));
@@ -531,6 +624,8 @@ START_TEST(a_fetch_may_end_at_any_time)
 {
     struct rig_request request = request_of(0, LENGTH);
     const int kind = _i % KINDS, way = _i / KINDS % 4, when = _i / KINDS / 4 % 4;
+    if (_i / KINDS / 16)
+        request.max_tokens = 1; /* and the state is read that is at the end */
     begin(kind);
     ask(0, &request);
     restart();
@@ -704,7 +799,12 @@ int main(void)
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
-    tcase_add_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request);
+    tcase_add_loop_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request, DENSE,
+                        STATES);
+    tcase_add_test(t, the_state_at_the_end_of_a_text_is_read_by_texts_that_go_on);
+    tcase_add_loop_test(t, a_prompt_is_warm_up_to_its_last_token, 0, KINDS);
+    tcase_add_test(t, where_the_state_of_the_end_is_damaged_the_restart_point_before_it_serves);
+    tcase_add_test(t, the_state_of_an_idle_slot_that_gives_way_is_kept);
     tcase_add_test(t, a_short_text_is_not_looked_up);
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
