@@ -10,6 +10,7 @@
 #include "tests/e2e/harness.h"
 #include "tests/random.h"
 #include "tests/rig/cpu_help.h"
+#include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
@@ -38,7 +39,7 @@ static const char *const archs[] = {"qwen35", "qwen35moe", "lfm2", "granitehybri
 enum { ARCHS = sizeof(archs) / sizeof(archs[0]), WITH_MTP = 2 };
 
 static struct harness d;
-static char model[64];
+static char model[64], store[64];
 
 static uint32_t from_environment(const char *name, uint32_t otherwise)
 {
@@ -194,7 +195,8 @@ static void start_daemon(const struct model *m)
                  7 * (state.state_bytes + state.record_bytes));
     harness_start(&d, model,
                   (const char *const[]){"--threads", "1", "--slots", "3", "--kv-bytes", bytes,
-                                        "--rows", "100", NULL});
+                                        "--rows", "100", "--kv-store", store, "--kv-store-min",
+                                        "32", NULL});
 }
 
 struct text {
@@ -245,13 +247,15 @@ struct walk {
     struct backend *alone;
     struct hearth *h;
     struct text texts[TEXTS];
-    uint32_t random, cached, drafted;
+    uint32_t random, cached, stored, drafted;
 };
 
 static void walk_begin(struct walk *w, int arch)
 {
     *w = (struct walk){.random = 11 + (uint32_t)arch};
     write_model(arch, CONTEXT);
+    strcpy(store, "/tmp/hearth-states-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(store));
     help_model_file(&w->m, model);
     w->alone = help_backend(&w->m, NULL, 1, CONTEXT, CONTEXT / KV_PAGE_POSITIONS);
     for (uint32_t i = 0; i < TEXTS; i++)
@@ -264,10 +268,11 @@ static void walk_end(struct walk *w)
     ck_assert_int_eq(harness_stop(&d), 0);
     backend_cpu.close(w->alone);
     help_model_close(&w->m);
+    folder_remove(store);
     unlink(model);
 }
 
-/* Sometimes the daemon begins anew; sometimes the client does, and has its slots back by their name. */
+/* Sometimes the daemon begins anew, with what its store has; sometimes the client does, and has its slots back by their name. */
 static void walk_reconnect(struct walk *w, uint32_t step)
 {
     const bool begins = step % STEPS_OF_A_DAEMON == 0;
@@ -296,7 +301,12 @@ static void walk_step(struct walk *w, uint32_t step, int arch)
             proposers[next_random(&w->random) % (arch < WITH_MTP ? 4 : 3)]);
     check_answer(&got, ids, n_ids, step);
     w->cached += got.cached_tokens;
+    w->stored += got.stored_tokens;
     w->drafted += got.drafted;
+    if (next_random(&w->random) % 3 == 0 && w->texts[i].n + n_ids < CONTEXT - 60) { /* a turn */
+        memcpy(w->texts[i].tokens + w->texts[i].n, ids, n_ids * sizeof(*ids));
+        w->texts[i].n += n_ids;
+    }
 }
 
 START_TEST(no_way_to_a_text_changes_its_answer)
@@ -308,8 +318,10 @@ START_TEST(no_way_to_a_text_changes_its_answer)
         walk_reconnect(&w, step);
         walk_step(&w, step, _i);
     }
-    printf("%s, %u steps: %u tokens cached, %u drafts\n", archs[_i], steps, w.cached, w.drafted);
+    printf("%s, %u steps: %u tokens cached, of which %u from the store, %u drafts\n", archs[_i],
+           steps, w.cached, w.stored, w.drafted);
     ck_assert(w.cached > steps && (_i >= WITH_MTP || w.drafted > steps));
+    ck_assert_uint_gt(w.stored, 0);
     walk_end(&w);
 }
 END_TEST
