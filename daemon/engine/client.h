@@ -85,8 +85,8 @@ struct client {
 
     /* waker */
     struct client *next_wake;
-    bool wake_handed;
-    int wake_way;
+    _Atomic bool wake_handed; /* from hand-over until the waker takes it */
+    _Atomic int wake_way;     /* set before wake_handed is looked at, read after it was cleared */
 };
 
 /* A sleeping client that must be woken, and by which bell (enum bell_way). */

@@ -111,20 +111,24 @@ static bool start(void)
     return started;
 }
 
+/* One that waits here already is woken after this, in this way: the lock, which the thread may keep while it has
+ * no processor, is for those that do not. */
 bool waker_hand(struct client *client, int way)
 {
+    client->wake_way = way;
+    if (client->wake_handed)
+        return true;
     if (pthread_mutex_trylock(&waker_lock) != 0)
         return false;
     if (!waker_runs)
         waker_runs = start();
-    if (waker_runs && !client->wake_handed) {
+    if (waker_runs) {
         client->next_wake = waker_list;
         waker_list = client;
         client->wake_handed = true;
         pthread_cond_signal(&waker_due);
     }
-    client->wake_way = way;
-    bool handed = client->wake_handed;
+    const bool handed = waker_runs;
     pthread_mutex_unlock(&waker_lock);
     return handed;
 }
