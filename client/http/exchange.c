@@ -114,6 +114,14 @@ void exchange_name(struct exchange *x)
     uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
     x->created = (uint64_t)time(NULL);
     snprintf(x->id, sizeof(x->id), "%s%016" PRIx64, x->reply->id, id);
+    if (x->reply->ahead)
+        x->reply->ahead(x);
+}
+
+void exchange_put_ahead(struct exchange *x)
+{
+    buffer_add(&x->out, x->ahead.data, x->ahead.bytes);
+    x->out.failed |= x->ahead.failed;
 }
 
 static void start_stream(struct exchange *x)
@@ -382,6 +390,11 @@ static void on_event(struct job *job, const struct hearth_event *e)
         wake(x);
 }
 
+static void on_running(struct job *job)
+{
+    exchange_name(((struct choice *)job)->x);
+}
+
 static void on_lost(struct job *job, const struct fail *why)
 {
     struct choice *c = (struct choice *)job;
@@ -408,6 +421,7 @@ void exchange_run(struct exchange *x)
         c->job.id_slot = x->params.id_slot < 0 ? -1 : x->params.id_slot;
         c->job.tells_break = x->params.has_tools && i == 0;
         c->job.is_alone = n == 1;
+        c->job.on_running = on_running;
         c->job.on_event = on_event;
         c->job.on_lost = on_lost;
         c->job.at = JOB_NOWHERE;
@@ -449,5 +463,6 @@ void exchange_close(struct exchange *x)
     free(x->wanted);
     buffer_fini(&x->body);
     buffer_fini(&x->out);
+    buffer_fini(&x->ahead);
     free(x);
 }

@@ -49,9 +49,10 @@ struct choice {
 
 /* Writes answers in one dialect. Each function appends to x->out. */
 struct reply {
-    const char *id;    /* what the ids of its answers begin with */
-    bool is_lines;     /* a stream is an object a line, not server-sent events */
-    bool names_events; /* of a stream: by the `type` of their objects */
+    const char *id;                    /* what the ids of its answers begin with */
+    void (*ahead)(struct exchange *x); /* appends to x->ahead; or NULL */
+    bool is_lines;                     /* a stream is an object a line, not server-sent events */
+    bool names_events;                 /* of a stream: by the `type` of their objects */
     void (*chunk)(struct exchange *x, struct choice *c); /* more of a stream */
     void (*progress)(struct exchange *x, struct choice *c,
                      const struct hearth_event *e);    /* or NULL */
@@ -88,6 +89,7 @@ struct exchange {
     unsigned status;
     const char *content_type;
     struct buffer out;
+    struct buffer ahead; /* a part of the answer that was written while the daemon worked on it */
 
     json_t *root;                     /* the request's object, until x->params takes it */
     json_t *asked;                    /* the same before it was translated, or NULL */
@@ -131,8 +133,11 @@ void exchange_pass_whole(struct exchange *x, unsigned status, const char *type);
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);
 
-/* Gives the answer its id and time, unless it has them. */
+/* Gives the answer its id and time, and writes x->ahead, unless that was done. */
 void exchange_name(struct exchange *x);
+
+/* Appends x->ahead to x->out. */
+void exchange_put_ahead(struct exchange *x);
 
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);

@@ -152,20 +152,17 @@ static void put_argument(struct buffer *t, char kind, va_list args)
     }
 }
 
-/* The quotes of a text become double quotes. */
-static void double_quotes(char *text, size_t n)
-{
-    for (char *at = text; (at = memchr(at, '\'', n - (size_t)(at - text)));)
-        *at++ = '"';
-}
-
-/* Text of a format up to a value. Returns where that is, or the end. */
+/* Text of a format up to a value, its quotes as double ones. Returns where that is, or the end. */
 static const char *put_literal(struct buffer *t, const char *format)
 {
-    size_t n = (size_t)(strchrnul(format, '%') - format), at = t->bytes;
-    buffer_add(t, format, n);
-    if (t->bytes > at)
-        double_quotes(t->data + at, t->bytes - at);
+    size_t n = (size_t)(strchrnul(format, '%') - format);
+    if (!buffer_reserve(t, n))
+        return format + n;
+    char *to = t->data + t->bytes;
+    for (size_t i = 0; i < n; i++)
+        to[i] = format[i] == '\'' ? '"' : format[i];
+    to[n] = 0;
+    t->bytes += n;
     return format + n;
 }
 

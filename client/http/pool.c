@@ -72,6 +72,7 @@ static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
     job->at = job->ran_at = (int)(s - p->handles);
     s->job = job;
     s->n_requests++;
+    job->on_running(job);
     if (job->is_alone && !p->first && pool_running(p) == 1) /* nobody else waits meanwhile */
         pool_handle_await(s);
     else

@@ -16,10 +16,11 @@ enum { JOB_NOWHERE = -2, JOB_QUEUED = -1 };
 
 /* One request to the daemon. */
 struct job {
-    struct hearth_request request; /* its tokens, lists and texts live as long as the job */
-    int id_slot;                   /* the handle that it wants; -1: any */
-    bool tells_break;              /* see prefix_break.h */
-    bool is_alone;                 /* the only job of its exchange */
+    struct hearth_request request;       /* its tokens, lists and texts live as long as the job */
+    int id_slot;                         /* the handle that it wants; -1: any */
+    bool tells_break;                    /* see prefix_break.h */
+    bool is_alone;                       /* the only job of its exchange */
+    void (*on_running)(struct job *job); /* the daemon has it; its first event has not come */
     void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
     void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
 

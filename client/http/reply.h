@@ -16,10 +16,12 @@ extern const struct reply reply_responses;       /* /v1/responses */
 #define REPLY_SILENCE_NS 5000000000ull
 
 /* In the form of OpenAI, what goes around choices: an object of a stream, or the whole answer, begins
- * before its choices, and ends after them. reply_v1_close(): the end of a stream. */
-void reply_v1_begin(struct exchange *x, const char *object);
+ * before its choices, with what reply_v1_ahead() wrote, and ends after them. reply_v1_close(): the
+ * end of a stream. */
+void reply_v1_ahead(struct exchange *x, const char *object);
+void reply_v1_begin(struct exchange *x);
 void reply_v1_end(struct exchange *x, bool is_whole);
-void reply_v1_close(struct exchange *x, const char *object);
+void reply_v1_close(struct exchange *x);
 
 /* The options that an answer was made with, as llama-server names them. */
 void reply_put_settings(struct buffer *t, const struct exchange *x, const struct gen_params *a);

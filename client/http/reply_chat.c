@@ -4,8 +4,6 @@
 #include "client/http/reply.h"
 #include "client/http/state.h"
 
-static const char chunk_object[] = "chat.completion.chunk";
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A call with all of its arguments, or as it begins. Its object is left open. */
@@ -28,7 +26,7 @@ static const char *finish_reason(const struct choice *c)
 /* A chunk before its delta, and after it. */
 static void begin_delta(const struct choice *c)
 {
-    reply_v1_begin(c->x, chunk_object);
+    reply_v1_begin(c->x);
     json_put_format(&c->x->out, "{'index':%d,'delta':{", (int64_t)c->index);
 }
 
@@ -117,9 +115,9 @@ static void chat_end(struct exchange *x, struct choice *c)
     end_delta(c, json_null(), finish_reason(c));
 }
 
-static void chat_close(struct exchange *x)
+static void chat_ahead(struct exchange *x)
 {
-    reply_v1_close(x, chunk_object);
+    reply_v1_ahead(x, x->params.stream ? "chat.completion.chunk" : "chat.completion");
 }
 
 /* ---- whole answers --------------------------------------------------------------------------- */
@@ -150,7 +148,7 @@ static void chat_whole(struct exchange *x)
     struct buffer *t = &x->out;
     for (uint32_t i = 0; i < x->n_choices; i++)
         blocks_read(&x->choices[i], true, NULL);
-    reply_v1_begin(x, "chat.completion");
+    reply_v1_begin(x);
     for (uint32_t i = 0; i < x->n_choices; i++) {
         const struct choice *c = &x->choices[i];
         json_t *probs = c->probs ? json_incref(c->probs) : json_array();
@@ -165,8 +163,9 @@ static void chat_whole(struct exchange *x)
 }
 
 const struct reply reply_chat = {.id = "chatcmpl-",
+                                 .ahead = chat_ahead,
                                  .chunk = chat_chunk,
                                  .end = chat_end,
-                                 .close = chat_close,
+                                 .close = reply_v1_close,
                                  .whole = chat_whole,
                                  .probs = reply_probs};

@@ -46,13 +46,19 @@ static json_t *stop_sequence(const struct choice *c)
                : json_null();
 }
 
+static void messages_ahead(struct exchange *x)
+{
+    json_put_format(&x->ahead,
+                    "{'id':%s,'type':'message','role':'assistant','model':%s,'content':[", x->id,
+                    exchange_model(x));
+}
+
 /* A message; `content`: a function that writes its blocks, or NULL before there are any. Its object
  * is left open. */
 static void put_message(struct choice *c, void (*content)(struct choice *c))
 {
     struct buffer *t = &c->x->out;
-    json_put_format(t, "{'id':%s,'type':'message','role':'assistant','model':%s,'content':[",
-                    c->x->id, exchange_model(c->x));
+    exchange_put_ahead(c->x);
     if (content)
         content(c);
     json_put_format(t, "],'stop_reason':%o,'stop_sequence':%o,'usage':",
@@ -227,6 +233,7 @@ static void messages_fail(struct exchange *x, struct fail *f)
 }
 
 const struct reply reply_messages = {.id = "msg_",
+                                     .ahead = messages_ahead,
                                      .names_events = true,
                                      .chunk = messages_chunk,
                                      .progress = messages_progress,

@@ -196,6 +196,14 @@ static void put_body(struct exchange *x, const struct choice *c, bool is_end, bo
         json_put_format(t, ",'completion_probabilities':%o", json_incref(c->probs));
 }
 
+static void native_ahead(struct exchange *x)
+{
+    if (!is_wanted(&x->params, "generation_settings"))
+        return;
+    buffer_text(&x->ahead, ",\"generation_settings\":");
+    reply_put_settings(&x->ahead, x, &x->params);
+}
+
 static void put_whole(struct exchange *x, struct choice *c, bool with_tokens)
 {
     struct buffer *t = &x->out;
@@ -213,10 +221,7 @@ static void put_whole(struct exchange *x, struct choice *c, bool with_tokens)
                     (int)c->has_newline,
                     (int)(full && e->reason == HEARTH_LENGTH && a->max_tokens != 0), stop_type(e),
                     e->stopping_word, strlen(e->stopping_word), (int64_t)e->prompt + e->output);
-    if (is_wanted(a, "generation_settings")) {
-        buffer_text(t, ",\"generation_settings\":");
-        reply_put_settings(t, x, a);
-    }
+    exchange_put_ahead(x);
     if (is_wanted(a, "prompt"))
         json_put_format(t, ",'prompt':%o", prompt_text(x, c));
     buffer_text(t, ",\"timings\":");
@@ -281,6 +286,7 @@ static void native_whole(struct exchange *x)
 }
 
 const struct reply reply_native = {.id = "cmpl-",
+                                   .ahead = native_ahead,
                                    .chunk = native_chunk,
                                    .progress = native_progress,
                                    .end = native_end,

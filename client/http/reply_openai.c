@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char text_object[] = "text_completion";
-
 static const char *finish_reason(const struct finish *e)
 {
     return e->reason == HEARTH_LENGTH ? "length" : "stop";
@@ -37,16 +35,21 @@ static void put_usage(struct buffer *t, const struct exchange *x)
     reply_put_timings(t, &x->choices[0].finish);
 }
 
-void reply_v1_begin(struct exchange *x, const char *object)
+void reply_v1_ahead(struct exchange *x, const char *object)
 {
     const struct pool_model *m = &x->served->pool.model;
     char fingerprint[80];
     snprintf(fingerprint, sizeof(fingerprint), "fp_%.12s_%.40s", m->fingerprint, m->numerics);
-    exchange_begin(x, NULL);
-    json_put_format(&x->out,
+    json_put_format(&x->ahead,
                     "{'id':%s,'object':%s,'created':%d,'model':%s,'system_fingerprint':%s,"
                     "'choices':[",
                     x->id, object, (int64_t)x->created, exchange_model(x), fingerprint);
+}
+
+void reply_v1_begin(struct exchange *x)
+{
+    exchange_begin(x, NULL);
+    exchange_put_ahead(x);
 }
 
 void reply_v1_end(struct exchange *x, bool is_whole)
@@ -63,10 +66,10 @@ void reply_v1_end(struct exchange *x, bool is_whole)
     exchange_end(x);
 }
 
-void reply_v1_close(struct exchange *x, const char *object)
+void reply_v1_close(struct exchange *x)
 {
     if (x->params.include_usage) {
-        reply_v1_begin(x, object);
+        reply_v1_begin(x);
         buffer_text(&x->out, "]");
         put_usage(&x->out, x);
         buffer_text(&x->out, "}");
@@ -142,7 +145,7 @@ static void echo(const struct exchange *x, struct choice *c)
 static void put_stream(struct exchange *x, struct choice *c, const char *finish)
 {
     echo(x, c);
-    reply_v1_begin(x, text_object);
+    reply_v1_begin(x);
     put_choice(x, c, finish);
     reply_v1_end(x, false);
 }
@@ -157,14 +160,14 @@ static void text_end(struct exchange *x, struct choice *c)
     put_stream(x, c, finish_reason(&c->finish));
 }
 
-static void text_close(struct exchange *x)
+static void text_ahead(struct exchange *x)
 {
-    reply_v1_close(x, text_object);
+    reply_v1_ahead(x, "text_completion");
 }
 
 static void text_whole(struct exchange *x)
 {
-    reply_v1_begin(x, text_object);
+    reply_v1_begin(x);
     for (uint32_t i = 0; i < x->n_choices; i++) {
         struct choice *c = &x->choices[i];
         echo(x, c);
@@ -175,8 +178,9 @@ static void text_whole(struct exchange *x)
 }
 
 const struct reply reply_text = {.id = "cmpl-",
+                                 .ahead = text_ahead,
                                  .chunk = text_chunk,
                                  .end = text_end,
-                                 .close = text_close,
+                                 .close = reply_v1_close,
                                  .whole = text_whole,
                                  .probs = text_probs};

@@ -117,7 +117,7 @@ static int64_t thought_tokens(const struct choice *c)
 }
 
 /* Members of the request as they were given, or what they are where it does not say. */
-static void put_asked(struct buffer *t, const struct exchange *x)
+static void responses_ahead(struct exchange *x)
 {
     static const char *const members[][2] = {
         {"instructions", "null"},
@@ -129,6 +129,11 @@ static void put_asked(struct buffer *t, const struct exchange *x)
         {"tool_choice", "\"auto\""},
         {"tools", "[]"},
     };
+    struct buffer *t = &x->ahead;
+    json_put_format(t,
+                    ",'temperature':%f,'top_p':%f,'truncation':'disabled','background':false,"
+                    "'previous_response_id':null,'store':false",
+                    (double)x->params.base.temperature, (double)x->params.base.top_p);
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
         const json_t *given = json_object_get(x->asked, members[i][0]);
         json_put_format(t, ",%s:", members[i][0]);
@@ -165,11 +170,7 @@ static void put_response(struct exchange *x, const char *status, const struct ch
         buffer_text(t, "],\"usage\":null");
     json_put_format(t, ",'error':%o,'incomplete_details':", error ? error : json_null());
     buffer_text(t, c && is_cut(c) ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    json_put_format(t,
-                    ",'temperature':%f,'top_p':%f,'truncation':'disabled','background':false,"
-                    "'previous_response_id':null,'store':false",
-                    (double)x->params.base.temperature, (double)x->params.base.top_p);
-    put_asked(t, x);
+    exchange_put_ahead(x);
 }
 
 static void put_ended(struct exchange *x, const struct choice *c)
@@ -397,6 +398,7 @@ static void responses_fail(struct exchange *x, struct fail *f)
 }
 
 const struct reply reply_responses = {.id = "resp_",
+                                      .ahead = responses_ahead,
                                       .names_events = true,
                                       .overflow_in_stream = true,
                                       .chunk = responses_chunk,

@@ -41,7 +41,6 @@ void routes_run(struct exchange *x)
         exchange_fail(x, &f);
         return;
     }
-    exchange_name(x);
     exchange_run(x);
 }
 
