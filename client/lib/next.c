@@ -10,7 +10,9 @@ enum {
     GUARD_NS = 100000, /* a timer fires up to this late, so stop sleeping this early and spin */
     FIRST_SPIN_NS =
         20000, /* while the daemon is awake and the first token may come at any moment */
-    PROGRESS_NS = 250000000,    /* between two looks at the progress of a prefill */
+    LOOP_SPIN_NS = 200000,   /* the same, of a caller that could have gone back to its event loop */
+    WAKE_NS = 30000,         /* within which the daemon is awake, if it has a core */
+    PROGRESS_NS = 250000000, /* between two looks at the progress of a prefill */
     SOCKET_LOOK_NS = 100000000, /* between two hang-up checks of a caller that never waits */
 };
 
@@ -180,16 +182,33 @@ int next_may_spin(const struct hearth *h)
     return h->processors > 1 && h->processors > h->ctl->threads;
 }
 
+/* Was the request sent just now, so that the daemon may be waking up? */
+static bool is_new(const struct span *span, uint64_t now)
+{
+    const struct client_slot *s = span_slot(span, 0);
+    return span->n == 1 && s->state == CLIENT_RUNNING && now - s->progress_ns < WAKE_NS;
+}
+
 /* Spins only while the daemon is awake, and only shortly before or after the moment when a token is
- * due. */
+ * due. A caller with an event loop waits for what comes at once: it spins longer, and also while
+ * the daemon is being woken, because to sleep and be woken can take as long as a small model's
+ * answer. */
 static struct bell_patience patience(const struct span *span, uint64_t now, uint64_t deadline)
 {
     struct hearth *h = span->h;
     struct bell_patience p = {.deadline_ns = now + PROGRESS_NS};
     if (deadline && deadline < p.deadline_ns)
         p.deadline_ns = deadline;
-    if (!next_may_spin(h) || atomic_load_explicit(&h->ctl->sleeping, memory_order_relaxed))
+    if (!next_may_spin(h))
         return p;
+    bool has_loop = h->notify_fd >= 0;
+    if (atomic_load_explicit(&h->ctl->sleeping, memory_order_relaxed)) {
+        if (has_loop && is_new(span, now)) {
+            p.spin_ns = WAKE_NS;
+            p.deadline_ns = now + WAKE_NS; /* then it looks again */
+        }
+        return p;
+    }
     int decodes = 0;
     for (uint32_t i = 0; i < span->n; i++)
         decodes |= span_slot(span, i)->ids.n > 0 && span_slot(span, i)->state == CLIENT_RUNNING;
@@ -199,7 +218,7 @@ static struct bell_patience patience(const struct span *span, uint64_t now, uint
         p.expect_ns = at + step;
         p.guard_ns = GUARD_NS;
     } else
-        p.spin_ns = FIRST_SPIN_NS;
+        p.spin_ns = has_loop ? LOOP_SPIN_NS : FIRST_SPIN_NS;
     return p;
 }
 
