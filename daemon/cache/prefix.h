@@ -44,9 +44,10 @@
  *   else     in a list by the time it was used, the oldest is given up first
  *
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
- * elsewhere; so is the end of an idle slot's text, which is not in the cache, to `end_leaves`: what of it is
- * in no whole page, and the slot's own state. What a text goes past for good is not: a page whose holder writes over it, what
- * followed that page, a window page of the middle of a text, where none began.
+ * elsewhere; so is the end of an idle slot's text, which is not in the cache, to `end_leaves`:
+ * what of it is in no whole page, and the slot's own state. What a text goes past for good is
+ * not: a page whose holder writes over it, what followed that page, a window page of the middle
+ * of a text, where none began.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -103,9 +104,9 @@ struct prefix_page {
     bool cached; /* false: the rest means nothing */
 };
 
-/* The end of a text: its last tokens [n], less than a page, and a page and a window page that begin with their
- * KV, and the state that follows from the text, each PAGE_NONE where there is none. These need not be in the
- * cache; `before` is, the page before them. */
+/* The end of a text: its last tokens [n], less than a page, and a page and a window page that
+ * begin with their KV, and the state that follows from the text, each PAGE_NONE where there is
+ * none. These need not be in the cache; `before` is, the page before them. */
 struct prefix_end {
     uint32_t before, n;
     const uint32_t *tokens;

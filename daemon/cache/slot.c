@@ -460,7 +460,8 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
     return n;
 }
 
-/* Goes on at the end of page `n` - 1, which is beyond `canonical`: the pages up to there are in the cache. */
+/* Goes on at the end of page `n` - 1, which is beyond `canonical`: the pages up to there are in
+ * the cache. */
 static void slot_hold_up_to(struct slot *slot, struct prefix *prefix, uint32_t n)
 {
     uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;

@@ -187,13 +187,14 @@ void slot_hold_ahead(struct slot *slot, struct prefix *prefix);
 void slot_publish_ahead(struct slot *slot, struct prefix *prefix, uint32_t page);
 void slot_drop_ahead(struct slot *slot, struct prefix *prefix);
 
-/* The end of its text: up to `canonical`, or of a recurrent model up to its own state, of which a text that is
- * longer can make use. False: there is none, or the slot shares no page. */
+/* The end of its text: up to `canonical`, or of a recurrent model up to its own state, of which
+ * a text that is longer can make use. False: there is none, or the slot shares no page. */
 bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefix_end *ret);
 
-/* The first `n_pages` pages of its text are in the cache, warm up to there but for a state, and `canonical` is
- * not beyond them. The parts, which nothing else uses, become its own, and hold what is canonical for the next
- * `positions` positions, less than a page and fewer than its accepted tokens after these pages. */
+/* The first `n_pages` pages of its text are in the cache, warm up to there but for a state, and
+ * `canonical` is not beyond them. The parts, which nothing else uses, become its own, and hold
+ * what is canonical for the next `positions` positions, less than a page and fewer than its
+ * accepted tokens after these pages. */
 void slot_take_end(struct slot *slot, struct prefix *prefix, uint32_t n_pages, uint32_t positions,
                    const uint32_t part[PREFIX_PARTS]);
 

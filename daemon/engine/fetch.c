@@ -63,8 +63,8 @@ static void text_up_to(const struct stored *stored, const struct slot *slot, uin
         stored_text(stored, slot->pages[n - 1], ret);
 }
 
-/* Looks for the end of the slot's text after page n, up to which fetch->text is; one token at least is left to
- * compute. Returns whether the store has some of it. */
+/* Looks for the end of the slot's text after page n, up to which fetch->text is; one token at
+ * least is left to compute. Returns whether the store has some of it. */
 static bool find_end(const struct stored *stored, struct fetch *fetch, const struct slot *slot,
                      uint32_t n)
 {
@@ -595,7 +595,8 @@ static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
         slot->request->stored += gained;
         counters_add(stored->ctl, COUNTER_STORED_TOKENS, gained);
     }
-    /* The store has forgotten what was damaged or is gone; and may go further than what another one read. */
+    /* The store has forgotten what was damaged or is gone; and may go further than what another
+     * one read. */
     slot->request->looked = !fetch->again && !fetch->leader;
 }
 

@@ -12,12 +12,12 @@
  *   windows              [ those that position 32 n sees  ][ the same ]
  *   state                                               [ of 32 n or of the end ]
  *
- * n is the furthest place at which the text would be warm (slot.h). What a text that ended in the next page has
- * kept of its end is good as far as this text is the same; a state only if all of it is. A slot whose next page another
- * one is reading waits for that one. A fetch ends early, and the rest is computed, where a record is
- * damaged, no page can be had, the slot is evicted, its request ends, or the disk is slow: no record
- * for a quarter of the time that computing takes, or, after that quarter, so slow that computing the
- * rest is faster.
+ * n is the furthest place at which the text would be warm (slot.h). What a text that ended in
+ * the next page has kept of its end is good as far as this text is the same; a state only if all
+ * of it is. A slot whose next page another one is reading waits for that one. A fetch ends
+ * early, and the rest is computed, where a record is damaged, no page can be had, the slot is
+ * evicted, its request ends, or the disk is slow: no record for a quarter of the time that
+ * computing takes, or, after that quarter, so slow that computing the rest is faster.
  */
 #ifndef HEARTH_DAEMON_ENGINE_FETCH_H
 #define HEARTH_DAEMON_ENGINE_FETCH_H

@@ -111,8 +111,8 @@ static bool start(void)
     return started;
 }
 
-/* One that waits here already is woken after this, in this way: the lock, which the thread may keep while it has
- * no processor, is for those that do not. */
+/* One that waits here already is woken after this, in this way: the lock, which the thread may
+ * keep while it has no processor, is for those that do not. */
 bool waker_hand(struct client *client, int way)
 {
     client->wake_way = way;

@@ -277,8 +277,8 @@ static uint32_t equal_tokens(const uint32_t *a, const uint32_t *b, uint32_t n)
     return i;
 }
 
-/* How many of tokens [n] a text can make use of that goes on with them as this page does, and has the classes
- * beside it that the model has: a state follows from all of the page's tokens. */
+/* How many of tokens [n] a text can make use of that goes on with them as this page does, and
+ * has the classes beside it that the model has: a state follows from all of the page's tokens. */
 static uint32_t usable_tokens(const struct store_index *index, const struct index_record *page,
                               const uint32_t *tokens, uint32_t n)
 {

@@ -112,10 +112,11 @@ void store_follow_part(struct store_text *text, const uint32_t *tokens, uint32_t
 uint32_t store_find(const struct store *store, enum store_class class,
                     const struct store_text *text);
 
-/* Of the texts that go on from this one, which ends with a page, by one page or less, the one that begins with
- * the most of tokens [n], less than a page: *ret_n, and the KV of these in its records is the text's. If the
- * model has states, it goes on with nothing else. *ret has records of all classes that the model has. False:
- * there is none. The newest 256 are looked through. */
+/* Of the texts that go on from this one, which ends with a page, by one page or less, the one
+ * that goes on with the most of tokens [n], less than a page: *ret_n of them, whose KV in its
+ * records is good for both texts. A state is not: of a model that has states, only texts are taken
+ * whose tokens all agree. *ret has records of every class that the model has. False: there is none.
+ * The newest 256 are looked through. */
 bool store_find_begun(const struct store *store, const struct store_text *text,
                       const uint32_t *tokens, uint32_t n, struct store_text *ret, uint32_t *ret_n);
 

@@ -272,7 +272,8 @@ static void walk_end(struct walk *w)
     unlink(model);
 }
 
-/* Sometimes the daemon begins anew, with what its store has; sometimes the client does, and has its slots back by their name. */
+/* Sometimes the daemon begins anew, with what its store has; sometimes the client does, and has
+ * its slots back by their name. */
 static void walk_reconnect(struct walk *w, uint32_t step)
 {
     const bool begins = step % STEPS_OF_A_DAEMON == 0;

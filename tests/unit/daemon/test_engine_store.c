@@ -106,8 +106,8 @@ static struct slot *slot_of(uint32_t client)
     return clients[client].client->slots[0];
 }
 
-/* What a request for a text that is stored need not compute: all but the last token; where a state is needed, and
- * the text went on, up to the last restart point. */
+/* What a request for a text that is stored need not compute: all but the last token; where a
+ * state is needed, and the text went on, up to the last restart point. */
 static uint32_t warm(int kind)
 {
     return kind == STATES ? LENGTH / 32 * 32 : LENGTH - 1;

@@ -103,7 +103,8 @@ START_TEST(another_text_user_or_model_has_nothing_of_it)
 }
 END_TEST
 
-/* How many of tokens [n] a text begins with that goes on from `before`, which is `end` then; 0: none does. */
+/* How many of tokens [n] a text begins with that goes on from `before`, which is `end` then; 0:
+ * none does. */
 static uint32_t begun(const struct store_text *before, const uint32_t *tokens, uint32_t n,
                       const struct store_text *end)
 {

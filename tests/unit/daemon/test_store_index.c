@@ -280,8 +280,8 @@ static bool can_begin(uint32_t user, uint32_t node, uint32_t classes)
     return true;
 }
 
-/* The page is found by its first tokens; where it is not stored, another one by the token that they share. None
- * is by the first tokens where a state follows from all of them. */
+/* The page is found by its first tokens; where it is not stored, another one by the token that
+ * they share. None is by the first tokens where a state follows from all of them. */
 static void check_begun(uint32_t user, uint32_t node)
 {
     const struct store_text text = node_text(uid_of(user), node),
