@@ -327,27 +327,41 @@ static struct fetch_read *find_free(struct fetches *fetches)
     return NULL;
 }
 
-/* Reads the record into memory of its own, without a copy where the backend says where that is. False:
- * no memory can be had. */
-static bool read_record(struct fetches *fetches, struct fetch *fetch, const struct slot *slot,
-                        struct fetch_read *read, uint32_t record, uint32_t positions)
+enum asked { ASKED, ASK_LATER, IS_GONE, NO_MEMORY };
+
+/* Asks for the part that is missing, into memory of its own; without a copy where the backend says
+ * where that is. What has to give way for the memory is offered to the store, which may evict this
+ * record for it, or have no buffer left: so the record is looked for again. */
+static enum asked ask_part(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
     struct stored *stored = &fetches->stored;
     struct backend *backend = stored->loaded->backend;
     const struct backend_ops *ops = stored->loaded->ops;
+    const bool end = fetch->at == fetch->n;
+    const struct store_text *text = end ? &fetch->end_text : &fetch->text;
+    struct fetch_read *read = find_free(fetches);
+    if (!stores(stored, fetch->next, text))
+        return IS_GONE;
+    if (!read || !store_reads_more(stored->store))
+        return ASK_LATER;
     const uint32_t id = take_memory(stored, slot, fetch->next);
     if (id == PAGE_NONE)
-        return false;
+        return NO_MEMORY;
+    const uint32_t record = store_find(stored->store, fetch->next, text);
+    if (record == STORE_NONE || !store_reads_more(stored->store)) {
+        pages_return(pool_of(stored, fetch->next), id);
+        return record == STORE_NONE ? IS_GONE : ASK_LATER;
+    }
     void *into =
         ops->page_memory ? ops->page_memory(backend, (enum copy_class)fetch->next, id) : NULL;
     *read = (struct fetch_read){.fetch = fetch,
                                 .class = fetch->next,
                                 .page = fetch->at,
-                                .positions = positions,
+                                .positions = end ? fetch->end_positions : KV_PAGE_POSITIONS,
                                 .memory = id};
     store_read(stored->store, record, (uint64_t)(read - fetches->read), into);
     fetch->reads[(fetch->head + fetch->n_reads++) % FETCH_READS] = read;
-    return true;
+    return ASKED;
 }
 
 /* Goes on to a part that is missing: of a page, or of the end. False: there is none. */
@@ -373,23 +387,18 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
                     struct steady *clock, uint64_t until_ns)
 {
     const struct stored *stored = &fetches->stored;
-    struct fetch_read *read;
     uint32_t asked = 0;
     if (fetch->leader || fetch->looks || fetch->n_reads > fetches->depth - fetches->depth / 4)
         return 0;
     while (!fetch->ends && fetch->n_reads < fetches->depth &&
            (asked == 0 || steady_look(clock) < until_ns) && /* memory costs more than asking */
            go_on_to_missing(stored, fetch, slot)) {
-        const bool end = fetch->at == fetch->n;
-        uint32_t record =
-            store_find(stored->store, fetch->next, end ? &fetch->end_text : &fetch->text);
-        if (record != STORE_NONE &&
-            (!store_reads_more(stored->store) || !(read = find_free(fetches))))
-            break;                  /* later */
-        if (record == STORE_NONE || /* evicted meanwhile */
-            !read_record(fetches, fetch, slot, read, record,
-                         end ? fetch->end_positions : KV_PAGE_POSITIONS)) {
-            fetch->again |= end && fetch->needs_end && record == STORE_NONE;
+        const enum asked now = ask_part(fetches, fetch, slot);
+        if (now == ASK_LATER)
+            break;
+        if (now != ASKED) {
+            const bool end = fetch->at == fetch->n;
+            fetch->again |= end && fetch->needs_end && now == IS_GONE;
             fetch->end_positions = 0;
             fetch->ends = !end;
             continue;

@@ -103,7 +103,7 @@ static void open_store(struct rig *rig)
         .seed = "fake",
         .seed_bytes = 4,
         .class_bytes = {info->page_bytes, info->window_page_bytes, info->state_bytes},
-        .bytes = 256 << 20,
+        .bytes = rig->desc.store_bytes ? rig->desc.store_bytes : 256 << 20,
         .day_bytes = 1ull << 40,
         .min_tokens = rig->desc.store_min,
         .by_hand = true,

@@ -48,6 +48,7 @@ struct rig_desc {
     uint32_t params_bytes;         /* [RIG_PARAMS_BYTES] of a parameter block */
     const char *store;             /* a folder: KV is kept there, by hand; a step has it work */
     uint32_t store_min;            /* tokens of a text that is stored */
+    uint64_t store_bytes;          /* most of its files; 0: 256 MiB */
     uint64_t *store_cut;           /* store_options.cut */
     enum submit_proposer proposer; /* of all requests [$HEARTH_RIG_PROPOSER, else auto] */
     enum backend_fast fast;        /* the device's fast pass [what `proposer` needs] */

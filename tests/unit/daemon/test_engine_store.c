@@ -751,13 +751,16 @@ static void edit(uint32_t text)
         rig_tokens(tokens[text] + at, RIG_TOKENS - at, 1000 + below(50));
 }
 
-/* Edits, evictions, restarts, kills and damage: every answer is the one of an empty store. */
+/* Edits, evictions, restarts, kills and damage, also with a store that is always full: every answer
+ * is the one of an empty store. */
 START_TEST(answers_do_not_depend_on_the_store)
 {
+    static const uint64_t full_bytes[] = {0, 60 << 10, 120 << 10, 200 << 10};
     begin(_i % KINDS);
     rig_end(&rig, clients, CLIENTS);
     desc.pages = 22;
     desc.store_min = _i % 2 ? 32 : 64;
+    desc.store_bytes = full_bytes[_i / KINDS];
     seed = 77 + (uint32_t)_i;
     open_rig();
     for (uint32_t round = 0; round < ROUNDS; round++) {
