@@ -75,16 +75,35 @@ static int read_tools(const json_t *o, struct talk *t, struct fail *f)
     return 0;
 }
 
-/* More variables of the template. */
+/* Whether the model is to think, as templates call it, unless `variables` say so. */
+static int put_thinking(json_t *variables, bool on)
+{
+    json_t *names = json_pack("{s:b,s:b}", "enable_thinking", on, "thinking", on);
+    int rc = names ? json_object_update_missing(variables, names) : -1;
+    json_decref(names);
+    return rc;
+}
+
+/* More variables of the template. It knows no effort "none". */
 static int read_extra(const json_t *o, struct talk *t, struct fail *f)
 {
     json_t *extra = NULL;
     const char *effort = NULL;
+    bool on = true, says = json_is_boolean(json_object_get(o, "enable_thinking"));
     if (field_object(o, "chat_template_kwargs", &extra, f) < 0 ||
-        field_text(o, "reasoning_effort", &effort, NULL, f) < 0)
+        field_text(o, "reasoning_effort", &effort, NULL, f) < 0 ||
+        field_bool(o, "enable_thinking", &on, f) < 0)
         return -1;
-    t->json.extra = !effort ? json_incref(extra) : extra ? json_copy(extra) : json_object();
-    if (effort && json_object_set_new(t->json.extra, "reasoning_effort", json_string(effort)))
+    if (!effort && !says) {
+        t->json.extra = json_incref(extra);
+        return 0;
+    }
+    const bool none = effort && strcmp(effort, "none") == 0;
+    t->json.extra = extra ? json_copy(extra) : json_object();
+    if (!t->json.extra || (says && put_thinking(t->json.extra, on)) ||
+        (none && put_thinking(t->json.extra, false)) ||
+        (effort && !none &&
+         json_object_set_new(t->json.extra, "reasoning_effort", json_string(effort))))
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     return 0;
 }

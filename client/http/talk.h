@@ -2,7 +2,7 @@
  * prompt, and readers of the answers.
  *
  * Each dialect of chats translates its request into one form, that of /v1/chat/completions:
- * `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `reasoning_effort`,
+ * `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `reasoning_effort`, `enable_thinking`,
  * `thinking_budget_tokens` and `chat_template_kwargs` are read here, the rest by gen_params. It may
  * run in a worker. */
 #ifndef HEARTH_CLIENT_HTTP_TALK_H

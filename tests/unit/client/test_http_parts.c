@@ -6,6 +6,7 @@
 #include "client/http/indent.h"
 #include "client/http/json_put.h"
 #include "client/http/reply.h"
+#include "client/http/talk.h"
 #include "client/http/token_json.h"
 #include "client/http/upstream.h"
 #include "tests/random.h"
@@ -358,6 +359,43 @@ START_TEST(a_key_file_is_read_whole_or_refused)
 }
 END_TEST
 
+/* ---- talk ------------------------------------------------------------------------------------ */
+
+/* The template's variables of a conversation with these members; compact JSON, sorted. */
+static void assert_variables(const char *members, const char *variables)
+{
+    static const char form[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]%s}";
+    char text[400];
+    struct talk talk;
+    struct fail f;
+    snprintf(text, sizeof(text), form, members);
+    json_t *o = json_loads(text, 0, NULL);
+    ck_assert_ptr_nonnull(o);
+    ck_assert_int_eq(talk_read(&talk, o, NULL, &f), 0);
+    char *found =
+        talk.json.extra ? json_dumps(talk.json.extra, JSON_COMPACT | JSON_SORT_KEYS) : strdup("");
+    ck_assert_str_eq(found, variables);
+    free(found);
+    talk_fini(&talk);
+    json_decref(o);
+}
+
+/* Both ways to ask for no thinking, as every template may call it; what is said to the template
+ * itself counts. */
+START_TEST(no_thinking_is_what_templates_call_it)
+{
+    static const char off[] = "{\"enable_thinking\":false,\"thinking\":false}";
+    assert_variables("", "");
+    assert_variables(",\"reasoning_effort\":\"none\"", off);
+    assert_variables(",\"enable_thinking\":false", off);
+    assert_variables(",\"enable_thinking\":true", "{\"enable_thinking\":true,\"thinking\":true}");
+    assert_variables(",\"reasoning_effort\":\"low\"", "{\"reasoning_effort\":\"low\"}");
+    assert_variables(",\"reasoning_effort\":\"none\","
+                     "\"chat_template_kwargs\":{\"enable_thinking\":true}",
+                     "{\"enable_thinking\":true,\"thinking\":false}");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_parts");
@@ -378,6 +416,7 @@ int main(void)
     tcase_add_test(tcase, a_text_grows_and_gives_back);
     tcase_add_test(tcase, a_template_that_looks_like_a_path_is_a_file);
     tcase_add_test(tcase, options_are_read_and_checked);
+    tcase_add_test(tcase, no_thinking_is_what_templates_call_it);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
