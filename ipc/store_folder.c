@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +27,26 @@ static int close_with(int fd, int rc)
     return rc;
 }
 
-int store_folder_open(const char *path, bool make, bool any_owner)
+/* Without what follows its last name: O_NOFOLLOW follows a link before a slash. */
+static int cut_slashes(const char *path, char ret[PATH_MAX])
 {
+    size_t n = strlen(path);
+    if (n >= PATH_MAX)
+        return -ENAMETOOLONG;
+    while (n > 1 && (path[n - 1] == '/' || (path[n - 1] == '.' && path[n - 2] == '/')))
+        n--;
+    memcpy(ret, path, n);
+    ret[n] = 0;
+    return 0;
+}
+
+int store_folder_open(const char *given, bool make, bool any_owner)
+{
+    char path[PATH_MAX];
     struct stat st;
+    int rc = cut_slashes(given, path);
+    if (rc < 0)
+        return rc;
     if (make)
         mkdir(path, 0700); /* if that fails, so does the open, or the folder exists */
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
