@@ -101,6 +101,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
         engine->constrain.vocab = &options->loaded->vocab;
         if (open_parts(engine) == 0) {
             gauges_slots(&engine->slots, &options->loaded->info, options->ctl);
+            stored_count(&engine->fetches.stored);
             *ret_engine = engine;
             return 0;
         }

@@ -122,6 +122,7 @@ START_TEST(a_text_is_warm_after_a_restart)
     begin(_i);
     ck_assert_uint_eq(ask(0, &request)->stored, 0);
     restart();
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_STORE_RECORDS), 0);
     const struct event_done *done = ask(1, &request);
     ck_assert_uint_eq(done->stored, last);
     ck_assert_uint_eq(done->cached, last);
