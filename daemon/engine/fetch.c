@@ -330,8 +330,8 @@ static struct fetch_read *find_free(struct fetches *fetches)
 enum asked { ASKED, ASK_LATER, IS_GONE, NO_MEMORY };
 
 /* Asks for the part that is missing, into memory of its own; without a copy where the backend says
- * where that is. What has to give way for the memory is offered to the store, which may evict this
- * record for it, or have no buffer left: so the record is looked for again. */
+ * where that is. Memory first: what has to give way for it is offered to the store, which may evict
+ * this record for that, or have no buffer left. */
 static enum asked ask_part(struct fetches *fetches, struct fetch *fetch, const struct slot *slot)
 {
     struct stored *stored = &fetches->stored;
@@ -340,8 +340,6 @@ static enum asked ask_part(struct fetches *fetches, struct fetch *fetch, const s
     const bool end = fetch->at == fetch->n;
     const struct store_text *text = end ? &fetch->end_text : &fetch->text;
     struct fetch_read *read = find_free(fetches);
-    if (!stores(stored, fetch->next, text))
-        return IS_GONE;
     if (!read || !store_reads_more(stored->store))
         return ASK_LATER;
     const uint32_t id = take_memory(stored, slot, fetch->next);
