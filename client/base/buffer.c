@@ -12,8 +12,10 @@ enum { FIRST_ROOM = 1024 };
 bool buffer_reserve(struct buffer *b, size_t bytes)
 {
     size_t room = b->room ? b->room : FIRST_ROOM;
-    if (bytes < b->room - b->bytes || b->failed)
-        return !b->failed;
+    if (b->failed)
+        return false;
+    if (bytes < b->room - b->bytes)
+        return true;
     while (room - b->bytes <= bytes && room <= SIZE_MAX / 4)
         room *= 2;
     char *data = room - b->bytes > bytes ? realloc(b->data, room) : NULL;
