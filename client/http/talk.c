@@ -75,10 +75,15 @@ static int read_tools(const json_t *o, struct talk *t, struct fail *f)
     return 0;
 }
 
-/* Whether the model is to think, as templates call it, unless `variables` say so. */
+json_t *talk_thinking(bool on)
+{
+    return json_pack("{s:b,s:b}", "enable_thinking", on, "thinking", on);
+}
+
+/* Unless `variables` say so themselves. */
 static int put_thinking(json_t *variables, bool on)
 {
-    json_t *names = json_pack("{s:b,s:b}", "enable_thinking", on, "thinking", on);
+    json_t *names = talk_thinking(on);
     int rc = names ? json_object_update_missing(variables, names) : -1;
     json_decref(names);
     return rc;

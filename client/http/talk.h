@@ -22,6 +22,9 @@ struct talk {
 int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f);
 void talk_fini(struct talk *t);
 
+/* The variables by which templates know whether the model is to think; the caller owns them. */
+json_t *talk_thinking(bool on);
+
 /* What follows changes the request's messages: only one of these. */
 
 /* How many tokens its prompt has. Returns -1 with *f where it cannot be rendered. */

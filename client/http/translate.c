@@ -2,6 +2,7 @@
 #include "client/http/translate.h"
 
 #include "client/base/json_shortest.h"
+#include "client/http/talk.h"
 #include "client/http/token_json.h"
 
 #include <stdint.h>
@@ -155,8 +156,9 @@ void translate_effort(struct translation *t, const char *effort)
 
 void translate_thinking(struct translation *t, bool on)
 {
-    t->failed |= json_object_set_new(t->variables, "enable_thinking", json_boolean(on)) != 0;
-    t->failed |= json_object_set_new(t->variables, "thinking", json_boolean(on)) != 0;
+    json_t *names = talk_thinking(on);
+    t->failed |= !names || json_object_update(t->variables, names) != 0;
+    json_decref(names);
 }
 
 void translate_add_text(struct buffer *all, const json_t *text)
