@@ -566,15 +566,13 @@ static bool is_end_here(const struct stored *stored, const struct fetch *fetch,
 /* The end of the text becomes the slot's, if it came. Returns how many positions it has gained. */
 static uint32_t take_end(struct stored *stored, struct fetch *fetch, struct slot *slot)
 {
-    static const enum prefix_part parts[] = {
-        [STORE_PAGE] = PREFIX_PAGE, [STORE_WINDOW] = PREFIX_WINDOW, [STORE_STATE] = PREFIX_POINT};
     uint32_t part[PREFIX_PARTS] = {PAGE_NONE, PAGE_NONE, PAGE_NONE};
     if (!is_end_here(stored, fetch, slot))
         return 0;
     for (int class = 0; class < STORE_CLASSES; class ++) {
         if (!fetch->end[class])
             continue;
-        part[parts[class]] = fetch->end[class]->memory;
+        part[class] = fetch->end[class]->memory; /* the same numbers: stored.c */
         fetch->end[class]->memory = PAGE_NONE;
         fetch->end[class] = NULL;
     }

@@ -15,6 +15,9 @@ _Static_assert((int)STORE_NAME_BYTES == (int)SLOT_NAME_BYTES, "a slot's name is 
 _Static_assert((int)STORE_PAGE == (int)COPY_PAGE && (int)STORE_WINDOW == (int)COPY_WINDOW_PAGE &&
                    (int)STORE_STATE == (int)COPY_STATE,
                "a class of the store is a class of the device");
+_Static_assert((int)STORE_PAGE == (int)PREFIX_PAGE && (int)STORE_WINDOW == (int)PREFIX_WINDOW &&
+                   (int)STORE_STATE == (int)PREFIX_POINT,
+               "and a part of the cache");
 
 /* While no pass of some rows was measured: weights are read from memory, and a core or two compute.
  * Too slow for most machines, so that the store is asked until it is known. */
@@ -70,9 +73,6 @@ static uint32_t point_rows(const struct prefix *prefix, uint32_t id)
     return rows;
 }
 
-static const enum store_class classes[PREFIX_PARTS] = {
-    [PREFIX_PAGE] = STORE_PAGE, [PREFIX_WINDOW] = STORE_WINDOW, [PREFIX_POINT] = STORE_STATE};
-
 /* What is offered, and from where. */
 struct offered {
     enum store_class class;
@@ -89,7 +89,7 @@ static void describe_part(const struct stored *stored, enum prefix_part part, ui
     const struct prefix *prefix = &stored->slots->kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
     *ret = (struct offered){
-        .class = classes[part],
+        .class = (enum store_class)part,
         .memory = part == PREFIX_PAGE     ? id
                   : part == PREFIX_WINDOW ? page->window
                                           : page->point,
@@ -112,7 +112,7 @@ static uint32_t describe_end(const struct stored *stored, const struct prefix_en
         if (end->part[part] == PAGE_NONE)
             continue;
         ret[n] = (struct offered){
-            .class = classes[part],
+            .class = (enum store_class)part,
             .memory = end->part[part],
             .positions = end->n,
             .rows = part == PREFIX_POINT ? end->n + back : end->n,
