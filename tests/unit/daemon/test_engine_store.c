@@ -258,10 +258,11 @@ START_TEST(the_state_at_the_end_of_a_text_is_read_by_texts_that_go_on)
 }
 END_TEST
 
-/* A prompt whose answer was one token, asked again. */
+/* A prompt whose answer was one token, asked again. Of states the last one is read alone. */
 START_TEST(a_prompt_is_warm_up_to_its_last_token)
 {
     struct rig_request request = request_of(0, LENGTH);
+    struct store_counts counts;
     begin(_i);
     request.max_tokens = 1;
     for (request.n = LENGTH; request.n < LENGTH + 34; request.n += 11) {
@@ -269,6 +270,9 @@ START_TEST(a_prompt_is_warm_up_to_its_last_token)
         restart();
         ck_assert_uint_eq(ask(1, &request)->stored, request.n - 1);
         ck_assert_uint_eq(rig.fake.n_rows, 1);
+        store_counts(rig.store, &counts);
+        if (_i != WINDOWS)
+            ck_assert_uint_eq(counts.read, (request.n - 1) / 32 + (_i == STATES ? 2 : 1));
     }
     finish();
 }
