@@ -201,7 +201,12 @@ struct stop {
     struct stored *stored;
     uint64_t (*now_ns)(void);
     uint64_t end_ns;
+    bool passed; /* what is offered: the window pages that texts have passed; or all else */
 };
+
+/* A window page of the middle of a text serves only a text that parts from it there: it goes last, and
+ * where the store is full, first. */
+enum { PASSED_WORTH = 8 }; /* 1 / this */
 
 /* Waits for the store to end some of what it has to do. Returns whether there is time left. */
 static bool wait_for_store(const struct stop *stop)
@@ -236,16 +241,24 @@ static bool stop_part(const struct stop *stop, enum prefix_part part, uint32_t i
 {
     struct offered offered;
     describe_part(stop->stored, part, id, &offered);
+    if (stop->passed)
+        offered.rows /= PASSED_WORTH;
     return stop_offer(stop, &offered);
+}
+
+/* Has it a window page of the middle of a text? */
+static bool is_passed(const struct prefix_page *page)
+{
+    return page->window != PAGE_NONE && page->readers == 0 && page->passed && !page->begun_near;
 }
 
 static bool stop_page(const struct stop *stop, uint32_t id)
 {
     const struct prefix_page *page = &stop->stored->slots->kv.prefix.pages[id];
+    if (stop->passed)
+        return !is_passed(page) || stop_part(stop, PREFIX_WINDOW, id);
     return stop_part(stop, PREFIX_PAGE, id) &&
-           (page->window == PAGE_NONE ||
-            (page->readers == 0 && page->passed && !page->begun_near) ||
-            stop_part(stop, PREFIX_WINDOW, id)) &&
+           (page->window == PAGE_NONE || is_passed(page) || stop_part(stop, PREFIX_WINDOW, id)) &&
            (page->point == PAGE_NONE || stop_part(stop, PREFIX_POINT, id));
 }
 
@@ -257,7 +270,7 @@ static bool stop_slot(const struct stop *stop, const struct slot *slot)
     for (uint32_t i = 0; i < slot->n_shared; i++)
         if (!stop_page(stop, slot->pages[i]))
             return false;
-    if (slot_end(slot, &stop->stored->slots->kv.prefix, &end))
+    if (!stop->passed && slot_end(slot, &stop->stored->slots->kv.prefix, &end))
         n = describe_end(stop->stored, &end, parts);
     for (uint32_t i = 0; i < n; i++)
         if (!stop_offer(stop, &parts[i]))
@@ -302,7 +315,7 @@ static bool stop_slots(const struct stop *stop)
 
 /* The users' idle pages in turns, the newest first: a page is newer in its list than what follows
  * it. */
-static void stop_idle(const struct stop *stop, const struct prefix *prefix)
+static bool stop_idle(const struct stop *stop, const struct prefix *prefix)
 {
     uint32_t next[PREFIX_USERS];
     bool any = true;
@@ -314,21 +327,24 @@ static void stop_idle(const struct stop *stop, const struct prefix *prefix)
             if (next[i] == PAGE_NONE)
                 continue;
             if (!stop_page(stop, next[i]))
-                return;
+                return false;
             next[i] = prefix->pages[next[i]].link.older;
             any = true;
         }
     }
+    return true;
 }
 
 void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit_ns)
 {
-    const struct stop stop = {stored, now_ns, now_ns() + limit_ns};
+    struct stop stop = {stored, now_ns, now_ns() + limit_ns, false};
     if (!stored->store)
         return;
     struct prefix *prefix = &stored->slots->kv.prefix;
     want_long_texts(prefix, store_min_tokens(stored->store));
-    if (stop_slots(&stop))
+    bool time_left = stop_slots(&stop) && stop_idle(&stop, prefix);
+    stop.passed = true;
+    if (time_left && prefix->window > 0 && stop_slots(&stop))
         stop_idle(&stop, prefix);
     while (store_pending(stored->store) > 0 && wait_for_store(&stop))
         ;
