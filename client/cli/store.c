@@ -223,7 +223,7 @@ static int clear_row(const struct store_list *list, int folder, const struct sto
     return rc;
 }
 
-static int clear(struct store_list *list, int folder)
+static int clear(struct store_list *list, int folder, bool json)
 {
     char size[32];
     const char *served = "", *last = "";
@@ -240,7 +240,10 @@ static int clear(struct store_list *list, int folder)
             list->cleared += row->bytes;
         last = row->id;
     }
-    buffer_format(&out, "cleared %s\n", cli_bytes(list->cleared, size, sizeof(size)));
+    if (json)
+        buffer_format(&out, "{\"cleared_bytes\":%llu}\n", (unsigned long long)list->cleared);
+    else
+        buffer_format(&out, "cleared %s\n", cli_bytes(list->cleared, size, sizeof(size)));
     int code = cli_print(&out);
     if (code == 0 && *served)
         code = cli_fail(CLI_BUSY, "%s: a hearthd serves it: stop that, then clear it", served);
@@ -284,7 +287,7 @@ int cli_store(const struct cli_options *o)
     if (rc < 0)
         code = cli_fail(CLI_SYSTEM, "%s: %s", path, strerror(-rc));
     else if (o->clear)
-        code = clear(&list, folder);
+        code = clear(&list, folder, o->json);
     else
         code = o->json ? print_json(&list) : print_table(&list);
     free(list.rows);
