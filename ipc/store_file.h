@@ -6,6 +6,7 @@
  *     MODEL/                32 hex digits: a hash of all that contents depend on beside tokens
  *       model               a line of text: what the model is called. Locked by the hearthd that uses the
  *                           folder; its time of change is when that one started
+ *       seen                struct store_file_seen: texts that were too short, and seen once
  *       UID/                a decimal number: the user whose texts these are
  *         slots             named slots (daemon/store/slots.h)
  *         NUMBER.kv         a segment: records of one class, at most 256 MiB
@@ -27,11 +28,13 @@ enum {
     STORE_FILE_BLOCK = 4096,
     STORE_FILE_TOKENS = 32,
     STORE_FILE_USED = 0x4b56, /* entry.used of a slot with a record */
+    STORE_FILE_SEEN = 4096,
 };
 
 #define STORE_FILE_BYTES ((uint64_t)256 << 20) /* most of a segment */
 #define STORE_FILE_MAGIC "hearth kv store"     /* 16 bytes with the 0 */
 #define STORE_FILE_DAY_MAGIC "hearth kv day"
+#define STORE_FILE_SEEN_MAGIC "hearth kv seen"
 
 struct store_file_header {
     char magic[16];
@@ -71,5 +74,13 @@ struct store_file_day {
     uint8_t hash[16]; /* of all above */
 };
 _Static_assert(sizeof(struct store_file_day) == 48, "part of the format");
+
+struct store_file_seen {
+    char magic[16];
+    uint8_t seed[16];                /* the hash that names MODEL */
+    uint64_t texts[STORE_FILE_SEEN]; /* daemon/store/index.h, seen */
+    uint8_t hash[16];                /* of all above */
+};
+_Static_assert(sizeof(struct store_file_seen) == 48 + 8 * STORE_FILE_SEEN, "part of the format");
 
 #endif

@@ -206,6 +206,8 @@ int store_folder_clear_user(int model_folder, const char *user)
         return fd;
     int rc = store_folder_list(fd, clear_file, NULL);
     close(fd);
+    if (unlinkat(model_folder, STORE_FOLDER_SEEN, 0) < 0 && errno != ENOENT && rc == 0)
+        rc = -errno;
     if (rc == 0 && unlinkat(model_folder, user, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY)
         rc = -errno;
     return rc;
@@ -224,6 +226,8 @@ int store_folder_clear_model(int folder, const char *model)
     if (fd < 0)
         return fd;
     int rc = store_folder_list(fd, clear_user, NULL);
+    if (rc == 0 && unlinkat(fd, STORE_FOLDER_SEEN, 0) < 0 && errno != ENOENT)
+        rc = -errno;
     if (rc == 0 && unlinkat(fd, "model", 0) < 0 && errno != ENOENT)
         rc = -errno;
     close(fd);

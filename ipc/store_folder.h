@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define STORE_FOLDER_SEEN "seen" /* a file of a model's folder */
+
 enum {
     STORE_FOLDER_NAME = 48, /* bytes of any name here, with the 0 */
     STORE_FOLDER_MODEL_TEXT = 128,
@@ -45,8 +47,8 @@ bool store_folder_is_locked(int model_folder);
 /* Bytes on the disk of a user's files, all of them. */
 int store_folder_bytes(int user_folder, uint64_t *ret);
 
-/* Removes what the store keeps of a user, and the folder; of a model likewise, which the caller has locked. Files
- * that are not the store's stay, and their folders then. Returns 0 or -errno. */
+/* Removes what the store keeps of a user, and the folder, and which short texts were seen, of any user; of a model
+ * likewise, which the caller has locked. Files that are not the store's stay, and their folders then. Returns 0 or -errno. */
 int store_folder_clear_user(int model_folder, const char *user);
 int store_folder_clear_model(int folder, const char *model);
 

@@ -292,6 +292,16 @@ static void want_long_texts(struct prefix *prefix, uint32_t min_tokens)
     }
 }
 
+/* A named slot is there again after the next start, and its text warm, however short. */
+static void want_named(const struct slots *slots, struct prefix *prefix)
+{
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
+        for (uint32_t k = 0; k < slot->n_shared && slot->name[0]; k++)
+            prefix->pages[slot->pages[k]].wanted = true;
+    }
+}
+
 static int by_use(const void *a, const void *b)
 {
     const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
@@ -342,6 +352,7 @@ void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit
         return;
     struct prefix *prefix = &stored->slots->kv.prefix;
     want_long_texts(prefix, store_min_tokens(stored->store));
+    want_named(stored->slots, prefix);
     bool time_left = stop_slots(&stop) && stop_idle(&stop, prefix);
     stop.passed = true;
     if (time_left && prefix->window > 0 && stop_slots(&stop))

@@ -4,6 +4,7 @@
 #include "daemon/overflow_uid.h"
 #include "daemon/policy/fault.h"
 #include "daemon/store/io.h"
+#include "daemon/store/seen.h"
 #include "daemon/store/slots.h"
 #include "kernels/base/fail.h"
 #include "kernels/base/hash128.h"
@@ -33,6 +34,7 @@ struct store {
     uint32_t free[IO_BUFFERS], n_free;
     uint32_t n_writing; /* buffers that are filled or written */
     uint32_t pending;
+    bool is_open;
     struct store_counts counts;
 };
 
@@ -93,6 +95,8 @@ int store_open(struct store **ret_store, const struct store_options *options, ch
     *ret_store = NULL;
     if (!store)
         return fail(err, err_bytes, -ENOMEM, "no memory for the KV store");
+    if (rc == 0)
+        seen_load(&store->files, &store->index);
     store->files.folder = store->files.model_folder = store->files.lock = -1;
     store->day.fd = store->io.event_fd = store->io.done_fd = -1;
     memcpy(store->class_bytes, options->class_bytes, sizeof(store->class_bytes));
@@ -119,6 +123,7 @@ void store_close(struct store *store)
     free(store);
 }
 
+    store->is_open = true;
 /* ---- texts ------------------------------------------------------------------------------------- */
 
 void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
@@ -128,6 +133,8 @@ void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
     *ret = (struct store_text){.uid = uid};
     hash128_init(&hash);
     hash128_update(&hash, store->seed, sizeof(store->seed));
+    if (store->is_open)
+        seen_save(&store->files, &store->index);
     hash128_update(&hash, &user, sizeof(user));
     hash128_final(&hash, (uint8_t *)ret->key.words);
 }

@@ -118,6 +118,12 @@ START_TEST(it_clears_one_user_and_nothing_else)
     ck_assert(!is_there(1000, 0) && !is_there(1000, 10) && is_there(1001, 20));
     serve("model B (f16)", "seed b");
     ck_assert(!is_there(1000, 30));
+    store_rig_close(&rig);
+    ck_assert_int_eq(store("--clear --json --user 1001"), 0);
+    says("{\"cleared_bytes\":3");
+    char command[160]; /* model B's is there */
+    snprintf(command, sizeof(command), "[ $(ls %s/*/seen | wc -l) = 1 ]", rig.path);
+    ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 

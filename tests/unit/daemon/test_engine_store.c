@@ -381,6 +381,24 @@ END_TEST
 /* ---- while a disk reads ---------------------------------------------------------------------- */
 
 /* A disk that stands still: the one that waits for it waits alone. */
+/* A short text is kept at the second stop, a named slot's at the first. */
+START_TEST(a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before)
+{
+    const struct rig_request named = request_of(0, LENGTH), other = request_of(1, LENGTH);
+    begin(_i);
+    desc.store_min = LENGTH * 2;
+    restart();
+    ask(0, &named);
+    ask(1, &other);
+    restart();
+    ck_assert_uint_eq(ask(2, &named)->stored, warm(_i));
+    ck_assert_uint_eq(ask(1, &other)->stored, 0);
+    restart();
+    ck_assert_uint_ge(ask(1, &other)->stored, LENGTH / 32 * 32);
+    finish();
+}
+END_TEST
+
 START_TEST(the_others_go_on_meanwhile)
 {
     const struct rig_request request = request_of(0, LENGTH),
@@ -815,6 +833,8 @@ int main(void)
     tcase_add_test(t, a_short_text_is_not_looked_up);
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
+    tcase_add_loop_test(t, a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before, 0,
+                        KINDS);
     tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
     tcase_add_loop_test(t, a_slow_disk_holds_up_no_other, 0, KINDS);
     tcase_add_loop_test(t, evictions_do_not_wait_for_a_disk, 0, KINDS);

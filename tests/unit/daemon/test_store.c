@@ -226,6 +226,9 @@ START_TEST(a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed
     ck_assert(!store_rig_put(&rig, STORE_PAGE, &text));
     ck_assert(!store_rig_put(&rig, STORE_WINDOW, &text));
     ck_assert_uint_eq(counts().too_short, 3);
+    store_rig_open(&rig); /* a restart in between */
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    ck_assert(store_rig_put(&rig, STORE_WINDOW, &text));
 }
 END_TEST
 

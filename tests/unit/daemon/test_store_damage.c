@@ -403,6 +403,24 @@ START_TEST(files_and_folders_are_only_ours)
 }
 END_TEST
 
+/* Which short texts were seen is a hint: what is damaged is not used. */
+START_TEST(a_damaged_list_of_what_was_seen_is_not_used)
+{
+    struct stat st;
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 0, 32);
+    ck_assert(!store_rig_put(&rig, STORE_PAGE, &text));
+    store_rig_close(&rig);
+    const char *path = store_rig_found(&rig, "*/seen");
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0600);
+    flip(path, 1000);
+    store_rig_open(&rig);
+    ck_assert(!store_rig_put(&rig, STORE_PAGE, &text));
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+}
+END_TEST
+
 START_TEST(a_second_store_of_the_model_is_refused_until_the_first_one_ends)
 {
     struct store_rig second;
@@ -713,6 +731,7 @@ int main(void)
     tcase_add_test(tcase, files_and_folders_are_only_ours);
     tcase_add_test(tcase, a_second_store_of_the_model_is_refused_until_the_first_one_ends);
     tcase_add_test(tcase, models_that_are_not_served_go_first);
+    tcase_add_test(tcase, a_damaged_list_of_what_was_seen_is_not_used);
     tcase_add_loop_test(tcase, a_stop_between_any_two_steps_leaves_nothing_wrong, 0, 2);
     tcase_add_test(tcase, kills_at_random_leave_nothing_wrong);
     tcase_add_loop_test(tcase, a_full_disk_takes_no_record_and_breaks_none, 0, 3);
