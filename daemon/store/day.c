@@ -1,6 +1,7 @@
 /* day.c: see day.h. */
 #include "daemon/store/day.h"
 
+#include "daemon/log.h"
 #include "ipc/store_file.h"
 #include "ipc/store_folder.h"
 #include "kernels/base/hash128.h"
@@ -44,6 +45,17 @@ static bool write_day(const struct day *day, struct store_file_day *d)
     return pwrite(day->fd, d, sizeof(*d), 0) == sizeof(*d);
 }
 
+/* A line a day. */
+static void say_spent(struct day *day, uint64_t today)
+{
+    if (day->said == today)
+        return;
+    day->said = today;
+    log_warning("store: the %llu MiB of --kv-store-writes are written: nothing more is kept today "
+                "(UTC)",
+                (unsigned long long)(day->bytes >> 20));
+}
+
 void day_grant(struct day *day)
 {
     const int64_t left = atomic_load(&day->left);
@@ -57,6 +69,8 @@ void day_grant(struct day *day)
     if (bytes > 0 && write_day(day, &d)) {
         atomic_fetch_add(&day->left, (int64_t)bytes);
         atomic_store(&day->short_of, false);
+    } else if (atomic_load(&day->short_of)) {
+        say_spent(day, d.day);
     }
     flock(day->fd, LOCK_UN);
 }

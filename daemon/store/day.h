@@ -19,6 +19,7 @@ struct day {
     uint64_t bytes; /* most of a day */
     uint64_t grant;
     uint64_t (*today)(void); /* since 1970 */
+    uint64_t said;           /* on that day the log said that it is spent */
     _Atomic int64_t left;    /* granted and not spent */
     _Atomic bool short_of;   /* a day_spend was refused since the last grant */
 };

@@ -52,6 +52,22 @@ int files_write(const struct files *files, int fd, const void *data, size_t byte
     return 0;
 }
 
+const char *files_why(int rc)
+{
+    switch (rc) {
+    case -EBADMSG:
+        return "damaged, or of another version";
+    case -EPERM:
+    case -ELOOP:
+        return "it is not hearthd's alone: make it its user's, a file mode 0600, a folder 0700, no "
+               "link; or remove it";
+    case -ENOENT:
+        return "it was removed: restart hearthd, which begins anew";
+    default:
+        return strerror(-rc);
+    }
+}
+
 /* ---- opening ----------------------------------------------------------------------------------- */
 
 static int say_folder(int rc, const char *path, char *err, size_t err_bytes)
@@ -166,8 +182,9 @@ int files_need(struct files *files, uint32_t segment, uint32_t number, uid_t uid
                enum store_class class)
 {
     struct files_segment *s = &files->segments[segment];
+    struct stat st;
     if (s->fd >= 0)
-        return 0;
+        return fstat(s->fd, &st) < 0 ? -errno : st.st_nlink == 0 ? -ENOENT : 0;
     *s = (struct files_segment){.fd = -1, .number = number, .uid = uid};
     format_header(&s->header, files->seed, class, uid, files->class_bytes[class]);
     if (!files_may(files))
@@ -284,7 +301,7 @@ static int load_segment(void *context, int folder, const char *name)
         unlinkat(folder, name, 0);
     } else if (found.fd < 0) {
         log_warning("store: %s/%u/%s is not used: %s", l->files->model, l->uid, name,
-                    strerror(-found.fd));
+                    files_why(found.fd));
     }
     if (found.fd < 0)
         return 0;
@@ -316,7 +333,7 @@ static int load_user(void *context, int folder, const char *name)
     }
     int user = store_folder_enter(folder, name, false);
     if (user < 0) {
-        log_warning("store: %s/%s is not used: %s", l->files->model, name, strerror(-user));
+        log_warning("store: %s/%s is not used: %s", l->files->model, name, files_why(user));
         return 0;
     }
     int rc = store_folder_list(user, load_segment, l);
@@ -401,5 +418,8 @@ int files_load(struct files *files, struct store_index *index)
         for (uint32_t i = 0; i < index->n_gone; i++)
             files_let_go(files, &index->gone[i]);
     }
+    if (index->evicted > 0 || index->next_other > 0)
+        log_info("store: %llu records and %u folders of other models gave way to --kv-store-bytes",
+                 (unsigned long long)index->evicted, index->next_other);
     return rc;
 }

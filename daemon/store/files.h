@@ -47,7 +47,8 @@ void files_close(struct files *files);
 /* Fills the index, which has n_segments, with what is there; what cannot be believed is removed. -ENOMEM. */
 int files_load(struct files *files, struct store_index *index);
 
-/* The segment's file, made with its header if there is none. Returns 0 or -errno. */
+/* The segment's file, made with its header if there is none. Returns 0 or -errno; -ENOENT: it, or a folder that
+ * it is to be made in, was removed. */
 int files_need(struct files *files, uint32_t segment, uint32_t number, uid_t uid,
                enum store_class class);
 
@@ -57,6 +58,9 @@ int files_write(const struct files *files, int fd, const void *data, size_t byte
 
 /* Does what the index has let go of. */
 void files_let_go(struct files *files, const struct index_gone *gone);
+
+/* Why a file or folder of the store is not used or written, and what to do, for a line of the log. */
+const char *files_why(int rc);
 
 /* May the next step be done? (files.cut) */
 bool files_may(const struct files *files);

@@ -149,7 +149,7 @@ static void say_failed(struct io *io, const struct io_job *job, int status)
     if (log_allowed(&io->limit, bell_now_ns()))
         log_warning("store: cannot %s %s/%u/%04u.kv: %s", job->kind == IO_READ ? "read" : "write",
                     io->files->model, job->uid, s->fd < 0 ? job->number : s->number,
-                    status == -EBADMSG ? "damaged" : strerror(-status));
+                    files_why(status));
 }
 
 static void complete(struct io *io, struct io_busy *b)

@@ -228,7 +228,7 @@ static int load_user(void *context, int model_folder, const char *name)
         give(l, uid, image);
     else if (image || (rc != -ENOENT && rc != -ENOMEM))
         log_warning("store: %s/%s/slots is not used: %s", l->files->model, name,
-                    image || rc == -EBADMSG ? "damaged, or of another version" : strerror(-rc));
+                    files_why(image ? -EBADMSG : rc));
     free(image);
     return rc == -ENOMEM ? rc : 0;
 }

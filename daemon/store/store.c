@@ -40,6 +40,16 @@ struct store {
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
+/* Room for one record of each class at least. */
+static uint64_t least_bytes(const struct index_sizes *sizes)
+{
+    uint64_t least = 0;
+    for (int i = 0; i < STORE_CLASSES; i++)
+        if (sizes->classes[i].slot_bytes > 0)
+            least += sizes->classes[i].slot_bytes + sizes->segment_bytes;
+    return least;
+}
+
 static int set_sizes(const struct store_options *o, struct index_sizes *ret, char *err,
                      size_t err_bytes)
 {
@@ -54,6 +64,11 @@ static int set_sizes(const struct store_options *o, struct index_sizes *ret, cha
         ret->classes[i] = (struct index_size){.slot_bytes = format_slot_bytes(o->class_bytes[i]),
                                               .n_slots = format_slots(o->class_bytes[i])};
     }
+    if (o->bytes < least_bytes(ret))
+        return fail(err, err_bytes, -EINVAL,
+                    "--kv-store-bytes %llu has no room for a page of this model: give %llu at the "
+                    "least; what is in %s stays",
+                    (unsigned long long)o->bytes, (unsigned long long)least_bytes(ret), o->path);
     return 0;
 }
 
@@ -81,6 +96,8 @@ static int open_parts(struct store *store, const struct store_options *o, char *
     if (rc == 0)
         rc = files_load(&store->files, &store->index);
     if (rc == 0)
+        seen_load(&store->files, &store->index);
+    if (rc == 0)
         rc = day_open(&store->day, store->files.folder, o->day_bytes, format_slot_bytes(most),
                       o->today ? o->today : day_today);
     if (rc == 0)
@@ -95,8 +112,6 @@ int store_open(struct store **ret_store, const struct store_options *options, ch
     *ret_store = NULL;
     if (!store)
         return fail(err, err_bytes, -ENOMEM, "no memory for the KV store");
-    if (rc == 0)
-        seen_load(&store->files, &store->index);
     store->files.folder = store->files.model_folder = store->files.lock = -1;
     store->day.fd = store->io.event_fd = store->io.done_fd = -1;
     memcpy(store->class_bytes, options->class_bytes, sizeof(store->class_bytes));
@@ -108,6 +123,7 @@ int store_open(struct store **ret_store, const struct store_options *options, ch
     }
     for (; store->n_free < store->io.n_buffers; store->n_free++)
         store->free[store->n_free] = store->n_free;
+    store->is_open = true;
     *ret_store = store;
     return 0;
 }
@@ -117,13 +133,14 @@ void store_close(struct store *store)
     if (!store)
         return;
     io_close(&store->io);
+    if (store->is_open)
+        seen_save(&store->files, &store->index);
     day_close(&store->day);
     files_close(&store->files);
     index_fini(&store->index);
     free(store);
 }
 
-    store->is_open = true;
 /* ---- texts ------------------------------------------------------------------------------------- */
 
 void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
@@ -133,8 +150,6 @@ void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
     *ret = (struct store_text){.uid = uid};
     hash128_init(&hash);
     hash128_update(&hash, store->seed, sizeof(store->seed));
-    if (store->is_open)
-        seen_save(&store->files, &store->index);
     hash128_update(&hash, &user, sizeof(user));
     hash128_final(&hash, (uint8_t *)ret->key.words);
 }

@@ -73,7 +73,7 @@ struct store_options {
 /* Opens the folder, and finds what it holds by the headers of its files. Returns 0; or with one line
  * -EBUSY (another process uses the model's part of it), -EPERM (the folder is a link, belongs to
  * another user, or others may enter it), -EOPNOTSUPP (its file system cannot free a part of a file),
- * -errno. Main thread; reads some hundred bytes a record. */
+ * -EINVAL (no room for a record of each class), -errno. Main thread; reads some hundred bytes a record. */
 int store_open(struct store **ret_store, const struct store_options *options, char *err,
                size_t err_bytes);
 

@@ -276,6 +276,20 @@ START_TEST(the_folder_stays_within_its_bytes)
 }
 END_TEST
 
+START_TEST(bytes_without_room_for_a_record_are_refused_and_nothing_goes)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    rig.options.bytes = 300000 + 5000 + 70001;
+    ck_assert_int_eq(store_rig_try(&rig), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(rig.err, "--kv-store-bytes 375001 has no room"));
+    rig.options.bytes = 300000 + 5000 + 70001 + 6 * 4096;
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), 0);
+}
+END_TEST
+
 static _Atomic uint64_t day;
 static uint64_t today(void)
 {
@@ -574,6 +588,7 @@ int main(void)
     tcase_add_test(tcase, a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed);
     tcase_add_test(tcase, the_overflow_uid_has_no_records);
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
+    tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
     tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_loop_test(tcase, without_a_free_buffer_it_is_later, 0, 2);
