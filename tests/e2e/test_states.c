@@ -31,7 +31,8 @@ enum {
     STEPS_OF_A_DAEMON = 40,
     OUTPUT = 12,
     SLOTS = 3,
-    POISON = 310, /* a token whose embedding is not finite; others are below 303 */
+    PAUSED = 1500, /* tokens of an answer */
+    POISON = 310,  /* a token whose embedding is not finite; others are below 303 */
 };
 
 /* The first two have a next-token layer. */
@@ -47,10 +48,9 @@ static uint32_t from_environment(const char *name, uint32_t otherwise)
     return text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
 }
 
-/* The model's file, with a token that poisons its row. */
-static void write_model(int arch, uint32_t context)
+/* The model's file, with a token that poisons its row, if `scale` is not finite. */
+static void write_model_with(int arch, uint32_t context, const uint8_t scale[2])
 {
-    const uint8_t infinite[2] = {0x00, 0x7c}; /* the scale of a block */
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct help_model m;
     size_t bytes;
@@ -61,13 +61,19 @@ static void write_model(int arch, uint32_t context)
     free(tiny_model_file(&shape, &bytes));
     help_model_tiny(&m, &shape);
     const struct model_tensor *t = &m.model->global[MODEL_TOKEN_EMBD];
-    memcpy(m.file + (t->data - m.file) + POISON * t->row_bytes, infinite, sizeof(infinite));
+    memcpy(m.file + (t->data - m.file) + POISON * t->row_bytes, scale, 2); /* of a block */
     snprintf(model, sizeof(model), "/tmp/hearth-states-XXXXXX");
     int fd = mkstemp(model);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, m.file, bytes), (ssize_t)bytes);
     close(fd);
     help_model_close(&m);
+}
+
+static void write_model(int arch, uint32_t context)
+{
+    static const uint8_t infinite[2] = {0x00, 0x7c};
+    write_model_with(arch, context, infinite);
 }
 
 static void submit(struct hearth *h, uint32_t slot, const uint32_t *tokens, uint32_t n,
@@ -353,6 +359,45 @@ START_TEST(slots_on_one_trunk_answer_as_each_alone)
 }
 END_TEST
 
+/* A slot whose reader stops is paused in the middle of its text; others go on meanwhile, and take
+ * what it does not hold. */
+START_TEST(a_pause_changes_no_answer)
+{
+    static const uint8_t zero[2]; /* an answer so long has every token in it */
+    static uint32_t ids[PAUSED];
+    static struct text text, other;
+    uint32_t random = 3;
+    write_model_with(_i, 2 * PAUSED, zero);
+    harness_start(&d, model, (const char *const[]){"--threads", "1", "--slots", "2", NULL});
+    struct hearth *h = harness_connect(&d, 2, NULL);
+    struct hearth_request request;
+    add_random(text.tokens, &text.n, 100, &random);
+    hearth_request_init(&request, sizeof(request));
+    request.tokens = text.tokens;
+    request.n_tokens = text.n;
+    request.max_tokens = PAUSED;
+    request.ignore_eos = 1;
+    request.logprobs = 5; /* a run of cells for each token: the ring is full soon */
+    ck_assert_int_eq(hearth_submit(h, 0, &request), 0);
+    ck_assert_int_eq(harness_wait_counter(&d, "stalls", 1), 1);
+    for (uint32_t i = 0; i < 4; i++) {
+        other = text; /* the same trunk */
+        add_random(other.tokens, &other.n, 40, &random);
+        ask(h, 1, other.tokens, other.n, OUTPUT, "auto");
+    }
+    ck_assert_int_eq(harness_counter(&d, "slots_paused"), 1);
+    struct hearth_result got = read_end(h, 0);
+    ck_assert_uint_eq(got.n_ids, PAUSED);
+    memcpy(ids, got.ids, sizeof(ids));
+    ck_assert_int_eq(hearth_submit(h, 1, &request), 0);
+    got = read_end(h, 1);
+    check_answer(&got, ids, PAUSED, 0);
+    hearth_close(h);
+    ck_assert_int_eq(harness_stop(&d), 0);
+    unlink(model);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("states");
@@ -361,6 +406,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_agent_s_turn_computes_what_is_new, 0, ARCHS);
     tcase_add_loop_test(tcase, no_way_to_a_text_changes_its_answer, 0, ARCHS);
     tcase_add_loop_test(tcase, slots_on_one_trunk_answer_as_each_alone, 0, ARCHS);
+    tcase_add_loop_test(tcase, a_pause_changes_no_answer, 0, ARCHS);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
