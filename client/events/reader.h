@@ -35,6 +35,7 @@ struct reader_desc {
                             Must live as long as the reader */
     bool thinks;            /* the prompt opened a thought */
     bool calls_in_thoughts; /* a call of a tool in a thought that does not end is one */
+    bool no_calls; /* none is asked for: what is read as a call is content, with a reason */
 };
 
 struct reader;

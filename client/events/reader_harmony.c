@@ -82,12 +82,16 @@ bool reader_step_header(struct reader *p)
         size_t skip = bytes > strlen(functions) && memcmp(to, functions, strlen(functions)) == 0
                           ? strlen(functions)
                           : 0;
-        if (!reader_name_fault(p, to + skip, bytes - skip)) {
-            begin_message(p, READER_ARGUMENTS);
+        const char *fault = reader_name_fault(p, to + skip, bytes - skip);
+        begin_message(p, fault ? READER_CONTENT : READER_ARGUMENTS);
+        if (fault) { /* its header is content, too: it has the name */
+            p->reason = p->reason ? p->reason : fault;
+            reader_emit(p, READER_CONTENT, text, end + strlen(message_mark));
+        } else {
             reader_begin_call(p, to + skip, bytes - skip);
-            p->at += end + strlen(message_mark);
-            return true;
         }
+        p->at += end + strlen(message_mark);
+        return true;
     }
     const char *channel = word_after(text, end, channel_mark, &bytes);
     bool thinks = bytes == strlen("analysis") && memcmp(channel, "analysis", bytes) == 0;

@@ -148,6 +148,24 @@ static int read_stops(struct gen_params *a, struct fail *f)
     return 0;
 }
 
+static int set_bias(struct gen_params *a, uint32_t token, float value, struct fail *f)
+{
+    if (a->base.n_bias == BIAS_MAX)
+        return fail_set(f, 400, FAIL_INVALID, "'logit_bias' must have at most %d tokens", BIAS_MAX);
+    a->bias[a->base.n_bias++] = (struct hearth_bias){.token = token, .value = value};
+    return 0;
+}
+
+int gen_params_ban(struct gen_params *a, uint32_t token, struct fail *f)
+{
+    for (uint32_t i = 0; i < a->base.n_bias; i++)
+        if (a->bias[i].token == token) {
+            a->bias[i].value = -INFINITY;
+            return 0;
+        }
+    return set_bias(a, token, -INFINITY, f);
+}
+
 static int add_bias(struct gen_params *a, int64_t token, const json_t *value, struct fail *f)
 {
     float bias = json_is_false(value) ? -INFINITY : (float)json_number_value(value);
@@ -157,10 +175,7 @@ static int add_bias(struct gen_params *a, int64_t token, const json_t *value, st
     if (token < 0 || token > UINT32_MAX)
         return fail_set(f, 400, FAIL_INVALID, "'logit_bias': %lld is not a token id",
                         (long long)token);
-    if (a->base.n_bias == BIAS_MAX)
-        return fail_set(f, 400, FAIL_INVALID, "'logit_bias' must have at most %d tokens", BIAS_MAX);
-    a->bias[a->base.n_bias++] = (struct hearth_bias){.token = (uint32_t)token, .value = bias};
-    return 0;
+    return set_bias(a, (uint32_t)token, bias, f);
 }
 
 /* Tokens are named by id, in an object or in pairs. */

@@ -139,7 +139,7 @@ int chat_json_read(struct hearth *h, const struct hearth_chat *given, bool messa
     if (messages)
         rc = read_json(h, "messages", ret_chat->messages, ret_chat->messages_bytes, JSON_ARRAY,
                        &ret->messages);
-    if (!rc && ret_chat->tool_choice != HEARTH_TOOLS_NONE)
+    if (!rc)
         rc = read_json(h, "tools", ret_chat->tools, ret_chat->tools_bytes, JSON_ARRAY, &ret->tools);
     if (!rc)
         rc =
@@ -158,8 +158,7 @@ int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct cha
               struct chat *c)
 {
     *c = (struct chat){.h = h,
-                       .tools =
-                           chat->tool_choice == HEARTH_TOOLS_NONE ? NULL : json_incref(json->tools),
+                       .tools = json_incref(json->tools),
                        .extra = json_incref(json->extra),
                        .prompt = chat->add_generation_prompt != 0,
                        .choice = chat->tool_choice,

@@ -31,12 +31,14 @@ static bool is_named(const struct chat *c, const json_t *tool)
     return name && (!c->tool_name || strcmp(name, c->tool_name) == 0);
 }
 
-/* Is a grammar needed? -EINVAL where the chat asks for a call that cannot be. */
+/* Is a grammar needed for calls? -EINVAL where the chat asks for a call that cannot be. */
 static int is_needed(const struct chat *c)
 {
     bool required = c->choice == HEARTH_TOOLS_REQUIRED, strict = false, found = false;
     size_t i;
     const json_t *description;
+    if (c->choice == HEARTH_TOOLS_NONE)
+        return 0;
     json_array_foreach(c->tools, i, description) {
         strict |= is_strict(chat_tool(description));
         found |= is_named(c, chat_tool(description));
@@ -132,6 +134,13 @@ static void add_root(struct chat_calls *b)
     const struct call_form *f = b->form;
     bool required = b->chat->choice == HEARTH_TOOLS_REQUIRED, from_start = required || f->bare;
     struct buffer t = {0};
+    if (b->chat->choice == HEARTH_TOOLS_NONE) {
+        schema_add(&b->c, &t, "blank");
+        add_other(b, &t);
+        schema_rule(&b->c, NULL, "root", schema_get(&t));
+        buffer_fini(&t);
+        return;
+    }
     const char *block = add_block(b);
     if (f->body == CALL_HARMONY) {
         add_harmony(b, &t, block, from_start);
@@ -277,6 +286,20 @@ static int add_thoughts(const struct chat *c, const struct reader_desc *desc,
     return 0;
 }
 
+/* The token that a mark is, or a control token in it: no call begins without it. The model can still
+ * write the mark in other tokens; what it then says is content. */
+static void ban(const struct vocab *v, const char *mark, struct chat_grammar *g)
+{
+    for (uint32_t i = 0; mark && i < v->n_specials; i++) {
+        struct vocab_token t;
+        if (g->n_banned == CHAT_MOST_BANNED || !vocab_find_token(v, v->specials[i], &t) || t.end ||
+            !t.text_bytes || !memmem(mark, strlen(mark), t.text, t.text_bytes) ||
+            (t.type != VOCAB_TYPE_CONTROL && t.text_bytes != strlen(mark)))
+            continue;
+        g->banned[g->n_banned++] = v->specials[i];
+    }
+}
+
 int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
                       struct chat_grammar *ret)
 {
@@ -288,12 +311,17 @@ int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
         return handle_fail(c->h, -ENOTSUP,
                            "the model's chat template writes calls in no known form, so none "
                            "can be required: leave tool_choice out");
-    bool binds = needed && desc->form;
+    bool none = c->choice == HEARTH_TOOLS_NONE && c->tools && desc->form;
+    bool binds = (needed || (none && desc->form->bare)) && desc->form;
     if (binds)
         rc = write_grammar(c, desc->form, ret);
     if (!rc && desc->thoughts && (c->thinking_tokens >= 0 || binds || desc->thinks))
         rc = add_thoughts(c, desc, ret);
     ret->n_thought_marks = ret->n_marks;
+    if (none) {
+        ban(&c->h->vocab, call_form_opening(desc->form), ret);
+        ban(&c->h->vocab, call_form_alone(desc->form), ret);
+    }
     if (!rc && binds && !ret->required && !desc->form->bare)
         add_mark(ret, HEARTH_MARK_CALL,
                  desc->form->body == CALL_HARMONY ? " to=functions."

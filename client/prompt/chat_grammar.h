@@ -2,14 +2,15 @@
  * the marks in the answer between which it binds. On the handle's thread.
  *
  * A grammar is needed where the chat asks for calls (tool_choice required, single_call), or a tool is
- * strict and the form of calls is known. Without it nothing binds an answer. What a schema asks for and no grammar can say is left
+ * strict and the form of calls is known; where it asks for none (tool_choice none) the tokens that
+ * begin a call are banned. Without it nothing binds an answer. What a schema asks for and no grammar can say is left
  * open, with a line about it: the reader checks the arguments then. */
 #ifndef HEARTH_CLIENT_PROMPT_CHAT_GRAMMAR_H
 #define HEARTH_CLIENT_PROMPT_CHAT_GRAMMAR_H
 
 #include "client/prompt/chat_form.h"
 
-enum { CHAT_MOST_MARKS = 4 };
+enum { CHAT_MOST_MARKS = 4, CHAT_MOST_BANNED = 4 };
 
 struct chat_grammar {
     struct buffer text; /* [bytes] 0 bytes: none is needed */
@@ -19,7 +20,8 @@ struct chat_grammar {
     bool required;                     /* the answer has to call */
     uint32_t *closing;                 /* [n_closing] the tokens that close a thought */
     uint32_t n_closing;
-    json_t *loosened; /* array of lines; NULL: none */
+    json_t *loosened;                            /* array of lines; NULL: none */
+    uint32_t banned[CHAT_MOST_BANNED], n_banned; /* tokens that begin a call where none is wanted */
 };
 
 /* For an answer to c in the form that `desc` says. Returns 0; -EINVAL or -ENOTSUP with one line in

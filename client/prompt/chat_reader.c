@@ -84,7 +84,8 @@ int chat_json_open(struct hearth *h, const struct hearth_chat *chat, const struc
     struct chat c;
     *ret_reader = NULL;
     int rc = chat_init(h, chat, json, &c);
-    if (!rc && json_array_size(c.tools) && !chat_form_has_tools(&c))
+    if (!rc && chat->tool_choice != HEARTH_TOOLS_NONE && json_array_size(c.tools) &&
+        !chat_form_has_tools(&c))
         rc = handle_fail(h, -ENOTSUP,
                          "the model's chat template does not write tools, so the model would not "
                          "see them: use a model or a template that does, or leave 'tools' out");
@@ -179,6 +180,12 @@ int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_r
     request->closing = g->closing;
     request->n_closing = g->n_closing;
     return 0;
+}
+
+const uint32_t *chat_json_banned(const struct hearth_chat_reader *reader, uint32_t *ret_n)
+{
+    *ret_n = reader->bound->grammar.n_banned;
+    return reader->bound->grammar.banned;
 }
 
 const char *hearth_chat_loosened(const struct hearth_chat_reader *reader)

@@ -199,6 +199,39 @@ def scripted_answers(folder):
         assert json.loads(served.request("GET", "/props"))["default_generation_settings"]["n_ctx"] == 131072
 
 
+def no_calls(folder):
+    """With tool_choice none the prompt keeps its tools, and the token that begins a call is not written."""
+    script = {"answers": [{"text": "I look.", "calls": [{"name": "read", "arguments": {}}]}], "alone": ["<tool_call>"]}
+    model, built = build(folder, script)
+    assert built.returncode == 0, built
+    text = {"role": "user", "content": "Look. " * 40}
+    function = TOOLS[0]["function"]
+    with Served(folder, model) as served:
+
+        def ask(path, body, **more):
+            return json.loads(served.request("POST", path, {"max_tokens": 20, "max_output_tokens": 20, **body, **more}))
+
+        chat, body = "/v1/chat/completions", {"messages": [text], "tools": TOOLS}
+        auto, none = ask(chat, body, max_tokens=200), ask(chat, body, tool_choice="none", logit_bias={"1": 1})
+        assert calls_of(auto["choices"][0]["message"]) == [("read", {})], auto
+        said = none["choices"][0]["message"]
+        assert not said.get("tool_calls") and "I look." in said["content"], none
+        assert "<tool_call>" not in said["content"], none
+        total = auto["usage"]["prompt_tokens"]
+        assert none["usage"]["prompt_tokens"] == total, none
+        assert none["usage"]["prompt_tokens_details"]["cached_tokens"] > total - PAGE, none
+        tools = [{"name": "read", "input_schema": function["parameters"]}]
+        body = {"messages": [text], "tools": tools}
+        auto, none = ask("/v1/messages", body, max_tokens=200), ask("/v1/messages", body, tool_choice={"type": "none"})
+        assert auto["stop_reason"] == "tool_use" and none["stop_reason"] != "tool_use", (auto, none)
+        assert none["usage"]["cache_read_input_tokens"] >= PAGE and none["usage"]["input_tokens"] < PAGE, none
+        body = {"input": [text], "tools": [{"type": "function", **function}]}
+        auto, none = ask("/v1/responses", body, max_output_tokens=200), ask("/v1/responses", body, tool_choice="none")
+        assert [i["type"] for i in auto["output"]] == ["message", "function_call"], auto
+        assert [i["type"] for i in none["output"]] == ["message"], none
+        assert none["usage"]["input_tokens"] == auto["usage"]["input_tokens"], none
+
+
 def another_template(folder):
     template = folder / "template.jinja"
     template.write_text(GLM)
@@ -221,7 +254,7 @@ def refused_scripts(folder):
 
 
 def main():
-    for test in (refused_scripts, scripted_answers, another_template, turns_go_on):
+    for test in (refused_scripts, scripted_answers, no_calls, another_template, turns_go_on):
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             test(folder)

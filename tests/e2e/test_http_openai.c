@@ -330,6 +330,12 @@ START_TEST(what_is_not_a_call_is_content_with_a_reason)
     ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "length");
     ck_assert_str_eq(json_text(o, "hearth/unparsed"), "the answer ends inside a call");
     json_decref(o);
+    snprintf(more, sizeof(more), called, rig_calls, ",\"tool_choice\":\"none\"");
+    o = rig_json("/v1/chat/completions", talk_with(more));
+    ck_assert_ptr_nonnull(strstr(json_text(o, "choices/0/message/content"), "<tool_call>"));
+    ck_assert_ptr_null(json_at(o, "choices/0/message/tool_calls"));
+    ck_assert_ptr_nonnull(strstr(json_text(o, "hearth/unparsed"), "tool_choice is none"));
+    json_decref(o);
 }
 END_TEST
 

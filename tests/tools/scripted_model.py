@@ -3,12 +3,13 @@
 
     scripted_model.py SCRIPT.json OUT.gguf [--template FILE] [--context N]
 
-SCRIPT.json is {"answers": [...], "without_tools": ..., "end": ..., "control": [...]}:
+SCRIPT.json is {"answers": [...], "without_tools": ..., "end": ..., "control": [...], "alone": [...]}:
   answers        answer k is given where the conversation has k messages of role "tool"; the last one also where
                  it has more. null: is not reached (the answer before it makes two calls)
   without_tools  the answer to a request without tools; left out: as with tools
   end            the token that ends an answer; default "<|im_end|>"
   control        more texts that are control tokens; those of the form <|...|> in the template are
+  alone          texts that occur once in all answers, and are a token each there: the mark of a call
 An answer is a text, as the model would write it, or {"thought": ..., "text": ..., "calls": [{"name": ...,
 "arguments": {...}}, ...]}, which is written as Qwen3's template writes it. No answer may be a part of another one.
 
@@ -157,12 +158,18 @@ class Vocabulary:
         return len(self.texts) - 1
 
 
-def add_answers(vocabulary, starts):
+def cut_around(text, texts, alone):
+    """The same, and these are pieces of their own."""
+    parts = re.split("(" + "|".join(map(re.escape, alone)) + ")", text) if alone else [text]
+    return [piece for part in parts if part for piece in ([part] if part in alone else cut(part, texts))]
+
+
+def add_answers(vocabulary, starts, alone):
     """starts: (turn token's text, answer or None)."""
     texts = list(dict.fromkeys(text for _, text in starts if text))
     ids = {}
     for text in texts:
-        ids[text] = [vocabulary.add(piece, USER_DEFINED) for piece in cut(text, texts)]
+        ids[text] = [vocabulary.add(piece, USER_DEFINED) for piece in cut_around(text, texts, alone)]
         vocabulary.successor.update(zip(ids[text], ids[text][1:]))
     for token, text in starts:
         at = vocabulary.add(token, CONTROL)
@@ -333,7 +340,7 @@ def build(script, given, context):
         starts.append(("<|turn_plain|>", text_of(script["without_tools"])))
     template = template_of(given, len(answers), "without_tools" in script)
     vocabulary = Vocabulary()
-    add_answers(vocabulary, starts)
+    add_answers(vocabulary, starts, script.get("alone", []))
     end_text = script.get("end", "<|im_end|>")
     found = re.findall(r"<\|[^|<>{}'\" ]+\|>", template)
     control = dict.fromkeys([end_text, *script.get("control", []), *found])

@@ -235,6 +235,8 @@ START_TEST(tools_and_extra_variables_reach_the_template)
     c.extra = "{\"enable_thinking\":false,\"eos_token\":\"E\"}";
     c.extra_bytes = strlen(c.extra);
     assert_chat(&c, "tools", "f False E");
+    c.tool_choice = HEARTH_TOOLS_NONE; /* nothing that stands early changes */
+    assert_chat(&c, "tools", "f False E");
 }
 END_TEST
 

@@ -236,6 +236,35 @@ START_TEST(a_call_in_a_thought_may_be_part_of_it)
 }
 END_TEST
 
+/* Nothing that is written is lost: a call is content, and a reason says so. */
+START_TEST(where_no_call_is_wanted_none_is_read)
+{
+    json_t *list = json_loads(tools, 0, NULL);
+    struct reader_desc desc = desc_of(_i, list);
+    const char *reason, *why, *called = strchr(answers[_i].want, '{');
+    desc.calls_in_thoughts = false;
+    char *with = read_in_steps(&desc, answers[_i].text, 3, &why);
+    desc.no_calls = true;
+    char *whole = read_in_steps(&desc, answers[_i].text, 3, &reason);
+    char *bytes = read_in_steps(&desc, answers[_i].text, 1, &reason);
+    ck_assert_str_eq(whole, bytes);
+    ck_assert_msg(!strcmp(with, whole) ||
+                      (reason && (why || strstr(reason, "tool_choice is none"))),
+                  "%s: %s", whole, reason ? reason : "no reason");
+    if (called && !why && strcmp(with, whole) != 0) /* the name and the arguments */
+        ck_assert_msg(strstr(whole, "C(") != NULL, "%s", whole);
+    struct reader *r = reader_open(&desc);
+    ck_assert_int_eq(reader_feed(r, answers[_i].text, strlen(answers[_i].text)), 0);
+    ck_assert_int_eq(reader_finish(r), 0);
+    ck_assert_uint_eq(reader_calls(r), 0);
+    reader_close(r);
+    free(with);
+    free(whole);
+    free(bytes);
+    json_decref(list);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_events");
@@ -248,6 +277,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_answer_is_read_once_however_long_it_is, 0,
                         (int)(sizeof(long_answers) / sizeof(long_answers[0])));
     tcase_add_test(tcase, a_call_in_a_thought_may_be_part_of_it);
+    tcase_add_loop_test(tcase, where_no_call_is_wanted_none_is_read, 0, n);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

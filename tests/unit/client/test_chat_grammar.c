@@ -205,6 +205,21 @@ START_TEST(nothing_binds_where_nothing_asks_for_it)
 }
 END_TEST
 
+/* Llama 3 begins a call with no mark: the answer may not begin with one. */
+START_TEST(no_answer_begins_with_a_bare_call_where_none_is_wanted)
+{
+    opens(LLAMA, TWO("true"), HEARTH_TOOLS_NONE, 0);
+    ck_assert(takes("Hello {\"name\": \"open\"}") && takes("{\"nam\": 1}") && takes(""));
+    ck_assert(!takes("{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}"));
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    opens(HERMES, TWO("false"), HEARTH_TOOLS_NONE, 0);
+    ck_assert_int_eq(hearth_chat_feed(reader, HERMES_OPEN, strlen(HERMES_OPEN), 1), 0);
+    while (hearth_chat_next(reader, &e))
+        ck_assert_uint_eq(e.kind, HEARTH_CHAT_CONTENT);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_unparsed(reader), "tool_choice is none"));
+}
+END_TEST
+
 START_TEST(a_grammar_binds_after_its_mark_and_after_thoughts)
 {
     opens(HERMES, TWO("true"), HEARTH_TOOLS_AUTO, 0);
@@ -590,6 +605,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_grammar_takes_calls_in_the_templates_form, 0,
                         (int)(sizeof(answers) / sizeof(answers[0])));
     tcase_add_test(tcase, nothing_binds_where_nothing_asks_for_it);
+    tcase_add_test(tcase, no_answer_begins_with_a_bare_call_where_none_is_wanted);
     tcase_add_test(tcase, a_grammar_binds_after_its_mark_and_after_thoughts);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
