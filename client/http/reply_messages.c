@@ -209,9 +209,8 @@ static void messages_whole(struct exchange *x)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* The types that Anthropic's packages know, and where they matter the texts and the status: Claude
- * Code shortens its conversation after exactly this line about a prompt, and tries again after
- * 529. */
+/* The types that Anthropic's packages know, and where it matters the text: Claude Code shortens its
+ * conversation after exactly this line about a prompt. */
 static void messages_fail(struct exchange *x, struct fail *f)
 {
     const char *type = f->type ? f->type : FAIL_SERVER;
@@ -223,8 +222,6 @@ static void messages_fail(struct exchange *x, struct fail *f)
         type = "api_error";
     else if (strcmp(type, FAIL_UNAVAILABLE) == 0)
         type = "overloaded_error";
-    if (f->status == 503)
-        f->status = 529;
     if (f->n_prompt && f->n_context)
         snprintf(f->message, sizeof(f->message), "prompt is too long: %lld tokens > %lld maximum",
                  (long long)f->n_prompt, (long long)f->n_context - 1);

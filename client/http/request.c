@@ -72,7 +72,7 @@ static void add_headers(struct exchange *x, struct MHD_Response *r)
         MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
         MHD_add_response_header(r, "Cache-Control", "no-cache");
     }
-    if (x->status == 503 || x->status == 529)
+    if (x->status == 503)
         MHD_add_response_header(r, "Retry-After", "1");
     if (x->status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");

@@ -46,16 +46,15 @@ START_TEST(a_full_gateway_is_said_in_each_dialect)
 {
     static const struct {
         const char *path, *body, *where, *word;
-        int status;
     } full[] = {
         {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
-         "error/type", "unavailable_error", 503},
+         "error/type", "unavailable_error"},
         {"/v1/messages", "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stream\":true}",
-         "error/type", "overloaded_error", 529},
-        {"/v1/responses", "{\"input\":\"x\",\"stream\":true}", "error/code", "server_is_overloaded",
-         503},
+         "error/type", "overloaded_error"},
+        {"/v1/responses", "{\"input\":\"x\",\"stream\":true}", "error/code",
+         "server_is_overloaded"},
         {"/api/chat", "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
-         "error", "all 1 slots are busy and 1 requests wait already: try again in a moment", 503},
+         "error", "all 1 slots are busy and 1 requests wait already: try again in a moment"},
     };
     ck_assert_int_eq(gateway_stop(&rig_gate), 0);
     gateway_start(
@@ -68,7 +67,7 @@ START_TEST(a_full_gateway_is_said_in_each_dialect)
     for (size_t i = 0; i < sizeof(full) / sizeof(full[0]); i++) {
         struct http_answer a = http_ask(&rig_gate, full[i].path, full[i].body);
         json_t *o = json_loads(a.body, 0, NULL);
-        ck_assert_int_eq(a.status, full[i].status);
+        ck_assert_int_eq(a.status, 503);
         ck_assert_ptr_nonnull(strstr(a.headers, "Retry-After:"));
         ck_assert_str_eq(json_text(o, full[i].where), full[i].word);
         json_decref(o);
