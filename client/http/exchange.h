@@ -60,7 +60,7 @@ struct reply {
     void (*close)(struct exchange *x);                 /* the end of a stream; or NULL */
     void (*whole)(struct exchange *x);                 /* all choices, as one text */
     json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
-    /* A failure, as the whole answer or as the end of a stream; may change its status. NULL: as
+    /* A failure, as the whole answer or as the end of a stream; may change its message. NULL: as
      * fail_json. */
     void (*fail)(struct exchange *x, struct fail *f);
     bool overflow_in_stream; /* a prompt that is too long is a failure of the stream asked for */

@@ -17,9 +17,10 @@ static void put_usage(struct buffer *t, const struct choice *c)
     int64_t prompt = c->is_done ? e->prompt : c->job.request.n_tokens;
     json_put_format(t,
                     "{'input_tokens':%d,'cache_creation_input_tokens':0,"
-                    "'cache_read_input_tokens':%d,'stored_tokens':%d,'output_tokens':%d}",
+                    "'cache_read_input_tokens':%d,'stored_tokens':%d,'prefix_break':%d,"
+                    "'output_tokens':%d}",
                     prompt - (int64_t)e->cached, (int64_t)e->cached, (int64_t)e->stored,
-                    (int64_t)e->output);
+                    (int64_t)e->prefix_break, (int64_t)e->output);
 }
 
 /* max_tokens above the room that the prompt leaves are cut to it: then the context ended the

@@ -160,11 +160,12 @@ static void put_response(struct exchange *x, const char *status, const struct ch
     if (c)
         json_put_format(t,
                         "],'usage':{'input_tokens':%d,'input_tokens_details':{'cached_tokens':%d,"
-                        "'stored_tokens':%d},"
+                        "'stored_tokens':%d,'prefix_break':%d},"
                         "'output_tokens':%d,'output_tokens_details':{'reasoning_tokens':%d},"
                         "'total_tokens':%d}",
                         (int64_t)c->finish.prompt, (int64_t)c->finish.cached,
-                        (int64_t)c->finish.stored, (int64_t)c->finish.output, thought_tokens(c),
+                        (int64_t)c->finish.stored, (int64_t)c->finish.prefix_break,
+                        (int64_t)c->finish.output, thought_tokens(c),
                         (int64_t)c->finish.prompt + c->finish.output);
     else
         buffer_text(t, "],\"usage\":null");

@@ -140,6 +140,17 @@ START_TEST(a_turn_goes_on_from_the_last_one)
     json_t *second = rig_json(path, body);
     json_int_t cached = json_number(second, "usage/cache_read_input_tokens");
     ck_assert_int_ge(cached, prompt - 32 - 5); /* but for a page, and where the answer began */
+    /* Where it left the prompt before, which went on with the answer; a stream says so at its end. */
+    json_int_t broke = json_number(second, "usage/prefix_break");
+    ck_assert_msg(broke >= cached && broke <= prompt, "%lld of %lld", broke, prompt);
+    body[strlen(body) - 1] = 0;
+    strcat(body, ",\"stream\":true}");
+    json_t *events = http_stream(&rig_gate, path, body);
+    json_t *usage = json_at(json_last(events, 1), "usage");
+    ck_assert_int_eq(json_number(usage, "prefix_break"),
+                     json_number(usage, "input_tokens") +
+                         json_number(usage, "cache_read_input_tokens"));
+    json_decref(events);
     json_decref(first);
     json_decref(second);
 }

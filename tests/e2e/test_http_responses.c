@@ -105,6 +105,9 @@ START_TEST(a_stream_has_openai_s_events_in_order)
         ck_assert_int_eq(json_number(end, "usage/output_tokens"),
                          json_number(whole, "usage/output_tokens"));
         ck_assert_int_gt(json_number(end, "usage/output_tokens_details/reasoning_tokens"), 0);
+        ck_assert_int_eq(json_number(whole, "usage/input_tokens_details/prefix_break"),
+                         json_number(whole, "usage/input_tokens")); /* the same once more */
+        ck_assert(json_is_integer(json_at(end, "usage/input_tokens_details/prefix_break")));
         json_decref(arguments);
         json_decref(whole);
         json_decref(events);
