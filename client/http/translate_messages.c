@@ -205,7 +205,7 @@ static int read_messages(struct translation *t, const json_t *body)
 /* Tools that Anthropic runs, or whose schema it knows alone, cannot be described to the model. */
 static int read_tools(struct translation *t, const json_t *body)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static struct say_types said = SAY_TYPES_INITIALIZER;
     json_t *tools = NULL;
     if (field_array(body, "tools", &tools, t->f) < 0)
         return -1;
@@ -214,7 +214,8 @@ static int read_tools(struct translation *t, const json_t *body)
         json_t *name = json_object_get(tool, "name");
         json_t *schema = json_object_get(tool, "input_schema");
         if (!json_is_object(schema) && *type_of(tool) && !is_type(tool, "custom"))
-            say_once(&said, "a tool of type '%.40s' is left out: Anthropic's servers run it",
+            say_type(&said, type_of(tool),
+                     "a tool of type '%.40s' is left out: Anthropic's servers run it",
                      type_of(tool));
         else if (!json_is_string(name) || !json_is_object(schema))
             return fail_set(t->f, 400, FAIL_INVALID,

@@ -77,10 +77,11 @@ static void add_custom(struct translation *t, json_t *name, const json_t *tool)
 
 static int add_tool(struct translation *t, const json_t *space, const json_t *tool)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static struct say_types said = SAY_TYPES_INITIALIZER;
     const json_t *own = json_object_get(tool, "name");
     if (!is_type(tool, "function") && !is_type(tool, "custom")) {
-        say_once(&said, "a tool of type '%.40s' is left out: OpenAI's servers run it",
+        say_type(&said, text_member(tool, "type"),
+                 "a tool of type '%.40s' is left out: OpenAI's servers run it",
                  text_member(tool, "type"));
         return 0;
     }
@@ -238,7 +239,7 @@ static int add_output(struct translation *t, const json_t *item)
 /* Items of types that hearth does not know are left out: clients invent some. */
 static int add_item(struct translation *t, const json_t *item)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static struct say_types said = SAY_TYPES_INITIALIZER;
     if (is_type(item, "message") ||
         (!json_object_get(item, "type") && json_object_get(item, "role")))
         return add_message(t, item);
@@ -251,8 +252,8 @@ static int add_item(struct translation *t, const json_t *item)
     if (is_type(item, "item_reference"))
         return fail_set(t->f, 400, FAIL_NOT_SUPPORTED,
                         "%s: nothing is stored here to refer to: send the item itself", t->where);
-    say_once(&said, "an item of type '%.40s' in a request's input is left out",
-             text_member(item, "type"));
+    say_type(&said, text_member(item, "type"),
+             "an item of type '%.40s' in a request's input is left out", text_member(item, "type"));
     return 0;
 }
 

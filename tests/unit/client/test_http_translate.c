@@ -1,10 +1,12 @@
 /* client/http/translate: requests of other dialects become one form. */
+#include "client/http/say.h"
 #include "client/http/translate.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct fail fail;
 
@@ -262,6 +264,67 @@ START_TEST(items_become_messages)
 }
 END_TEST
 
+/* What is said on stderr while these are read. */
+static void hear(translation_fn *translate, const char *const *requests, size_t n, char *ret,
+                 size_t max)
+{
+    FILE *heard = tmpfile();
+    int own = dup(STDERR_FILENO);
+    ck_assert(heard && own >= 0 && dup2(fileno(heard), STDERR_FILENO) >= 0);
+    for (size_t i = 0; i < n; i++) {
+        struct fail f = {0};
+        json_t *body = parse(requests[i]);
+        json_decref(translate(body, &f));
+        json_decref(body);
+    }
+    ck_assert(dup2(own, STDERR_FILENO) >= 0 && close(own) == 0);
+    rewind(heard);
+    ret[fread(ret, 1, max - 1, heard)] = 0;
+    ck_assert_int_eq(fclose(heard), 0);
+}
+
+START_TEST(each_type_that_is_left_out_is_said_once)
+{
+    static const char *const responses[] = {
+        "{\"input\":\"U\",\"tools\":[{\"type\":\"computer\"},{\"type\":\"web_search\"}]}",
+        "{\"input\":[{\"type\":\"odd\"},{\"type\":\"compaction\"},{\"type\":\"odd\"}],\"tools\":[{"
+        "\"type\":\"web_search\"}]}"};
+    static const char *const messages[] = {
+        "{" ASK ",\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"b\"},{\"type\":\"web_search\","
+        "\"name\":\"w\"},{\"type\":\"web_search\",\"name\":\"w\"}]}"};
+    char said[4096];
+    hear(translate_responses, responses, 2, said, sizeof(said));
+    ck_assert_str_eq(
+        said, "hearth-http: a tool of type 'computer' is left out: OpenAI's servers run it\n"
+              "hearth-http: a tool of type 'web_search' is left out: OpenAI's servers run "
+              "it\n"
+              "hearth-http: an item of type 'odd' in a request's input is left out\n"
+              "hearth-http: an item of type 'compaction' in a request's input is left out\n");
+    hear(of_messages, messages, 1, said, sizeof(said));
+    ck_assert_ptr_nonnull(strstr(said, "'bash_20250124' is left out"));
+    const char *second = strstr(said, "'web_search' is left out");
+    ck_assert(second && !strstr(second + 2, "web_search"));
+}
+END_TEST
+
+START_TEST(types_without_end_are_not_remembered)
+{
+    enum { MANY = 2 * SAY_MOST_TYPES };
+    static char texts[MANY][80], said[16384];
+    const char *requests[MANY];
+    int lines = 0;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "{\"input\":[{\"type\":\"odd_%d\"}]}", i);
+        requests[i] = texts[i];
+    }
+    hear(translate_responses, requests, MANY, said, sizeof(said));
+    for (const char *at = said; *at; at++)
+        lines += *at == '\n';
+    ck_assert_int_eq(lines, SAY_MOST_TYPES + 1);
+    ck_assert_ptr_nonnull(strstr(said, "are not named from here on"));
+}
+END_TEST
+
 static const char some_tools[] =
     "{\"input\":\"U\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
     "\"strict\":true,\"parameters\":{\"type\":\"object\"}},{\"type\":\"namespace\",\"name\":\"ns\","
@@ -499,6 +562,8 @@ int main(void)
     tcase_add_test(tcase, items_become_messages);
     tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
     tcase_add_test(tcase, a_response_s_fields_are_renamed);
+    tcase_add_test(tcase, each_type_that_is_left_out_is_said_once);
+    tcase_add_test(tcase, types_without_end_are_not_remembered);
     tcase_add_loop_test(tcase, an_invalid_response_is_refused, 0,
                         sizeof(wrong_responses) / sizeof(wrong_responses[0]));
     suite_add_tcase(suite, tcase);
