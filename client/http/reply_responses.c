@@ -19,15 +19,15 @@ static bool wants_summary(const struct exchange *x)
 }
 
 /* A call names a tool that the client gave, perhaps one in a namespace. */
-static const json_t *tool_of(const struct choice *c, const struct block *b,
-                             const json_t **ret_space)
+static const json_t *tool_of(const struct choice *c, const struct block *b, size_t *ret_space_bytes)
 {
-    return translate_find_tool(c->x->asked, b->name.data ? b->name.data : "", ret_space);
+    return translate_find_tool(c->x->asked, b->name.data ? b->name.data : "", ret_space_bytes);
 }
 
 static bool is_custom(const struct choice *c, const struct block *b)
 {
-    const json_t *space, *type = json_object_get(tool_of(c, b, &space), "type");
+    size_t space_bytes;
+    const json_t *type = json_object_get(tool_of(c, b, &space_bytes), "type");
     return json_is_string(type) && strcmp(json_string_value(type), "custom") == 0;
 }
 
@@ -57,7 +57,8 @@ static void put_part(struct buffer *t, const struct block *b, const char *type, 
 
 static void put_call(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
-    const json_t *space = NULL, *tool = tool_of(c, b, &space);
+    size_t space_bytes;
+    const json_t *tool = tool_of(c, b, &space_bytes);
     const char *name = json_string_value(json_object_get(tool, "name"));
     bool custom = is_custom(c, b);
     json_put_format(t, ",'type':%s,'call_id':%o,'name':%o,%s:%o",
@@ -66,8 +67,8 @@ static void put_call(struct buffer *t, const struct choice *c, const struct bloc
                     !is_done ? json_string("")
                     : custom ? custom_input(b)
                              : block_text(b));
-    if (space)
-        json_put_format(t, ",'namespace':%s", json_string_value(space));
+    if (space_bytes)
+        json_put_format(t, ",'namespace':%t", b->name.data, space_bytes);
 }
 
 /* A block as an item of the output; while it is not done, without its text. */

@@ -21,9 +21,9 @@ json_t *translate_messages(const json_t *body, bool keep_billing, struct fail *f
 /* OpenAI's Responses. */
 json_t *translate_responses(const json_t *body, struct fail *f);
 
-/* The tool in a request of Responses that the model calls by this name: one in a namespace has both
- * names in it. NULL: there is none; *ret_space: the namespace's name, or NULL. Both are borrowed. */
-const json_t *translate_find_tool(const json_t *body, const char *flat, const json_t **ret_space);
+/* The tool in a request of Responses that the model calls by this name, borrowed; NULL: there is none.
+ * The name of one in a namespace, perhaps in others, begins with theirs: *ret_space_bytes of it. */
+const json_t *translate_find_tool(const json_t *body, const char *flat, size_t *ret_space_bytes);
 
 /* Ollama's chats and prompts; context: how many tokens ours holds. A prompt that is not a
  * conversation's is `prompt`, perhaps with `suffix`. Without one, `messages` is empty. */

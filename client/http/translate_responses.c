@@ -19,43 +19,49 @@ static bool is_type(const json_t *item, const char *type)
 
 /* ---- names of tools -------------------------------------------------------------------------- */
 
-/* The name of a tool inside a namespace, as the model has it; without one the name itself. */
+static const char between[] = "__"; /* a namespace's name and what is in it */
+
+/* The name of a tool, or of a namespace, inside a namespace, as the model has it; without one the
+ * name itself. */
 static json_t *flat_name(const json_t *space, const json_t *name)
 {
     if (!json_is_string(space) || !json_string_length(space))
         return json_incref((json_t *)(uintptr_t)name);
-    return json_sprintf("%s__%s", json_string_value(space), json_string_value(name));
+    return json_sprintf("%s%s%s", json_string_value(space), between, json_string_value(name));
 }
 
-/* Is flat_name(space, the tool's name) this one? Asked for each piece of a call's arguments. */
-static bool is_flat(const json_t *space, const json_t *tool, const char *flat)
-{
-    const char *name = json_string_value(json_object_get(tool, "name"));
-    size_t n = json_string_length(space);
-    if (!name)
-        return false;
-    if (n && (strncmp(flat, json_string_value(space), n) != 0 || strncmp(flat + n, "__", 2) != 0))
-        return false;
-    return strcmp(flat + (n ? n + 2 : 0), name) == 0;
-}
+/* Namespaces in namespaces. */
+enum { MOST_DEPTH = 8 };
 
-const json_t *translate_find_tool(const json_t *body, const char *flat, const json_t **ret_space)
+/* Looks among the tools for the one that flat[at..] names. Asked for each piece of a call's
+ * arguments. */
+static const json_t *find_tool(const json_t *tools, const char *flat, size_t at, int depth,
+                               size_t *ret_space_bytes)
 {
-    const json_t *tools = json_object_get(body, "tools");
-    *ret_space = NULL;
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i), *inner = json_object_get(tool, "tools");
-        const json_t *space = json_object_get(tool, "name");
-        if (!is_type(tool, "namespace") && is_flat(NULL, tool, flat))
-            return tool;
-        for (size_t k = 0; is_type(tool, "namespace") && k < json_array_size(inner); k++) {
-            if (!is_flat(space, json_array_get(inner, k), flat))
-                continue;
-            *ret_space = space;
-            return json_array_get(inner, k);
+    for (size_t i = 0; i < json_array_size(tools) && depth <= MOST_DEPTH; i++) {
+        const json_t *tool = json_array_get(tools, i), *found = NULL;
+        const json_t *name = json_object_get(tool, "name");
+        const char *text = json_string_value(name);
+        size_t n = json_string_length(name), skip = n ? n + strlen(between) : 0;
+        if (is_type(tool, "namespace")) {
+            if (!n || (strncmp(flat + at, text, n) == 0 &&
+                       strncmp(flat + at + n, between, strlen(between)) == 0))
+                found = find_tool(json_object_get(tool, "tools"), flat, at + skip, depth + 1,
+                                  ret_space_bytes);
+        } else if (text && strcmp(flat + at, text) == 0) {
+            found = tool;
+            *ret_space_bytes = at ? at - strlen(between) : 0;
         }
+        if (found)
+            return found;
     }
     return NULL;
+}
+
+const json_t *translate_find_tool(const json_t *body, const char *flat, size_t *ret_space_bytes)
+{
+    *ret_space_bytes = 0;
+    return find_tool(json_object_get(body, "tools"), flat, 0, 0, ret_space_bytes);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------- */
@@ -101,21 +107,33 @@ static int add_tool(struct translation *t, const json_t *space, const json_t *to
     return 0;
 }
 
+/* The tools of a namespace, or of the request, and those of namespaces among them. */
+static int add_tools(struct translation *t, const json_t *space, const json_t *tools, int depth)
+{
+    int rc = 0;
+    if (depth > MOST_DEPTH)
+        return fail_set(
+            t->f, 400, FAIL_INVALID,
+            "'tools': namespaces stand in each other more than %d deep: send flatter ones",
+            MOST_DEPTH);
+    for (size_t i = 0; i < json_array_size(tools) && !rc; i++) {
+        const json_t *tool = json_array_get(tools, i), *name = json_object_get(tool, "name");
+        if (!is_type(tool, "namespace")) {
+            rc = add_tool(t, space, tool);
+            continue;
+        }
+        json_t *inner = json_string_length(name) ? flat_name(space, name)
+                                                 : json_incref((json_t *)(uintptr_t)space);
+        rc = add_tools(t, inner, json_object_get(tool, "tools"), depth + 1);
+        json_decref(inner);
+    }
+    return rc;
+}
+
 static int read_tools(struct translation *t, const json_t *body)
 {
     json_t *tools = NULL;
-    if (field_array(body, "tools", &tools, t->f) < 0)
-        return -1;
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i), *inner = json_object_get(tool, "tools");
-        bool is_space = is_type(tool, "namespace");
-        if (!is_space && add_tool(t, NULL, tool) < 0)
-            return -1;
-        for (size_t k = 0; is_space && k < json_array_size(inner); k++)
-            if (add_tool(t, json_object_get(tool, "name"), json_array_get(inner, k)) < 0)
-                return -1;
-    }
-    return 0;
+    return field_array(body, "tools", &tools, t->f) < 0 ? -1 : add_tools(t, NULL, tools, 0);
 }
 
 static void read_choice(struct translation *t, const json_t *body)

@@ -231,9 +231,9 @@ static json_t *of_messages(const json_t *body, uint32_t context, struct fail *f)
 
 static json_t *of_responses(const json_t *body, uint32_t context, struct fail *f)
 {
-    const json_t *space;
+    size_t space_bytes;
     (void)context;
-    (void)translate_find_tool(body, "f__f", &space);
+    (void)translate_find_tool(body, "f__f", &space_bytes);
     return translate_responses(body, f);
 }
 

@@ -346,13 +346,46 @@ START_TEST(tools_of_a_namespace_are_flat_and_found_again)
     assert_member(translate_responses, some_tools, "tool_choice",
                   "{\"type\":\"function\",\"function\":{\"name\":\"ns__f\"}}");
     json_t *body = parse(some_tools);
-    const json_t *space, *tool = translate_find_tool(body, "ns__f", &space);
-    ck_assert_str_eq(json_string_value(space), "ns");
+    size_t space_bytes;
+    const json_t *tool = translate_find_tool(body, "ns__f", &space_bytes);
+    ck_assert_uint_eq(space_bytes, 2);
     ck_assert_str_eq(json_string_value(json_object_get(tool, "name")), "f");
-    tool = translate_find_tool(body, "f", &space);
-    ck_assert_ptr_null(space);
+    tool = translate_find_tool(body, "f", &space_bytes);
+    ck_assert_uint_eq(space_bytes, 0);
     ck_assert_str_eq(json_string_value(json_object_get(tool, "description")), "d");
-    ck_assert_ptr_null(translate_find_tool(body, "ns__g", &space));
+    ck_assert_ptr_null(translate_find_tool(body, "ns__g", &space_bytes));
+    json_decref(body);
+}
+END_TEST
+
+#define SPACE(name, tools) "{\"type\":\"namespace\",\"name\":\"" name "\",\"tools\":[" tools "]}"
+#define PLAIN(name) "{\"type\":\"function\",\"name\":\"" name "\",\"parameters\":{}}"
+#define FLAT(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{}}}"
+
+/* What a call of it says of its namespace comes back as the same name. */
+START_TEST(a_namespace_in_a_namespace_is_flat_too)
+{
+    static const char nested[] =
+        "{\"input\":[{\"role\":\"user\",\"content\":\"U\"},{\"type\":\"function_call\",\"call_id\":"
+        "\"c\",\"name\":\"f\",\"namespace\":\"a__b\",\"arguments\":\"{}\"}],\"tools\":[" SPACE(
+            "a", PLAIN("f") "," SPACE("b", PLAIN("f")) "," SPACE("", PLAIN("g"))) "]}";
+    assert_member(translate_responses, nested, "tools",
+                  "[" FLAT("a__f") "," FLAT("a__b__f") "," FLAT("a__g") "]");
+    json_t *body = parse(nested), *asked = translated(translate_responses, nested);
+    const json_t *call = json_array_get(
+        json_object_get(json_array_get(json_object_get(asked, "messages"), 1), "tool_calls"), 0);
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(call, "function"), "name")),
+                     "a__b__f");
+    static const struct {
+        const char *flat;
+        size_t space_bytes;
+    } found[] = {{"a__f", 1}, {"a__b__f", 4}, {"a__g", 1}};
+    for (size_t i = 0; i < sizeof(found) / sizeof(found[0]); i++) {
+        size_t bytes;
+        ck_assert_ptr_nonnull(translate_find_tool(body, found[i].flat, &bytes));
+        ck_assert_uint_eq(bytes, found[i].space_bytes);
+    }
+    json_decref(asked);
     json_decref(body);
 }
 END_TEST
@@ -380,6 +413,8 @@ START_TEST(a_response_s_fields_are_renamed)
 }
 END_TEST
 
+#define THREE(tools) SPACE("s", SPACE("s", SPACE("s", tools)))
+
 static const char *const wrong_responses[][2] = {
     {"{}", "'input' is required"},
     {"{\"input\":[{\"type\":\"unheard_of\"}]}", "'input' is required"},
@@ -391,6 +426,7 @@ static const char *const wrong_responses[][2] = {
     {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}",
      "input[0]: content of type 'input_image' is not supported"},
     {"{\"input\":[{\"type\":\"function_call\"}]}", "input[0]: a call needs a 'name'"},
+    {"{\"input\":\"x\",\"tools\":[" THREE(THREE(THREE(PLAIN("f")))) "]}", "more than 8 deep"},
     {"{\"input\":\"x\",\"tools\":{}}", "'tools' must be an array"},
     {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "'tools': a function needs"},
     {"{\"input\":\"x\",\"reasoning\":7}", "'reasoning' must be an object"},
@@ -561,6 +597,7 @@ int main(void)
     tcase = tcase_create("responses");
     tcase_add_test(tcase, items_become_messages);
     tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
+    tcase_add_test(tcase, a_namespace_in_a_namespace_is_flat_too);
     tcase_add_test(tcase, a_response_s_fields_are_renamed);
     tcase_add_test(tcase, each_type_that_is_left_out_is_said_once);
     tcase_add_test(tcase, types_without_end_are_not_remembered);
