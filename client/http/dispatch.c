@@ -87,7 +87,8 @@ static void answer_read(struct exchange *x)
 /* Frees what was read, where nothing needs it any more: of a large body that, too, takes long. */
 static void forget_read(struct exchange *x)
 {
-    if (!x->fail.status && x->route->answer != exchange_answer_whole)
+    if (x->fail.status ? exchange_fails_in_stream(x, &x->fail)
+                       : x->route->answer != exchange_answer_whole)
         return;
     bool stream = x->params.stream; /* a failure may be one of the stream that was asked for */
     if (x->params.root)

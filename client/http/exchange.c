@@ -143,11 +143,17 @@ void exchange_comment(struct exchange *x, const char *text)
     wake(x);
 }
 
+bool exchange_fails_in_stream(const struct exchange *x, const struct fail *f)
+{
+    return x->reply && x->reply->overflow_in_stream &&
+           (x->is_streaming || (x->params.stream && f->n_context));
+}
+
 void exchange_fail(struct exchange *x, const struct fail *f)
 {
     struct fail mine = *f;
     cancel_all(x);
-    if (x->reply && x->reply->overflow_in_stream && x->params.stream && f->n_context) {
+    if (exchange_fails_in_stream(x, f)) {
         exchange_name(x);
         start_stream(x);
     }

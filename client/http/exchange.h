@@ -115,6 +115,9 @@ struct exchange {
 void exchange_answer(struct exchange *x, json_t *json);
 void exchange_fail(struct exchange *x, const struct fail *f);
 
+/* Will this failure be the end of a stream that says what was asked for? */
+bool exchange_fails_in_stream(const struct exchange *x, const struct fail *f);
+
 /* exchange_answer() in two steps, the first of which a worker can take. */
 void exchange_put_whole(struct exchange *x, json_t *json);
 void exchange_answer_whole(struct exchange *x);

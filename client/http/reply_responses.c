@@ -117,6 +117,18 @@ static int64_t thought_tokens(const struct choice *c)
     return n < c->finish.output ? n : c->finish.output;
 }
 
+/* The request as it was given; what failed early was not translated. */
+static const json_t *asked(const struct exchange *x)
+{
+    return x->asked ? x->asked : x->root;
+}
+
+static double asked_number(const struct exchange *x, const char *name)
+{
+    const json_t *given = json_object_get(asked(x), name);
+    return json_is_number(given) ? json_number_value(given) : 1;
+}
+
 /* Members of the request as they were given, or what they are where it does not say. */
 static void responses_ahead(struct exchange *x)
 {
@@ -134,9 +146,9 @@ static void responses_ahead(struct exchange *x)
     json_put_format(t,
                     ",'temperature':%f,'top_p':%f,'truncation':'disabled','background':false,"
                     "'previous_response_id':null,'store':false",
-                    (double)x->params.base.temperature, (double)x->params.base.top_p);
+                    asked_number(x, "temperature"), asked_number(x, "top_p"));
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        const json_t *given = json_object_get(x->asked, members[i][0]);
+        const json_t *given = json_object_get(asked(x), members[i][0]);
         json_put_format(t, ",%s:", members[i][0]);
         if (given && !json_is_null(given))
             json_put(t, given);

@@ -198,8 +198,11 @@ START_TEST(an_overflow_fails_the_stream)
     char *body = malloc(BYTES + 200);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_error(http_json(&rig_gate, path, wrong[i][0], 400), wrong[i][1], wrong[i][2]);
-    for (int stream = 0; stream < 2; stream++) {
-        char *at = body + sprintf(body, "{\"stream\":%s,\"input\":\"", stream ? "true" : "false");
+    for (int stream = 0; stream < 3; stream++) {
+        static const char *const begin[] = {"", "\"stream\":true,",
+                                            "\"stream\":true,\"temperature\":0.5,\"top_p\":0.25,"
+                                            "\"instructions\":\"I\","};
+        char *at = body + sprintf(body, "{%s\"input\":\"", begin[stream]);
         for (int i = 0; i < BYTES / 2; i++)
             at = stpcpy(at, "x ");
         strcpy(at, "\"}");
@@ -213,6 +216,10 @@ START_TEST(an_overflow_fails_the_stream)
         ck_assert_str_eq(json_text(e, "type"), "response.failed");
         ck_assert_int_eq(json_number(e, "sequence_number"), 0);
         ck_assert_str_eq(json_text(e, "response/status"), "failed");
+        const json_t *r = json_at(e, "response"); /* it says what was asked for */
+        ck_assert(json_real_value(json_object_get(r, "temperature")) == (stream > 1 ? 0.5 : 1));
+        ck_assert(json_real_value(json_object_get(r, "top_p")) == (stream > 1 ? 0.25 : 1));
+        ck_assert_int_eq(json_is_string(json_object_get(r, "instructions")), stream > 1);
         assert_error(json_incref(json_at(e, "response")), "context_length_exceeded", "tokens");
         json_decref(events);
     }
