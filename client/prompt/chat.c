@@ -77,7 +77,7 @@ static uint64_t hash_of(const char *text, size_t bytes)
 static int choose_template(struct chat *c, const struct hearth_chat *chat)
 {
     if (!chat->chat_template) {
-        bool tools = chat->tools && c->h->vocab.templates[VOCAB_TEMPLATE_TOOLS].bytes;
+        bool tools = json_array_size(c->tools) && c->h->vocab.templates[VOCAB_TEMPLATE_TOOLS].bytes;
         struct vocab_string own =
             vocab_template(&c->h->vocab, tools ? VOCAB_TEMPLATE_TOOLS : VOCAB_TEMPLATE_CHAT);
         c->source = own.data;

@@ -51,19 +51,21 @@ static struct jinja_variable token_text(const struct chat *c, const char *name,
 
 enum { MOST_EXTRA = 64 };
 
-int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
-                size_t err_bytes)
+/* tools: an array, JSON's null, or NULL: the variable is not defined. */
+static int render(const struct chat *c, const json_t *messages, const json_t *tools,
+                  struct jinja_output *ret, char *err, size_t err_bytes)
 {
     struct jinja_variable variables[MOST_EXTRA + 8] = {
         token_text(c, "bos_token", VOCAB_BOS),
         token_text(c, "eos_token", VOCAB_EOS),
         {.name = "documents", .value = json_null()},
-        {.name = "tools", .value = c->tools ? c->tools : json_null()},
         {.name = "add_generation_prompt", .value = json_boolean(c->prompt)},
     };
-    uint32_t n = 5;
+    uint32_t n = 4;
     const char *name;
     json_t *value;
+    if (tools)
+        variables[n++] = (struct jinja_variable){.name = "tools", .value = tools};
     json_object_foreach(c->extra, name, value) {
         if (n == MOST_EXTRA + 5) {
             snprintf(err, err_bytes, "extra: give at most %d variables", MOST_EXTRA);
@@ -79,4 +81,18 @@ int chat_render(const struct chat *c, const json_t *messages, struct jinja_outpu
                                     .now = time(NULL),
                                     .is_word = is_role};
     return jinja_render(&desc, ret, err, err_bytes);
+}
+
+/* Without tools the variable is none, as in `transformers`. A template that is for tools alone loops
+ * over them all the same, which none refuses: without the variable there are none to loop over. */
+int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
+                size_t err_bytes)
+{
+    char first[400];
+    int rc = render(c, messages, c->tools ? c->tools : json_null(), ret, first, sizeof(first));
+    if (rc == -EINVAL && !c->tools && render(c, messages, NULL, ret, err, err_bytes) == 0)
+        return 0;
+    if (rc)
+        snprintf(err, err_bytes, "%s", first);
+    return rc;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 int fake_without_template;
+const char *fake_tools_template;
 
 /* A small SPM vocabulary with all byte tokens. */
 static void make_vocab(struct fake_daemon *f)
@@ -56,6 +57,9 @@ static void make_vocab(struct fake_daemon *f)
     if (!fake_without_template)
         d.templates[VOCAB_TEMPLATE_CHAT] =
             (struct vocab_string){.data = FAKE_TEMPLATE, .bytes = strlen(FAKE_TEMPLATE)};
+    if (fake_tools_template)
+        d.templates[VOCAB_TEMPLATE_TOOLS] = (struct vocab_string){
+            .data = fake_tools_template, .bytes = (uint32_t)strlen(fake_tools_template)};
     void *block;
     size_t size;
     char err[256];

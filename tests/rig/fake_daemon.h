@@ -56,6 +56,7 @@ struct fake_daemon {
 };
 
 extern int fake_without_template; /* for fake_open(): the vocabulary brings no chat template */
+extern const char *fake_tools_template; /* the same: one for chats with tools; NULL: none */
 
 /* Makes the socket in a directory of its own; limits may be changed before fake_start(). */
 void fake_open(struct fake_daemon *f);

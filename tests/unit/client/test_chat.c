@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/prompt/chat_families.h"
+#include "client/prompt/chat_json.h"
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/rig/text_diff.h"
@@ -241,6 +242,44 @@ START_TEST(tools_and_extra_variables_reach_the_template)
 END_TEST
 
 /* ---- readers --------------------------------------------------------------------------------- */
+
+/* A template that is for tools alone loops over them, also where there are none. */
+START_TEST(without_tools_the_variable_is_none_or_nothing)
+{
+    static const char loops[] =
+        "{% for t in tools %}{{ t.name }} {% endfor %}{{ messages | length }}";
+    connect_with(1, 0);
+    assert_text(two, "{{ tools is none }}", "True");
+    assert_text(two, loops, "2");
+    struct hearth_chat c = chat_of(two, loops);
+    c.tools = "[{\"name\":\"f\"}]";
+    c.tools_bytes = strlen(c.tools);
+    assert_chat(&c, "tools", "f 2");
+    c = chat_of(two, "{% for t in tools %}{% endfor %}{{ raise_exception('no') }}");
+    assert_refused(&c, -EINVAL, "NoneType");
+}
+END_TEST
+
+/* Whichever way the tools come: as a text, or as the gateway has them. */
+START_TEST(a_model_s_template_for_tools_is_used_with_tools)
+{
+    struct jinja_output o;
+    fake_close(&fake);
+    fake_tools_template = "{{ tools[0].name }}";
+    fake_open(&fake);
+    connect_with(1, 0);
+    struct hearth_chat c = chat_of(two, NULL);
+    struct chat_json json = {.messages = json_loads(two, 0, NULL)};
+    ck_assert_int_eq(chat_json_render(h, &c, &json, &o), 0);
+    assert_same_text("none", o.text, "system:Be kind</s>user:Once upon</s>assistant:");
+    jinja_output_fini(&o);
+    json.tools = json_pack("[{s:s}]", "name", "f");
+    ck_assert_int_eq(chat_json_render(h, &c, &json, &o), 0);
+    assert_same_text("some", o.text, "f");
+    jinja_output_fini(&o);
+    chat_json_fini(&json);
+}
+END_TEST
 
 START_TEST(another_reader_reads_as_the_first_and_outlives_it)
 {
@@ -615,6 +654,8 @@ int main(void)
     tcase_add_test(c, invalid_input_is_reported_in_one_line);
     tcase_add_test(c, errors_of_a_template_come_through);
     tcase_add_test(c, tools_and_extra_variables_reach_the_template);
+    tcase_add_test(c, without_tools_the_variable_is_none_or_nothing);
+    tcase_add_test(c, a_model_s_template_for_tools_is_used_with_tools);
     tcase_add_test(c, another_reader_reads_as_the_first_and_outlives_it);
     tcase_add_test(c, a_system_message_goes_to_the_user_where_a_template_has_none);
     tcase_add_test(c, a_later_system_message_stays_where_it_stands);
