@@ -53,6 +53,18 @@ enum look reader_look(const struct reader *p, const char *mark)
     return left >= n ? LOOK_YES : p->ended ? LOOK_NO : LOOK_MORE;
 }
 
+const char reader_cut_off[] = "the answer ends inside a call: raise max_tokens if it was cut off";
+
+const char *reader_or_cut_off(const struct reader *p, const char *reason, const char *const *marks,
+                              size_t n)
+{
+    size_t left = reader_left(p);
+    for (size_t i = 0; p->ended && i < n; i++)
+        if (marks[i] && left < strlen(marks[i]) && memcmp(reader_rest(p), marks[i], left) == 0)
+            return reader_cut_off;
+    return reason;
+}
+
 size_t reader_find(struct reader *p, const char *mark)
 {
     size_t from = p->at, n = strlen(mark);
@@ -363,8 +375,7 @@ static bool step_end_of_list(struct reader *p)
     if (close == LOOK_YES)
         p->at += strlen(f->close);
     if (p->is_marked) {
-        reader_break(p, close == LOOK_YES ? "a list of calls is empty"
-                                          : "the answer ends inside a call");
+        reader_break(p, close == LOOK_YES ? "a list of calls is empty" : reader_cut_off);
         return true;
     }
     p->state = STATE_CONTENT;
@@ -389,7 +400,7 @@ static bool between_objects(struct reader *p)
         return true;
     }
     if (*reader_rest(p) != '{') {
-        reader_break(p, "a call is not a JSON object");
+        reader_break(p, reader_or_cut_off(p, "a call is not a JSON object", &f->close, 1));
         return true;
     }
     if (!p->is_marked) {
@@ -423,7 +434,10 @@ static bool step_between(struct reader *p)
         return true;
     }
     if (open == LOOK_NO) {
-        reader_break(p, "a call does not begin as the model's template writes it");
+        const char *const marks[] = {f->call_open, f->close};
+        reader_break(p,
+                     reader_or_cut_off(p, "a call does not begin as the model's template writes it",
+                                       marks, 2));
         return true;
     }
     if (!p->is_marked) {
@@ -454,7 +468,7 @@ static bool step_name(struct reader *p)
     if (look == LOOK_MORE)
         return false;
     if (look == LOOK_NO) {
-        reader_break(p, p->ended ? "the answer ends inside a call" : "a call has no name");
+        reader_break(p, p->ended ? reader_cut_off : "a call has no name");
         return true;
     }
     const char *cut = f->cut ? memmem(text + skip, end - skip, f->cut, strlen(f->cut)) : NULL;
@@ -502,7 +516,8 @@ static bool step_after(struct reader *p)
         if (look == LOOK_YES)
             p->at += strlen(close);
         else if (reader_left(p) && end != LOOK_YES && next != LOOK_YES) {
-            reader_break(p, "something follows a call's arguments");
+            const char *const marks[] = {close, f->close, f->call_open};
+            reader_break(p, reader_or_cut_off(p, "something follows a call's arguments", marks, 3));
             return true;
         }
     }
@@ -602,7 +617,7 @@ int reader_finish(struct reader *p)
     p->ended = true;
     int rc = run(p);
     while (!rc && (p->is_marked || p->in_call)) {
-        reader_break(p, "the answer ends inside a call");
+        reader_break(p, reader_cut_off);
         rc = run(p);
     }
     return rc;

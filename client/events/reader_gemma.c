@@ -151,7 +151,7 @@ bool reader_step_gemma(struct reader *p)
     p->mark_end = p->at + end; /* if it is not a call, all is content: no part is read again */
     if (found != LOOK_YES) {
         if (p->ended)
-            reader_break(p, "the answer ends inside a call");
+            reader_break(p, reader_cut_off);
         return p->ended;
     }
     struct cursor r = {.at = reader_rest(p), .end = reader_rest(p) + end};

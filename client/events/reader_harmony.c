@@ -147,7 +147,7 @@ bool reader_step_message(struct reader *p)
             p->has_arguments = true;
         }
         if (!p->has_arguments && !p->reason)
-            p->reason = "the answer ends inside a call";
+            p->reason = reader_cut_off;
         reader_end_call(p);
     }
     p->at += mark;

@@ -96,6 +96,14 @@ static inline size_t reader_left(const struct reader *p)
 /* Does the rest begin with this? LOOK_MORE: it may, when more has come. */
 enum look reader_look(const struct reader *p, const char *mark);
 
+/* Why a call is not complete, or not one, where the answer ended before it did. */
+extern const char reader_cut_off[];
+
+/* This reason; where the answer ended in what may have become one of these marks, that it did. NULL is
+ * no mark. */
+const char *reader_or_cut_off(const struct reader *p, const char *reason, const char *const *marks,
+                              size_t n);
+
 /* Where it first stands in the rest; reader_left() where it does not. */
 size_t reader_find(struct reader *p, const char *mark);
 

@@ -53,7 +53,8 @@ bool reader_step_param(struct reader *p)
     } else if (param == LOOK_MORE || end == LOOK_MORE || close == LOOK_MORE) {
         return false;
     } else {
-        reader_break(p, "text stands between a call's arguments");
+        const char *const marks[] = {f->param_open, f->call_close, f->close};
+        reader_break(p, reader_or_cut_off(p, "text stands between a call's arguments", marks, 3));
     }
     return true;
 }
@@ -79,7 +80,8 @@ bool reader_step_param_name(struct reader *p)
     if (look == LOOK_MORE)
         return false;
     if (look == LOOK_NO) {
-        reader_break(p, "an argument has no name");
+        reader_break(p, p->ended && reader_left(p) < NAME_MOST ? reader_cut_off
+                                                               : "an argument has no name");
         return true;
     }
     const json_t *schema = json_object_getn(p->properties, reader_rest(p), end);
@@ -104,7 +106,9 @@ bool reader_step_value_open(struct reader *p)
         if (yes == LOOK_MORE || no == LOOK_MORE)
             return false;
         if (yes != LOOK_YES && no != LOOK_YES) {
-            reader_break(p, "an argument does not say whether it is a string");
+            static const char *const marks[] = {"true\">", "false\">"};
+            reader_break(p, reader_or_cut_off(p, "an argument does not say whether it is a string",
+                                              marks, 2));
             return true;
         }
         p->is_string = yes == LOOK_YES;
@@ -116,7 +120,7 @@ bool reader_step_value_open(struct reader *p)
         if (look == LOOK_MORE)
             return false;
         if (look == LOOK_NO) {
-            reader_break(p, "an argument has no value");
+            reader_break(p, reader_or_cut_off(p, "an argument has no value", &f->value_open, 1));
             return true;
         }
         p->at += strlen(f->value_open);

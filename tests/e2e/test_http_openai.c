@@ -328,7 +328,8 @@ START_TEST(what_is_not_a_call_is_content_with_a_reason)
     ck_assert_ptr_nonnull(strstr(json_text(o, "choices/0/message/content"), "<tool_call>"));
     ck_assert_ptr_null(json_at(o, "choices/0/message/tool_calls"));
     ck_assert_str_eq(json_text(o, "choices/0/finish_reason"), "length");
-    ck_assert_str_eq(json_text(o, "hearth/unparsed"), "the answer ends inside a call");
+    ck_assert_str_eq(json_text(o, "hearth/unparsed"),
+                     "the answer ends inside a call: raise max_tokens if it was cut off");
     json_decref(o);
     snprintf(more, sizeof(more), called, rig_calls, ",\"tool_choice\":\"none\"");
     o = rig_json("/v1/chat/completions", talk_with(more));

@@ -98,6 +98,16 @@
      "C(<tool_call>\n<function=a b>\n</function>\n</tool_call>)", "no name", false},
     {"qwen3-coder", "<tool_call>\n<function=write>\n<parameter=path>\nab", "write({\"path\": \"ab)",
      "ends inside", false},
+    /* cut off in a mark */
+    {"qwen3-coder", "<tool_call>\n<function=write>\n<param", "write({)C(<param)", "ends inside",
+     false},
+    {"qwen3-coder", "<tool_call>\n<function=write>\n<parameter=pa", "write({)C(pa)", "ends inside",
+     false},
+    {"qwen3-coder", "<tool_call>\n<func", "C(<tool_call>\n<func)", "ends inside", false},
+    {"qwen3-coder", "<tool_call>\n<function=write>\n</function>\n</tool", "write({})C(</tool)",
+     "ends inside", false},
+    {"qwen3-coder", "<tool_call>\n<function=write>\n<param x", "write({)C(<param x)", "between",
+     false},
     {"qwen3-coder", "<tool_call>\n<function=write>\nwhat</function></tool_call>",
      "write({)C(what</function></tool_call>)", "between", false},
     {"qwen3-coder", "<think>\na\n</think>\n<tool_call>\n<function=f>\n</function>\n</tool_call>",
@@ -145,6 +155,8 @@
      "write({\"path\": )C(a</tool_call>)", "no value", false},
     {"glm", "<tool_call>write<arg_key>lines</arg_key><arg_value>5</tool_call>",
      "write({\"lines\": 5</tool_call>)", "ends inside", false},
+    {"glm", "<tool_call>write<arg_key>path</arg_key><arg_va", "write({\"path\": )C(<arg_va)",
+     "ends inside", false},
     {"glm", "<tool_call></tool_call>", "C(<tool_call></tool_call>)", "empty", false},
     {"glm", "<tool_call>f<arg_key>" X300 "</arg_key><arg_value>1</arg_value></tool_call>",
      "f({)C(" X300 "</arg_key><arg_value>1</arg_value></tool_call>)", "no name", false},
@@ -239,6 +251,11 @@
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
      "<|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_calls_section_end|>",
      "f({})g({})", NULL, false},
+
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
+     "<|tool_call_e",
+     "f({})C(<|tool_call_e)", "ends inside", false},
 
     /* mistral */
     {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": \"b\"}[TOOL_CALLS]g[ARGS]{}", "f({\"a\": \"b\"})g({})",
