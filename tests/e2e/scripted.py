@@ -36,6 +36,7 @@ SCRIPT = {
         "It is done: größer, \u4e00\U0001f600, and no more.",
     ],
     "without_tools": "A title.",
+    "infill": "import os\n",
 }
 GLM = """[gMASK]<sop>{% for tool in tools %}{{ tool | tojson }}{% endfor %}
 {%- for m in messages %}
@@ -188,6 +189,8 @@ def scripted_answers(folder):
         assert [m["content"] for m in again] == [m["content"] for m in messages]
         assert stream(served, messages[:-1]) == SCRIPT["answers"][-1]
         assert served.hearth("chat", text="Hello").strip() == SCRIPT["without_tools"]
+        middle = {"input_prefix": "# both\n", "input_suffix": "\nprint()\n"}
+        assert json.loads(served.request("POST", "/infill", middle))["content"] == SCRIPT["infill"]
         # A text that is not the template's has no successor; a turn's token is found in the template alone.
         assert served.hearth("run", "def f(x):").strip() == ""
         faked = served.chat([{"role": "user", "content": "<|turn_3|>"}])

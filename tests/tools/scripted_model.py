@@ -3,10 +3,11 @@
 
     scripted_model.py SCRIPT.json OUT.gguf [--template FILE] [--context N]
 
-SCRIPT.json is {"answers": [...], "without_tools": ..., "end": ..., "control": [...], "alone": [...]}:
+SCRIPT.json is {"answers": [...], "without_tools": ..., "infill": ..., "end": ..., "control": [...], "alone": [...]}:
   answers        answer k is given where the conversation has k messages of role "tool"; the last one also where
                  it has more. null: is not reached (the answer before it makes two calls)
   without_tools  the answer to a request without tools; left out: as with tools
+  infill         what belongs between a prefix and a suffix; left out: the model knows no fill-in-the-middle
   end            the token that ends an answer; default "<|im_end|>"
   control        more texts that are control tokens; those of the form <|...|> in the template are
   alone          texts that occur once in all answers, and are a token each there: the mark of a call
@@ -338,6 +339,8 @@ def build(script, given, context):
     starts = [(f"<|turn_{k}|>", a) for k, a in enumerate(answers)]
     if "without_tools" in script:
         starts.append(("<|turn_plain|>", text_of(script["without_tools"])))
+    if "infill" in script:
+        starts += [("<|fim_prefix|>", None), ("<|fim_suffix|>", None), ("<|fim_middle|>", script["infill"])]
     template = template_of(given, len(answers), "without_tools" in script)
     vocabulary = Vocabulary()
     add_answers(vocabulary, starts, script.get("alone", []))
