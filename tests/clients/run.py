@@ -6,7 +6,7 @@ several turns with calls of tools, with no network but loopback and an empty hom
 
 A line for each client: what it is, how many requests it sent, and how many rows were computed for each of them. The
 last line is `N passed, N failed, N skipped`. Packages from PyPI go to $BUILD/clients; --keep leaves the folder with logs
-and all requests.
+and all requests. llama.vscode runs where $HEARTH_LLAMA_VSCODE is a folder with its sources.
 """
 
 import argparse
@@ -27,6 +27,8 @@ ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("BUILD", "build")).absolute()
 BIN, PACKAGES = BUILD / "bin", BUILD / "clients"
 TIMEOUT_S = 900
+LLAMA_VSCODE = os.path.abspath(os.environ["HEARTH_LLAMA_VSCODE"]) if "HEARTH_LLAMA_VSCODE" in os.environ else ""
+NODE = {"NODE_PATH": "/usr/share/nodejs"}  # where Debian has the packages of Node.js
 
 
 class Failed(Exception):
@@ -134,7 +136,7 @@ def run_session(client, served, folder, work):
         (home / name).parent.mkdir(exist_ok=True)
         (home / name).write_text(text)
     environ = {
-        "PATH": os.pathsep.join([str(environment(client.packages)), "/usr/bin", "/bin"]),
+        "PATH": os.pathsep.join([*map(str, client.programs()), "/usr/bin", "/bin"]),
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(HERE),
@@ -199,7 +201,7 @@ def settings(section, language):
 @dataclasses.dataclass
 class Client:
     name: str
-    packages: str  # requirements-NAME.txt
+    packages: str  # requirements-NAME.txt; "": none
     command: typing.Callable  # run in the work folder
     answers: typing.Callable  # of the model
     files: dict  # in the work folder before
@@ -212,6 +214,15 @@ class Client:
     told: str = ""  # by a tool: in what the client sends
     context: int = 131072  # of the daemon
     fails: bool = False  # it is to end with an error
+    lacks: typing.Callable = lambda: ""  # why it cannot run here
+    infill: str = ""  # what the model gives between a prefix and a suffix
+
+    def programs(self):
+        """The folders of its packages' programs."""
+        return [environment(self.packages)] if self.packages else []
+
+    def script(self):
+        return {"answers": self.answers(), **({"infill": self.infill} if self.infill else {})}
 
 
 def call(name, **arguments):
@@ -305,6 +316,26 @@ def codex(*words):
     ]
 
 
+def llama_vscode_lacks():
+    if not LLAMA_VSCODE:
+        return "HEARTH_LLAMA_VSCODE is not set: a folder with its sources"
+    if not shutil.which("node"):
+        return "there is no node"
+    find = "['typescript', 'axios'].forEach((name) => require.resolve(name, {paths: [process.argv[1]]}))"
+    command = ["node", "-e", find, LLAMA_VSCODE]
+    if subprocess.run(command, env={**os.environ, **NODE}, capture_output=True).returncode:
+        return "typescript and axios are missing (in Debian node-typescript, node-axios)"
+    return ""
+
+
+def llama_vscode_answers():
+    return [
+        {"calls": [call("read_file", first_line=1, last_line_inclusive=9, file_path="in.txt")]},
+        {"text": "One edit.", "calls": [call("edit_file", file_path="in.txt", search="first", replace="second")]},
+        "All of it is done.",
+    ]
+
+
 CLAUDE = Client(
     name="claude",
     packages="agents",
@@ -381,6 +412,21 @@ CLIENTS = [
         command=lambda: ["bash", HERE / "with_llm.sh", environment("sdks") / "llm"],
         files={"a.txt": "hello\n", "b.txt": "world\n", "llm.yaml": settings("llm", "yaml")},
     ),
+    Client(
+        name="llama.vscode",
+        packages="",
+        command=lambda: [shutil.which("node"), HERE / "with_llama_vscode.js", LLAMA_VSCODE],
+        lacks=llama_vscode_lacks,
+        answers=llama_vscode_answers,
+        infill="import os\nimport sys",
+        files={"in.txt": "first\n", "main.py": "# shows both\n\nprint(os.getcwd(), sys.argv)\n"},
+        after={"in.txt": "second\n", "main.py": "# shows both\nimport os\nimport sys\nprint(os.getcwd(), sys.argv)\n"},
+        says="All of it is done.",
+        home={"settings.json": "{%s}" % settings("llama.vscode", "json")},
+        environment=NODE,
+        folders=("one", "one", "two"),
+        told="updated.",
+    ),
 ]
 
 
@@ -404,7 +450,7 @@ def run_client(client, folder):
     sessions = [(client, name) for name in client.folders]
     if client.go_on:
         sessions.append((dataclasses.replace(client, command=client.go_on, files={}), client.folders[-1]))
-    with Served(folder, {"answers": client.answers()}, client.context) as served:
+    with Served(folder, client.script(), client.context) as served:
         for n, (client, name) in enumerate(sessions):
             work = folder / "work" / name
             if client.files:
@@ -425,8 +471,12 @@ def main():
     options = parser.parse_args()
     chosen = [c for c in CLIENTS if not options.names or c.name.startswith(tuple(options.names))]
     top = pathlib.Path(tempfile.mkdtemp(prefix="hearth-clients-", dir="/var/tmp"))
-    passed = failed = 0
+    passed = failed = skipped = 0
     for client in chosen:
+        if why := client.lacks():
+            skipped += 1
+            print(f"skipped {client.name}: {why}", flush=True)
+            continue
         folder = top / client.name.replace(" ", "-")
         folder.mkdir()
         try:
@@ -440,8 +490,8 @@ def main():
         print(f"kept: {top}")
     else:
         shutil.rmtree(top)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed or not passed else 0
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed + skipped else 0
 
 
 if __name__ == "__main__":
