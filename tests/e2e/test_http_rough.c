@@ -129,7 +129,7 @@ static bool others_overtake_text(const char *body)
     int huge = gateway_connect(&rig_gate), gone = gateway_connect(&rig_gate);
     http_send(huge, "POST", "/tokenize", "", body);
     http_send(gone, "POST", "/tokenize", "", body); /* waits after it, and hangs up */
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < rig_fewer(10); i++)         /* of a text that is as much shorter */
         json_decref(
             http_json(&rig_gate, "/completion", "{\"prompt\":\"x =\",\"n_predict\":4}", 200));
     bool overtook = !rig_has_answer(huge);
