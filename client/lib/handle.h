@@ -80,6 +80,9 @@ struct chat_traits {
     int has_tools;                /* it writes the tools that it is given: 0 not known, 1, -1 */
     int knows_form;               /* the next was looked for (chat_form.c) */
     const struct call_form *form; /* in which it writes calls; NULL: none that is known */
+    /* What it does with calls and results of the history, without tools and with some: by the content
+     * of the message, and of one call or more (chat_keep.c). */
+    uint8_t calls[2][3][2], results[2];
 };
 
 struct hearth {

@@ -4,6 +4,7 @@
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_continue.h"
 #include "client/prompt/chat_families.h"
+#include "client/prompt/chat_keep.h"
 
 #include <errno.h>
 #include <string.h>
@@ -111,6 +112,8 @@ static int prepare(struct chat *c)
 {
     char err[300] = "";
     int rc = chat_take_answer(c, err, sizeof(err));
+    if (!rc)
+        rc = chat_keep_calls(c);
     if (!rc)
         rc = chat_adapt(c);
     return rc ? handle_fail(c->h, rc, "%s", *err ? err : "out of memory: free some and try again")

@@ -101,8 +101,7 @@ static const struct call_form *find_form(const struct chat *c)
     return found ? found : find_named(c);
 }
 
-/* The form of the template's calls; NULL: none that is known. */
-static const struct call_form *call_form(const struct chat *c)
+const struct call_form *chat_form_calls(const struct chat *c)
 {
     struct chat_traits *t = chat_traits(c);
     if (!t->knows_form) {
@@ -157,7 +156,7 @@ static bool prompt_thinks(const struct chat *c, const struct thought_form *f)
 
 void chat_form_find(const struct chat *c, struct reader_desc *ret)
 {
-    const struct call_form *form = call_form(c);
+    const struct call_form *form = chat_form_calls(c);
     bool harmony = form && form->body == CALL_HARMONY;
     *ret = (struct reader_desc){.form = c->tools || harmony ? form : NULL,
                                 .thoughts = harmony ? &thought_forms[0] : thought_form(c),

@@ -18,6 +18,9 @@ bool chat_form_render(const struct chat *c, const char *messages, bool prompt,
  * a call that the template wrote. */
 void chat_form_find(const struct chat *c, struct reader_desc *ret);
 
+/* The form of the template's calls; NULL: none that is known. */
+const struct call_form *chat_form_calls(const struct chat *c);
+
 /* Does the template write the tools that it is given? */
 bool chat_form_has_tools(const struct chat *c);
 

@@ -255,8 +255,8 @@ START_TEST(without_tools_the_variable_is_none_or_nothing)
     c.tools = "[{\"name\":\"f\"}]";
     c.tools_bytes = strlen(c.tools);
     assert_chat(&c, "tools", "f 2");
-    c = chat_of(two, "{% for t in tools %}{% endfor %}{{ raise_exception('no') }}");
-    assert_refused(&c, -EINVAL, "NoneType");
+    c = chat_of(two, "{% for t in tools %}{% endfor %}{{ raise_exception('not this') }}");
+    assert_refused(&c, -EINVAL, "not this");
 }
 END_TEST
 
@@ -377,24 +377,26 @@ START_TEST(arguments_of_calls_become_objects_where_a_template_wants_them)
         "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"\","
         "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
         "\"arguments\":\"{\\\"a\\\": 1}\"}}]}]";
-    static const char object[] =
-        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}"
-        "{% endfor %}{% endfor %}";
-    static const char either[] =
-        "{% for m in messages %}{% for c in m.tool_calls %}{% set a = c.function.arguments %}"
-        "{{ a if a is string else a | tojson }}!{% endfor %}{% endfor %}";
+    static const char object[] = "{% for m in messages %}{% for c in m.tool_calls %}{{ "
+                                 "c.function.name }}{{ c.function.arguments | tojson }}"
+                                 "{% endfor %}{% endfor %}";
+    static const char either[] = "{% for m in messages %}{% for c in m.tool_calls %}{{ "
+                                 "c.function.name }}{% set a = c.function.arguments %}"
+                                 "{{ a if a is string else a | tojson }}!{% endfor %}{% endfor %}";
     connect_with(1, 0);
-    assert_text(messages, object, "{\"a\": 1}");
-    assert_text(messages, either, "{\"a\": 1}!");
+    assert_text(messages, object, "f{\"a\": 1}");
+    assert_text(messages, either, "f{\"a\": 1}!");
     static const char tags[] = /* as Qwen3-Coder and GLM; a text has no members */
-        "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | "
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}{% for k, v in "
+        "c.function.arguments | "
         "items %}<parameter={{ k }}>{{ v }}{% endfor %}{% endfor %}{% endfor %}";
     static const char marks[] = /* as Gemma 4, which takes a text, too, in another form */
-        "{% for m in messages %}{% for c in m.tool_calls %}{% set a = c.function.arguments %}"
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}{% set a = "
+        "c.function.arguments %}"
         "{% if a is string %}{{ a }}{% else %}{% for k, v in a | items %}{{ k }}:{{ v }}"
         "{% endfor %}{% endif %}{% endfor %}{% endfor %}";
-    assert_text(messages, tags, "<parameter=a>1");
-    assert_text(messages, marks, "a:1");
+    assert_text(messages, tags, "f<parameter=a>1");
+    assert_text(messages, marks, "fa:1");
 }
 END_TEST
 
@@ -408,22 +410,23 @@ START_TEST(thoughts_are_adapted_to_the_template)
                       "{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}}]}]";
 #define EACH_WITH(thought, text)                                                                   \
     "{% for m in messages %}[" thought "]" text                                                    \
-    "{% for c in m.tool_calls or [] %}{{ c.function.arguments }}{% endfor %}{% endfor %}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments }}{% endfor "   \
+    "%}{% endfor %}"
     connect_with(1, 0);
     assert_text(messages, EACH_WITH("{{ m.reasoning_content }}", "{{ m.content }}"),
-                "[]U[T]C{\"a\": 1}");
-    assert_text(messages, EACH_WITH("{{ m.thinking }}", "{{ m.content }}"), "[]U[T]C{\"a\": 1}");
+                "[]U[T]Cf{\"a\": 1}");
+    assert_text(messages, EACH_WITH("{{ m.thinking }}", "{{ m.content }}"), "[]U[T]Cf{\"a\": 1}");
     assert_text(messages,
                 EACH_WITH("{{ m.thinking }}",
                           "{{ raise_exception('both') if m.thinking and m.content }}"
                           "{{ m.content }}"),
-                "[]U[T\nC]{\"a\": 1}");
+                "[]U[T\nC]f{\"a\": 1}");
     assert_text(messages,
                 EACH_WITH("", "{% if m.content is string %}{{ m.content }}{% else %}"
                               "{% for p in m.content %}<{{ p[p.type] }}>{% endfor %}{% endif %}"),
-                "[]U[]<T><C>{\"a\": 1}");
+                "[]U[]<T><C>f{\"a\": 1}");
     /* Written nowhere, or with all of its part: it stays where it is. */
-    assert_text(messages, EACH_WITH("", "{{ m.content | tojson }}"), "[]\"U\"[]\"C\"{\"a\": 1}");
+    assert_text(messages, EACH_WITH("", "{{ m.content | tojson }}"), "[]\"U\"[]\"C\"f{\"a\": 1}");
 #undef EACH_WITH
 }
 END_TEST
@@ -444,7 +447,10 @@ START_TEST(a_last_message_of_the_assistant_is_continued)
     snprintf(want, sizeof(want), "%sSo far", chatml);
     assert_text(begun, "chatml", want);
     assert_text(parts, "chatml", want);
-    snprintf(want, sizeof(want), "%sc<|im_end|>\n<|im_start|>assistant\n", chatml);
+    snprintf(want, sizeof(want),
+             "%sc\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call><|im_end|>\n"
+             "<|im_start|>assistant\n",
+             chatml);
     assert_text(calls, "chatml", want);
     struct hearth_chat c = chat_of(begun, "chatml");
     c.add_generation_prompt = 0;

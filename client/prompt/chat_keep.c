@@ -1,0 +1,246 @@
+/* chat_keep: calls of tools, and their results, that a template does not write.
+ *
+ * Some templates pass over the calls of a message, or over messages of tools: all of them, those beside
+ * a text, all but the first, or where the request has no tools. What a template does is tried on a
+ * made-up conversation, once a template and kind of message: so a message is written the same way in
+ * every turn, and the prefix stays. What it drops becomes text: a call in the form of the template's
+ * family where that is JSON between marks, else in the form that most families know:
+ *
+ *     <tool_call>
+ *     {"name": "f", "arguments": {}}
+ *     </tool_call>
+ */
+#include "client/prompt/chat_keep.h"
+
+#include "client/base/json_shortest.h"
+#include "client/prompt/chat_adapt.h"
+#include "client/prompt/chat_form.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the template does ------------------------------------------------------------------ */
+
+enum kept { KEPT_UNKNOWN, KEPT_WRITTEN, KEPT_LOST, KEPT_FAILS };
+enum content { CONTENT_NONE, CONTENT_EMPTY, CONTENT_TEXT };
+
+#define CALL(k)                                                                                    \
+    "{\"id\":\"call1234" k "\",\"type\":\"function\",\"function\":{\"name\":\"hearthname" k        \
+    "\",\"arguments\":\"{\\\"hearthkey" k "\\\": \\\"hearthvalue" k "\\\"}\"}}"
+#define RESULT(k) /* its name is another one: a template may write that in place of the call's */  \
+    ",{\"role\":\"tool\",\"tool_call_id\":\"call1234" k "\",\"name\":\"hearthtool" k               \
+    "\",\"content\":\"hearthresult" k "\"}"
+
+/* Are all of these in what the template writes? `goes_on`: the conversation does, after the results. */
+static enum kept try_words(const struct chat *c, enum content content, bool many, bool goes_on,
+                           const char *const *words)
+{
+    static const char *const contents[] = {"null", "\"\"", "\"x\""};
+    struct jinja_output o;
+    char messages[1024];
+    bool found = true;
+    snprintf(messages, sizeof(messages),
+             "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":%s,"
+             "\"tool_calls\":[%s]}%s%s]",
+             contents[content], many ? CALL("1") "," CALL("2") : CALL("1"),
+             many ? RESULT("1") RESULT("2") : RESULT("1"),
+             goes_on ? ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
+                       "\"x\"}"
+                     : "");
+    if (!chat_form_render(c, messages, true, &o))
+        return goes_on ? try_words(c, content, many, false, words) : KEPT_FAILS;
+    for (; *words; words++)
+        found &= memmem(o.text, o.bytes, *words, strlen(*words)) != NULL;
+    jinja_output_fini(&o);
+    return found ? KEPT_WRITTEN : KEPT_LOST;
+}
+
+/* What becomes of the calls of a message with such a content. */
+static enum kept calls(const struct chat *c, enum content content, bool many)
+{
+    static const char *const two[] = {"hearthname1", "hearthkey1",   "hearthvalue1",
+                                      "hearthname2", "hearthvalue2", "hearthkey2",
+                                      NULL};
+    static const char *const one[] = {"hearthname1", "hearthkey1", "hearthvalue1", NULL};
+    uint8_t *kept = &chat_traits(c)->calls[json_array_size(c->tools) > 0][content][many];
+    if (*kept == KEPT_UNKNOWN)
+        *kept = (uint8_t)try_words(c, content, many, true, many ? two : one);
+    return *kept;
+}
+
+static enum kept results(const struct chat *c)
+{
+    static const char *const word[] = {"hearthresult1", NULL};
+    uint8_t *kept = &chat_traits(c)->results[json_array_size(c->tools) > 0];
+    enum kept got = *kept;
+    for (unsigned content = CONTENT_NONE; *kept == KEPT_UNKNOWN && content <= CONTENT_TEXT;
+         content++)
+        if (got == KEPT_UNKNOWN || got == KEPT_FAILS)
+            got = try_words(c, content, false, true, word);
+    return *kept = (uint8_t)got;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void add_json(struct buffer *t, const json_t *value)
+{
+    char *text = json_shortest(value, JSON_ENCODE_ANY);
+    t->failed |= !text;
+    buffer_text(t, text ? text : "");
+    free(text);
+}
+
+static void add_call(struct buffer *t, const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+    const json_t *name = json_object_get(function, "name");
+    const json_t *arguments = json_object_get(function, "arguments");
+    buffer_text(t, "{\"name\": ");
+    add_json(t, name ? name : json_null());
+    buffer_text(t, ", \"arguments\": ");
+    if (json_string_length(arguments)) /* the JSON that the model wrote */
+        buffer_add(t, json_string_value(arguments), json_string_length(arguments));
+    else if (json_is_object(arguments))
+        add_json(t, arguments);
+    else
+        buffer_text(t, "{}");
+    buffer_text(t, "}");
+}
+
+/* Each call between marks, or a list of them after one. */
+static void add_calls(const struct chat *c, struct buffer *t, const json_t *list)
+{
+    const struct call_form *f = chat_form_calls(c);
+    bool known = f && f->body == CALL_JSON, alone = !known || f->close;
+    const char *open = known ? f->open : "<tool_call>";
+    size_t i;
+    const json_t *call;
+    json_array_foreach(list, i, call) {
+        buffer_text(t, i ? alone ? "\n" : ", " : "");
+        if (alone)
+            buffer_format(t, "%s\n", open);
+        else
+            buffer_text(t, i ? "" : open), buffer_text(t, i ? "" : "[");
+        add_call(t, call);
+        if (alone)
+            buffer_format(t, "\n%s", known ? f->close : "</tool_call>");
+    }
+    buffer_text(t, alone ? "" : "]");
+}
+
+/* The text follows a content, in a line of its own, or as a part. */
+static json_t *with_text(const json_t *content, const struct buffer *text)
+{
+    struct buffer all = {0};
+    if (text->failed)
+        return NULL;
+    if (json_is_array(content)) {
+        json_t *parts = json_copy((json_t *)(uintptr_t)content);
+        json_t *part = json_pack("{s:s, s:s%}", "type", "text", "text", text->data, text->bytes);
+        if (parts && json_array_append_new(parts, part) == 0)
+            return parts;
+        json_decref(parts);
+        return NULL;
+    }
+    buffer_add(&all, json_string_value(content), json_string_length(content));
+    buffer_text(&all, all.bytes ? "\n" : "");
+    buffer_add(&all, text->data, text->bytes);
+    json_t *joined = all.failed ? NULL : json_stringn_nocheck(all.data, all.bytes);
+    buffer_fini(&all);
+    return joined;
+}
+
+static enum content content_of(const json_t *m)
+{
+    const json_t *content = json_object_get(m, "content");
+    if (!content || json_is_null(content))
+        return CONTENT_NONE;
+    return json_string_length(content) || json_array_size(content) ? CONTENT_TEXT : CONTENT_EMPTY;
+}
+
+static int keep(const struct chat *c, json_t *m)
+{
+    const json_t *list = json_object_get(m, "tool_calls");
+    const enum content content = content_of(m),
+                       other = content == CONTENT_NONE ? CONTENT_EMPTY : CONTENT_NONE;
+    const bool many = json_array_size(list) > 1;
+    struct buffer text = {0};
+    enum kept kept = json_array_size(list) ? calls(c, content, many) : KEPT_WRITTEN;
+    if (kept != KEPT_WRITTEN && content != CONTENT_TEXT && calls(c, other, many) == KEPT_WRITTEN)
+        return json_object_set_new(m, "content",
+                                   other == CONTENT_NONE ? json_null() : json_string(""))
+                   ? -ENOMEM
+                   : 0;
+    if (kept == KEPT_FAILS && content != CONTENT_TEXT)
+        kept = calls(c, other, many);
+    if (kept != KEPT_LOST) /* one that fails says why when the conversation is rendered */
+        return 0;
+    add_calls(c, &text, list);
+    int rc = json_object_set_new(m, "content", with_text(json_object_get(m, "content"), &text));
+    buffer_fini(&text);
+    json_object_del(m, "tool_calls");
+    return rc ? -ENOMEM : 0;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static bool is_result(const json_t *m)
+{
+    return strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
+}
+
+/* The result as a text of the user. */
+static int show_result(json_t *m)
+{
+    json_t *content = json_object_get(m, "content");
+    json_t *text = json_is_array(content) ? chat_join_parts(content) : json_incref(content);
+    struct buffer t = {0};
+    int rc = 0;
+    if (!json_is_array(content) || text) { /* other parts than texts stay */
+        buffer_text(&t, "<tool_response>\n");
+        buffer_add(&t, json_string_value(text), json_string_length(text));
+        buffer_text(&t, "\n</tool_response>");
+        rc = json_object_set_new(m, "content", with_text(NULL, &t));
+    }
+    buffer_fini(&t);
+    json_decref(text);
+    return rc || json_object_set_new(m, "role", json_string("user")) ? -ENOMEM : 0;
+}
+
+/* Results that follow each other become one message: some templates want user and assistant in turn. */
+static int show_results(struct chat *c)
+{
+    bool after = false;
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+        json_t *m = json_array_get(c->messages, i), *last = json_array_get(c->messages, i - 1);
+        const bool is = is_result(m);
+        if (is && show_result(m))
+            return -ENOMEM;
+        json_t *text = json_object_get(m, "content");
+        if (is && after && json_is_string(text) &&
+            json_is_string(json_object_get(last, "content"))) {
+            const struct buffer more = {.data = (char *)(uintptr_t)json_string_value(text),
+                                        .bytes = json_string_length(text)};
+            if (json_object_set_new(last, "content",
+                                    with_text(json_object_get(last, "content"), &more)) ||
+                json_array_remove(c->messages, i--))
+                return -ENOMEM;
+        }
+        after = is;
+    }
+    return 0;
+}
+
+int chat_keep_calls(struct chat *c)
+{
+    bool has_results = false;
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+        json_t *m = json_array_get(c->messages, i);
+        if (keep(c, m))
+            return -ENOMEM;
+        has_results |= is_result(m);
+    }
+    return has_results && results(c) == KEPT_LOST ? show_results(c) : 0;
+}
