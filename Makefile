@@ -417,11 +417,10 @@ demo: deps-build ## a private daemon on the bundled model answers
 # ---- fuzzing -----------------------------------------------------------------------------------
 
 FUZZ_SECONDS ?= 60
-FUZZERS  = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: fuzz
 fuzz: ## libFuzzer targets, FUZZ_SECONDS each
-	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZERS)
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 # Built with clang and libFuzzer; each target links every folder's objects under the same sanitizers. Not the
 # vector files: no target runs them, and clang takes many minutes to instrument them.
@@ -434,10 +433,17 @@ $(BUILD)/fuzz/obj/%_avx512.o:  SIMD = $(SIMD_AVX512) $(FUZZ_PLAIN)
 define compile_fuzzed
 @mkdir -p $(@D)
 $(say) CC $<
-$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) $(BODY) -MMD -MP -c $< -o $@
+$(Q)clang $(CPPFLAGS) $(FUZZ_CFLAGS) $(SIMD) $(FAMILY) $(BODY) -MMD -MP -c $< -o $@
 endef
 $(BUILD)/fuzz/obj/%.o: %.c Makefile
 	$(compile_fuzzed)
+# A target for each family of calls: fuzz_chat_hermes, fuzz_tools_hermes, ...
+define family_rule
+$$(BUILD)/fuzz/obj/tests/fuzz/$(1)_%.o: FAMILY = -DFAMILY='"$$*"'
+$$(BUILD)/fuzz/obj/tests/fuzz/$(1)_%.o: tests/fuzz/$(1).c Makefile
+	$$(compile_fuzzed)
+endef
+$(foreach target,fuzz_chat fuzz_tools,$(eval $(call family_rule,$(target))))
 $(call simd_rules,$(BUILD)/fuzz/obj,compile_fuzzed)
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(MODELS) $(HTTP))

@@ -1,11 +1,12 @@
-/* Fuzzes the reader of answers: the first byte is the form of calls and whether one ends a thought, the
- * second whether the prompt opened a thought and how large the pieces are, the rest is an answer. Whole or in pieces it says
- * the same, arguments of a call that is complete are JSON, and without a form all of it is content.
- */
+/* Fuzzes the reader of answers: the first byte is the form of calls (family.h) and whether one ends a
+ * thought, the second whether the prompt opened a thought and how large the pieces are, the rest is an
+ * answer. Whole or in pieces it says the same, where no call is wanted there is none, arguments of a
+ * call that is complete are JSON, and without a form all of it is content. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/events/reader.h"
+#include "tests/fuzz/family.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,9 +20,10 @@ static void check(bool holds)
         abort();
 }
 
-/* What it says, with a byte for each kind before its texts; adjacent texts of a kind are one. */
-static void say(const struct reader_desc *desc, const char *text, size_t bytes, size_t step,
-                struct buffer *out, const char **ret_reason)
+/* What it says, with a byte for each kind before its texts; adjacent texts of a kind are one. Returns how
+ * many calls there are. */
+static uint32_t say(const struct reader_desc *desc, const char *text, size_t bytes, size_t step,
+                    struct buffer *out, const char **ret_reason)
 {
     struct reader *r = reader_open(desc);
     struct reader_event e;
@@ -42,7 +44,9 @@ static void say(const struct reader_desc *desc, const char *text, size_t bytes, 
             break;
     }
     *ret_reason = reader_reason(r);
+    uint32_t calls = reader_calls(r);
     reader_close(r);
+    return calls;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -52,8 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static json_t *tools;
     const char *text = (const char *)data + 2, *whole_reason, *reason;
     size_t bytes = size - 2, step = 1u + (data[1] >> 1) % 13u;
-    uint8_t form = (data[0] & 0x7f) % (n_call_forms + 1);
-    struct reader_desc desc = {.form = form < n_call_forms ? &call_forms[form] : NULL,
+    struct reader_desc desc = {.form = family_form(data[0] & 0x7f, n_call_forms + 1),
                                .thoughts = &thought_forms[data[1] % n_thought_forms],
                                .thinks = (data[1] & 1) != 0,
                                .calls_in_thoughts = data[0] >= 0x80};
@@ -66,6 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(whole.bytes == pieces.bytes && whole_reason == reason);
     check(!whole.bytes || memcmp(whole.data, pieces.data, whole.bytes) == 0);
     buffer_fini(&whole);
+    buffer_fini(&pieces);
+    desc.no_calls = true;
+    desc.calls_in_thoughts = false;
+    check(say(&desc, text, bytes, step, &pieces, &reason) == 0);
     buffer_fini(&pieces);
     desc = (struct reader_desc){0};
     say(&desc, text, bytes, step, &pieces, &reason);

@@ -1,11 +1,12 @@
-/* Fuzzes the grammars of calls of tools: the first byte chooses the form of calls, the second what is
- * asked for and whether marks are control tokens, the others make the tools' schemas, then an answer
- * that the grammar takes. The grammar compiles, or is refused for its size; the answer is read as
- * calls of these tools, of which nothing is left over; and where nothing of the schemas was loosened,
+/* Fuzzes the grammars of calls of tools: the first byte chooses the form of calls (family.h), the second
+ * what is asked for and whether marks are control tokens, the others make the tools' schemas, then an
+ * answer that the grammar takes. The grammar compiles, or is refused for its size; the answer is read
+ * as calls of these tools, of which nothing is left over; and where nothing of the schemas was loosened,
  * the arguments follow them. */
 #include "client/prompt/chat_grammar.h"
 #include "client/schema/schema_fits.h"
 #include "daemon/grammar/grammar.h"
+#include "tests/fuzz/family.h"
 #include "tests/fuzz/make_schema.h"
 #include "tests/rig/tiny_vocab.h"
 
@@ -279,7 +280,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                      .choice = data[1] & REQUIRED ? HEARTH_TOOLS_REQUIRED : HEARTH_TOOLS_AUTO,
                      .single_call = (data[1] & SINGLE) != 0,
                      .thinking_tokens = -1};
-    const struct reader_desc desc = {.form = &call_forms[data[0] % n_call_forms], .tools = c.tools};
+    const struct reader_desc desc = {.form = family_form(data[0], n_call_forms), .tools = c.tools};
     struct chat_grammar made = {0};
     if (c.tools) {
         int rc = chat_grammar_make(&c, &desc, &made);

@@ -19,7 +19,28 @@ coverage | keep) ;;
 esac
 seconds=$1
 shift
-[ $# -gt 0 ] || set -- $(basename -s .c tests/fuzz/fuzz_*.c)
+
+# Families of calls have targets of their own, made of the sources of these.
+per_family='fuzz_chat fuzz_tools'
+families() {
+    sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' client/events/call_form.c
+}
+base() { # TARGET: whose source it is made of
+    local target
+    for target in $per_family; do
+        case $1 in "$target"_*) echo "$target" && return ;; esac
+    done
+    echo "$1"
+}
+
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(basename -s .c tests/fuzz/fuzz_*.c)
+    for target in $per_family; do
+        # shellcheck disable=SC2046
+        set -- "$@" $(families | sed "s/^/${target}_/")
+    done
+fi
 
 if ! command -v clang >/dev/null || ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n)
     { (void)d; (void)n; return 0; }' | clang -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then
@@ -39,7 +60,7 @@ options() {
 
 # The parser that a target is about.
 parser() {
-    case $1 in
+    case $(base "$1") in
     fuzz_config) echo daemon/config.c client/http/config.c ipc/options.c ;;
     fuzz_gguf) echo kernels/gguf/*.c kernels/model/model*.c ;;
     fuzz_grammar) echo daemon/grammar/*.c ;;
@@ -58,10 +79,11 @@ parser() {
     esac
 }
 
-# Corpora of $BUILD and of the tree.
+# Corpora of $BUILD and of the tree; of a family also the one that all have.
 corpora() { # TARGET
     mkdir -p "$BUILD/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
     echo "$BUILD/fuzz/corpus/$1" "tests/fuzz/corpus/$1"
+    [ "$(base "$1")" = "$1" ] || echo "tests/fuzz/corpus/$(base "$1")"
 }
 
 coverage() { # TARGET: from programs of their own, in $BUILD/coverage
