@@ -34,8 +34,9 @@
     EACH("{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }} "    \
          "{{ c.function.arguments }}]{% endfor %};")
 #define FIRST                                                                                      \
-    EACH("{{ m.role }}:{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}"       \
-         "{% endif %};")
+    EACH(                                                                                          \
+        "{{ m.role }}:{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}" \
+        "{% endif %};")
 #define WITH_TOOLS                                                                                 \
     EACH("{{ m.role }}:{{ m.content }}{% if tools and m.tool_calls %}{{ m.tool_calls | tojson }}"  \
          "{% endif %};")
