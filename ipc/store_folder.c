@@ -2,6 +2,7 @@
  * openat(2) with O_NOFOLLOW cannot leave the folder. */
 #include "ipc/store_folder.h"
 
+#include "ipc/folder.h"
 #include "ipc/store_file.h"
 
 #include <dirent.h>
@@ -48,7 +49,7 @@ int store_folder_open(const char *given, bool make, bool any_owner)
     if (rc < 0)
         return rc;
     if (make)
-        mkdir(path, 0700); /* if that fails, so does the open, or the folder exists */
+        folder_make(path); /* if that fails, so does the open */
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOTDIR && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) ? -ELOOP : -errno;

@@ -17,7 +17,7 @@ enum {
     STORE_FOLDER_MODEL_TEXT = 128,
 };
 
-/* Opens DIR; `make`: it is made, mode 0700, if it does not exist. It must be ours; `any_owner`: root may look into
+/* Opens DIR; `make`: it is made, and what is missing before it, mode 0700, if it does not exist. It must be ours; `any_owner`: root may look into
  * anyone's. Returns a descriptor; -EPERM: it is not private or not ours; -ELOOP: a link; -errno. */
 int store_folder_open(const char *path, bool make, bool any_owner);
 

@@ -5,6 +5,7 @@
  * tells that it is ready, and how far it is, as it would tell the service manager. */
 #include "client/cli/models.h"
 #include "client/lib/daemons.h"
+#include "ipc/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -53,20 +53,6 @@ static bool is_served(const char *path, pid_t *ret_pid, char *ret_model, size_t 
     return true;
 }
 
-static int make_folder(const char *path)
-{
-    char part[PATH_MAX];
-    snprintf(part, sizeof(part), "%s", path);
-    for (char *c = part + 1; *c; c++)
-        if (*c == '/') {
-            *c = 0;
-            if (mkdir(part, 0700) < 0 && errno != EEXIST)
-                return -errno;
-            *c = '/';
-        }
-    return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 /* $VARIABLE/hearth, else ~/FOLDER/hearth. Returns 0 or an exit code. */
 static int find_folder(const char *variable, const char *folder, char ret[PATH_MAX])
 {
@@ -77,7 +63,7 @@ static int find_folder(const char *variable, const char *folder, char ret[PATH_M
         snprintf(ret, PATH_MAX, "%s/%s/hearth", home, folder);
     else
         return cli_fail(CLI_USAGE, "neither %s nor HOME is set: set one", variable);
-    int rc = make_folder(ret);
+    int rc = folder_make(ret);
     return rc ? cli_fail(CLI_CANNOT_MAKE, "%s: %s", ret, strerror(-rc)) : 0;
 }
 
@@ -403,7 +389,7 @@ static int find_socket(struct serving *s)
         return cli_fail(CLI_USAGE,
                         "XDG_RUNTIME_DIR is not set: set it to a folder of yours, or start "
                         "hearthd --model FILE --socket PATH");
-    int rc = make_folder(folder);
+    int rc = folder_make(folder);
     if (rc)
         return cli_fail(CLI_CANNOT_MAKE, "%s: %s", folder, strerror(-rc));
     if (snprintf(s->socket, sizeof(s->socket), "%s/%s.sock", folder, s->instance) >=

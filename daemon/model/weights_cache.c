@@ -2,6 +2,7 @@
 #include "daemon/model/weights_cache.h"
 
 #include "daemon/log.h"
+#include "ipc/folder.h"
 #include "kernels/base/fail.h"
 #include "kernels/base/hash128.h"
 
@@ -105,7 +106,7 @@ static bool only_ours(const struct stat *st)
 static const char *open_folder(struct weights_cache *c)
 {
     struct stat st;
-    mkdir(c->path, 0700); /* if that fails, so does the open, or the folder exists */
+    folder_make(c->path); /* if that fails, so does the open */
     c->dir_fd = open(c->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (c->dir_fd < 0)
         return strerror(errno);
