@@ -31,7 +31,8 @@ struct store_row {
 struct store_list {
     struct store_row *rows; /* [n] */
     uint32_t n;
-    struct store_row model; /* that is being looked at */
+    struct store_row model;              /* that is being looked at */
+    char strange[2 * STORE_FOLDER_NAME]; /* below the folder: what could not be looked at */
     bool all_users, clears;
     uid_t only;       /* the user, if not all */
     uint64_t cleared; /* bytes */
@@ -90,6 +91,8 @@ static int add_user(void *context, int folder, const char *name)
         return 0;
     int fd = store_folder_enter(folder, name, false);
     int rc = fd < 0 ? fd : store_folder_bytes(fd, &row.bytes);
+    if (fd < 0)
+        snprintf(list->strange, sizeof(list->strange), "/%s/%.40s", row.id, name);
     if (rc == 0)
         rc = store_folder_list(fd, count_segment, &row);
     if (fd >= 0)
@@ -120,8 +123,10 @@ static int add_model(void *context, int folder, const char *name)
     if (!store_folder_is_model(name))
         return 0;
     int fd = store_folder_enter(folder, name, false);
-    if (fd < 0)
+    if (fd < 0) {
+        snprintf(list->strange, sizeof(list->strange), "/%.40s", name);
         return fd;
+    }
     list->model = (struct store_row){.served = store_folder_is_locked(fd)};
     snprintf(list->model.id, sizeof(list->model.id), "%s", name);
     read_name(fd, list->model.model);
@@ -173,13 +178,14 @@ static int print_table(const struct store_list *list)
     const int width = name_width(list);
     char size[32], text[32];
     struct buffer out = {0};
-    buffer_format(&out, "%-*s  %10s %9s %8s %7s\n", width, "MODEL", "USER", "SIZE", "RECORDS",
-                  "WRITTEN");
+    buffer_format(&out, "%-*s  %-8s %10s %9s %8s %7s\n", width, "MODEL", "ID", "USER", "SIZE",
+                  "RECORDS", "WRITTEN");
     for (uint32_t i = 0; i < list->n; i++) {
         const struct store_row *row = &list->rows[i];
-        buffer_format(&out, "%-*s  %10u %9s %8llu %7s%s\n", width, row->model, row->uid,
-                      cli_bytes(row->bytes, size, sizeof(size)), (unsigned long long)row->records,
-                      age(row->written_s, text, sizeof(text)), row->served ? "  served" : "");
+        buffer_format(&out, "%-*s  %.8s %10u %9s %8llu %7s%s\n", width, row->model, row->id,
+                      row->uid, cli_bytes(row->bytes, size, sizeof(size)),
+                      (unsigned long long)row->records, age(row->written_s, text, sizeof(text)),
+                      row->served ? "  served" : "");
     }
     return cli_print(&out);
 }
@@ -270,6 +276,16 @@ static int open_folder(const struct cli_options *o, char path[PATH_MAX], int *re
     return *ret < 0 ? cli_fail(CLI_SYSTEM, "%s: %s", path, strerror(-*ret)) : 0;
 }
 
+static int fail_list(const char *path, const char *strange, int rc)
+{
+    if (rc == -EPERM || (*strange && (rc == -ELOOP || rc == -ENOTDIR)))
+        return cli_fail(CLI_SYSTEM,
+                        "%s%s is not its user's alone: make it that, a folder mode 0700, a file "
+                        "0600, no link; or remove it",
+                        path, strange);
+    return cli_fail(CLI_SYSTEM, "%s%s: %s", path, strange, strerror(-rc));
+}
+
 int cli_store(const struct cli_options *o)
 {
     struct store_list list = {.all_users = !o->user, .clears = o->clear};
@@ -285,7 +301,7 @@ int cli_store(const struct cli_options *o)
     if (list.n > 0)
         qsort(list.rows, list.n, sizeof(*list.rows), by_model_and_user);
     if (rc < 0)
-        code = cli_fail(CLI_SYSTEM, "%s: %s", path, strerror(-rc));
+        code = fail_list(path, list.strange, rc);
     else if (o->clear)
         code = clear(&list, folder, o->json);
     else

@@ -89,8 +89,8 @@ START_TEST(it_shows_models_users_and_records)
     says("\"served\":false}\n");
     says_not("\"served\":true");
     ck_assert_int_eq(store(""), 0);
-    says("MODEL                USER      SIZE  RECORDS WRITTEN\n");
-    says("model A (f16)        1000   ");
+    says("MODEL          ID             USER      SIZE  RECORDS WRITTEN\n");
+    says("       1000   ");
     says(" KiB        2     now\n");
     ck_assert_int_eq(store("--user 1001"), 0);
     says("1001");
@@ -106,6 +106,14 @@ START_TEST(a_user_without_records_has_written_none)
     ck_assert_int_eq(unlink(store_rig_found(&rig, "*/1001/*.kv")), 0);
     ck_assert_int_eq(store("--user 1001"), 0);
     says("        0       -\n");
+}
+END_TEST
+
+START_TEST(it_names_what_is_not_its_users_alone)
+{
+    ck_assert_int_eq(chmod(store_rig_found(&rig, "*/1001"), 0755), 0);
+    ck_assert_int_eq(store(""), 71);
+    says("/1001 is not its user's alone: make it that, a folder mode 0700");
 }
 END_TEST
 
@@ -183,6 +191,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, it_shows_models_users_and_records);
     tcase_add_test(tcase, a_user_without_records_has_written_none);
+    tcase_add_test(tcase, it_names_what_is_not_its_users_alone);
     tcase_add_test(tcase, it_clears_one_user_and_nothing_else);
     tcase_add_test(tcase, it_clears_all_but_what_is_served);
     tcase_add_test(tcase, it_leaves_what_is_not_the_stores);
