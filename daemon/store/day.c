@@ -51,9 +51,9 @@ static void say_spent(struct day *day, uint64_t today)
     if (day->said == today)
         return;
     day->said = today;
-    log_warning("store: the %llu MiB of --kv-store-writes are written: nothing more is kept today "
-                "(UTC)",
-                (unsigned long long)(day->bytes >> 20));
+    log_warning("store: the %llu KiB of --kv-store-writes are spent, also by what killed daemons "
+                "had taken in advance: nothing more is kept today (UTC)",
+                (unsigned long long)(day->bytes >> 10));
 }
 
 void day_grant(struct day *day)

@@ -59,6 +59,7 @@ const char *files_why(int rc)
         return "damaged, or of another version";
     case -EPERM:
     case -ELOOP:
+    case -ENOTDIR:
         return "it is not hearthd's alone: make it its user's, a file mode 0600, a folder 0700, no "
                "link; or remove it";
     case -ENOENT:
@@ -70,18 +71,20 @@ const char *files_why(int rc)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-static int say_folder(int rc, const char *path, char *err, size_t err_bytes)
+int files_say(int rc, const char *path, const char *in, char *err, size_t err_bytes)
 {
-    if (rc == -EPERM)
+    const char *slash = *in ? "/" : "";
+    if (rc == -EPERM || (*in && (rc == -ELOOP || rc == -ENOTDIR)))
         return fail(err, err_bytes, rc,
-                    "%s is not hearthd's alone: make it its user's, mode 0700 (chmod 700), its "
-                    "files 0600",
-                    path);
+                    "%s%s%s is not hearthd's alone: make it its user's, a folder mode 0700 (chmod "
+                    "700), a file 0600, no link",
+                    path, slash, in);
     if (rc == -ELOOP)
         return fail(err, err_bytes, rc, "%s is a link: give the folder itself", path);
     if (rc == -EBUSY)
         return fail(err, err_bytes, rc, "another hearthd uses %s for this model", path);
-    return fail(err, err_bytes, rc, "%s: %s", path, strerror(-rc));
+    return fail(err, err_bytes, rc, "%s%s%s: %s: give a folder that hearthd can make and write to",
+                path, slash, in, strerror(-rc));
 }
 
 /* The model's name, for `hearth store`. The time of change says when it was used last. */
@@ -107,26 +110,30 @@ static void name_model(const uint8_t seed[16], char ret[STORE_FOLDER_NAME])
         snprintf(ret + 2 * i, 3, "%02x", seed[i]);
 }
 
-int files_open(struct files *files, const char *path, const uint8_t seed[16], const char *name,
+int files_open(struct files *files, const char *path, const uint8_t seed[16], const char *model,
                char *err, size_t err_bytes)
 {
     *files = (struct files){.model_folder = -1, .lock = -1};
     memcpy(files->seed, seed, sizeof(files->seed));
     name_model(seed, files->model);
+    char name[2 * STORE_FOLDER_NAME];
     int rc = files->folder = store_folder_open(path, true, false);
-    if (rc >= 0)
-        rc = files->model_folder = store_folder_enter(files->folder, files->model, true);
-    if (rc >= 0)
-        rc = files->lock = store_folder_lock(files->model_folder, true);
     if (rc < 0)
-        return say_folder(rc, path, err, err_bytes);
+        return files_say(rc, path, "", err, err_bytes);
+    rc = files->model_folder = store_folder_enter(files->folder, files->model, true);
+    if (rc < 0)
+        return files_say(rc, path, files->model, err, err_bytes);
+    snprintf(name, sizeof(name), "%s/model", files->model);
+    rc = files->lock = store_folder_lock(files->model_folder, true);
+    if (rc < 0)
+        return files_say(rc, path, name, err, err_bytes);
     if (punch(files->lock, STORE_FILE_BLOCK, STORE_FILE_BLOCK) == -EOPNOTSUPP)
         return fail(err, err_bytes, -EOPNOTSUPP,
                     "the file system of %s cannot free parts of files: give a folder on another "
                     "one",
                     path);
-    rc = write_name(files->lock, name);
-    return rc < 0 ? say_folder(rc, path, err, err_bytes) : 0;
+    rc = write_name(files->lock, model);
+    return rc < 0 ? files_say(rc, path, name, err, err_bytes) : 0;
 }
 
 static void close_fd(int *fd)

@@ -38,10 +38,13 @@ struct files {
     uint64_t *cut;
 };
 
-/* Opens and locks the folders: for the model of `seed`, called `name`. Returns 0; or with one line -EBUSY,
+/* Opens and locks the folders: for the model of `seed`, called `model`. Returns 0; or with one line -EBUSY,
  * -EPERM, -ELOOP, -EOPNOTSUPP, -errno. Call files_close in either case. */
-int files_open(struct files *files, const char *path, const uint8_t seed[16], const char *name,
+int files_open(struct files *files, const char *path, const uint8_t seed[16], const char *model,
                char *err, size_t err_bytes);
+
+/* Returns rc with that line: about the folder, or `in` it. */
+int files_say(int rc, const char *path, const char *in, char *err, size_t err_bytes);
 void files_close(struct files *files);
 
 /* Fills the index, which has n_segments, with what is there; what cannot be believed is removed. -ENOMEM. */

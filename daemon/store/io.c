@@ -22,6 +22,7 @@ enum {
     LOOK_MS = 60000,
     SLOW_NS = 50000000,
 };
+static const uint64_t SAY_AGAIN_NS = 60000000000; /* one cause, such as a full disk */
 
 static const uint64_t BELL = UINT64_MAX; /* user_data of the poll on event_fd */
 
@@ -96,6 +97,11 @@ void io_submit(struct io *io)
     io->posted = false;
 }
 
+void io_abandon(struct io *io)
+{
+    atomic_store(&io->abandoned, true);
+}
+
 bool io_take(struct io *io, struct io_done *ret)
 {
     return ring_get(&io->done, ret, sizeof(*ret));
@@ -143,13 +149,17 @@ static int prepare(struct io *io, struct io_busy *b)
     return 0;
 }
 
+/* One line for one cause, then one a minute. */
 static void say_failed(struct io *io, const struct io_job *job, int status)
 {
     const struct files_segment *s = &io->files->segments[job->segment];
-    if (log_allowed(&io->limit, bell_now_ns()))
-        log_warning("store: cannot %s %s/%u/%04u.kv: %s", job->kind == IO_READ ? "read" : "write",
-                    io->files->model, job->uid, s->fd < 0 ? job->number : s->number,
-                    files_why(status));
+    const uint64_t now_ns = bell_now_ns();
+    if (status == -ECANCELED || (status == io->said && now_ns - io->said_ns < SAY_AGAIN_NS))
+        return;
+    io->said = status;
+    io->said_ns = now_ns;
+    log_warning("store: cannot %s %s/%u/%04u.kv: %s", job->kind == IO_READ ? "read" : "write",
+                io->files->model, job->uid, s->fd < 0 ? job->number : s->number, files_why(status));
 }
 
 static void complete(struct io *io, struct io_busy *b)
@@ -283,13 +293,15 @@ static struct io_uring *open_uring(const struct io *io)
 
 static void begin(struct io *io, const struct io_job *job)
 {
+    const bool abandoned = atomic_load(&io->abandoned);
     if (job->kind == IO_LET_GO) {
-        files_let_go(io->files, &job->gone);
+        if (!abandoned) /* else nothing is written into its place either */
+            files_let_go(io->files, &job->gone);
         return;
     }
     struct io_busy *b = &io->busy[job->buffer];
     *b = (struct io_busy){.job = *job, .since_ns = bell_now_ns()};
-    b->status = prepare(io, b);
+    b->status = abandoned ? -ECANCELED : prepare(io, b);
     if (b->status < 0) {
         complete(io, b);
     } else if (!io->uring) {

@@ -98,15 +98,16 @@ struct io {
     bool by_hand, plain;
     pthread_t thread;
     bool runs;
-    _Atomic bool stop;
-    struct log_limit limit;
+    _Atomic bool stop, abandoned;
+    int said; /* status of the last line */
+    uint64_t said_ns;
 };
 
 /* Buffers of `payload_bytes` at least. Returns 0 or -errno; call io_close in either case. */
 int io_open(struct io *io, struct files *files, struct day *day, size_t payload_bytes, bool plain,
             bool by_hand);
 
-/* Does what was posted, and ends the thread. */
+/* Does what was posted and not abandoned, and ends the thread. */
 void io_close(struct io *io);
 
 static inline void *io_payload(const struct io *io, uint32_t buffer)
@@ -120,6 +121,9 @@ uint32_t io_room(struct io *io);
 /* PRECOND: there is room. */
 void io_post(struct io *io, const struct io_job *job);
 void io_submit(struct io *io);
+
+/* What is not begun is not done: reads and writes end with -ECANCELED. */
+void io_abandon(struct io *io);
 bool io_take(struct io *io, struct io_done *ret);
 bool io_ready(const struct io *io);
 

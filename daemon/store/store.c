@@ -92,14 +92,15 @@ static int open_parts(struct store *store, const struct store_options *o, char *
         return rc;
     memcpy(store->files.class_bytes, o->class_bytes, sizeof(o->class_bytes));
     store->files.cut = o->cut;
+    rc = day_open(&store->day, store->files.folder, o->day_bytes, format_slot_bytes(most),
+                  o->today ? o->today : day_today);
+    if (rc < 0)
+        return files_say(rc, o->path, "day", err, err_bytes);
     rc = index_init(&store->index, &sizes);
     if (rc == 0)
         rc = files_load(&store->files, &store->index);
     if (rc == 0)
         seen_load(&store->files, &store->index);
-    if (rc == 0)
-        rc = day_open(&store->day, store->files.folder, o->day_bytes, format_slot_bytes(most),
-                      o->today ? o->today : day_today);
     if (rc == 0)
         rc = io_open(&store->io, &store->files, &store->day, most, o->plain, o->by_hand);
     return rc == 0 ? 0 : fail(err, err_bytes, rc, "%s: %s", o->path, strerror(-rc));
@@ -430,6 +431,11 @@ void store_withdraw(struct store *store, void *payload)
 void store_submit(struct store *store)
 {
     io_submit(&store->io);
+}
+
+void store_abandon(struct store *store)
+{
+    io_abandon(&store->io);
 }
 
 uint32_t store_pending(const struct store *store)

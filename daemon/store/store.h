@@ -77,7 +77,7 @@ struct store_options {
 int store_open(struct store **ret_store, const struct store_options *options, char *err,
                size_t err_bytes);
 
-/* Ends the writes that are queued, then the thread. NULL is allowed. Every buffer was given back. */
+/* Ends the writes that are queued (but: store_abandon), then the thread. NULL is allowed. Every buffer was given back. */
 void store_close(struct store *store);
 
 /* ---- texts ------------------------------------------------------------------------------------ */
@@ -174,6 +174,9 @@ void store_withdraw(struct store *store, void *payload);
 
 /* Wakes the thread, if jobs were queued since: at the end of a step, and before waiting. */
 void store_submit(struct store *store);
+
+/* Time is up: what is queued and not begun will fail, -ECANCELED. */
+void store_abandon(struct store *store);
 
 /* Reads and writes that were queued and have not been taken: 0 when all is done. Writes are taken by
  * store_take, too, which returns nothing for them. */

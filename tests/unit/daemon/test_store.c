@@ -207,6 +207,23 @@ START_TEST(what_is_withdrawn_was_never_there)
 }
 END_TEST
 
+/* A stop that has no time left: what is not begun is neither written nor half written. */
+START_TEST(what_is_abandoned_was_never_there)
+{
+    store_rig_open(&rig);
+    struct store_text text = text_of(1000, 5, 96), other = text_of(1000, 15, 96);
+    ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    void *payload = store_offer(rig.store, STORE_PAGE, &other, 1, false);
+    store_rig_fill(payload, rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &other);
+    store_write(rig.store, payload);
+    store_abandon(rig.store);
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &text), 0);
+    ck_assert_int_eq(store_rig_get(&rig, STORE_PAGE, &other), -ENOENT);
+    ck_assert_uint_eq(counts().records, 1);
+}
+END_TEST
+
 /* ---- what is taken ----------------------------------------------------------------------------- */
 
 START_TEST(a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed)
@@ -585,6 +602,7 @@ int main(void)
     tcase_add_test(tcase, an_equal_key_is_not_enough);
     tcase_add_test(tcase, a_record_is_found_when_it_is_written_and_not_before);
     tcase_add_test(tcase, what_is_withdrawn_was_never_there);
+    tcase_add_test(tcase, what_is_abandoned_was_never_there);
     tcase_add_test(tcase, a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed);
     tcase_add_test(tcase, the_overflow_uid_has_no_records);
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);

@@ -345,6 +345,45 @@ START_TEST(a_folder_that_is_not_only_ours_is_refused)
 }
 END_TEST
 
+START_TEST(folders_before_it_are_made)
+{
+    char path[sizeof(rig.path) + 8];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/a/b", rig.path);
+    rig.options.path = path;
+    store_rig_open(&rig);
+    put_page(1000, 0);
+    for (int i = 0; i < 2; i++) { /* what is made is ours alone */
+        ck_assert_int_eq(stat(store_rig_in(&rig, i ? "a" : "a/b"), &st), 0);
+        ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    }
+}
+END_TEST
+
+/* What may be done to the store's own files: it is refused, and the line names which. */
+static const struct {
+    const char *command, *says;
+} refused[] = {
+    {"chmod 644 day", "/day is not hearthd's alone"},
+    {"mv day ../away && ln -s ../away day", "/day is not hearthd's alone"},
+    {"chmod 750 $MODEL", " is not hearthd's alone"},
+    {"chmod 640 $MODEL/model", "/model is not hearthd's alone"},
+    {"rm -r $MODEL && touch $MODEL && chmod 600 $MODEL", " is not hearthd's alone"},
+};
+
+START_TEST(what_is_refused_is_named)
+{
+    char command[600];
+    make_segment();
+    snprintf(command, sizeof(command), "cd %s && MODEL=$(ls -d */ | tr -d /) && %s", rig.path,
+             refused[_i].command);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_lt(store_rig_try(&rig), 0);
+    ck_assert_msg(strstr(rig.err, refused[_i].says), "%s", rig.err);
+    ck_assert_msg(strlen(strstr(rig.err, rig.path)) > strlen(rig.path) + 4, "%s", rig.err);
+}
+END_TEST
+
 /* What may be done to a user's folder, or to a segment; the store then does without, and leaves it as it is. */
 static const struct {
     const char *command; /* in the model's folder */
@@ -728,6 +767,8 @@ int main(void)
     tcase_add_test(tcase, a_copy_of_a_file_counts_once);
     tcase_add_loop_test(tcase, a_folder_that_is_not_only_ours_is_refused, 0,
                         sizeof(folders) / sizeof(*folders));
+    tcase_add_test(tcase, folders_before_it_are_made);
+    tcase_add_loop_test(tcase, what_is_refused_is_named, 0, sizeof(refused) / sizeof(*refused));
     tcase_add_loop_test(tcase, a_file_that_is_not_only_ours_is_left_alone, 0,
                         sizeof(strange) / sizeof(*strange));
     tcase_add_test(tcase, files_and_folders_are_only_ours);
