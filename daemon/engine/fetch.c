@@ -37,6 +37,7 @@ int fetches_init(struct fetches *fetches, struct slots *slots)
 
 void fetches_fini(struct fetches *fetches)
 {
+    stored_fini(&fetches->stored);
     free(fetches->all);
     fetches->all = NULL;
 }

@@ -1,6 +1,7 @@
 /* From the cache to the store: by the cache's own accounts, and before anything is written over. */
 #include "daemon/engine/stored.h"
 
+#include "daemon/log.h"
 #include "ipc/counters.h"
 #include "kernels/kv.h"
 
@@ -292,7 +293,8 @@ static void want_long_texts(struct prefix *prefix, uint32_t min_tokens)
     }
 }
 
-/* A named slot is there again after the next start, and its text warm, however short. */
+/* A named slot is there again after the next start, and its text warm, also where it is shorter
+ * than the store asks for. */
 static void want_named(const struct slots *slots, struct prefix *prefix)
 {
     for (uint32_t i = 0; i < slots->n; i++) {
@@ -359,14 +361,25 @@ void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit
         stop_idle(&stop, prefix);
     while (store_pending(stored->store) > 0 && wait_for_store(&stop))
         ;
+    store_abandon(stored->store);
 }
 
 /* ---- named slots ----------------------------------------------------------------------------- */
 
+enum { MOST_WAITING = 256 };
+
+static bool has_slot(const struct store_slot *slots, uint32_t n, const struct store_slot *wanted)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (slots[i].uid == wanted->uid && !strcmp(slots[i].name, wanted->name))
+            return true;
+    return false;
+}
+
 int stored_save_slots(const struct stored *stored)
 {
     const struct slots *slots = stored->slots;
-    struct store_slot *named = calloc(slots->n, sizeof(*named));
+    struct store_slot *named = calloc(slots->n + stored->n_waiting, sizeof(*named));
     uint32_t n = 0;
     if (!named)
         return -ENOMEM;
@@ -379,25 +392,47 @@ int stored_save_slots(const struct stored *stored)
         named[n].tokens = slot->tokens;
         named[n++].n_tokens = slot->spec.accepted;
     }
+    for (uint32_t i = 0; i < stored->n_waiting; i++)
+        if (!has_slot(named, n, &stored->waiting[i]))
+            named[n++] = stored->waiting[i];
     int rc = store_save_slots(stored->store, named, n);
     free(named);
     return rc;
 }
 
-/* Of another context size, or another start with fewer slots: what fits. */
+/* Keeps a copy of it. Without memory it is lost, as a text without a store is. */
+static void keep_waiting(struct stored *stored, const struct store_slot *kept)
+{
+    struct store_slot copy = *kept, *more;
+    if (stored->n_waiting == MOST_WAITING)
+        return;
+    more = realloc(stored->waiting, (stored->n_waiting + 1) * sizeof(*more));
+    if (!more)
+        return;
+    stored->waiting = more;
+    uint32_t *tokens = malloc((kept->n_tokens + 1) * sizeof(*tokens));
+    if (!tokens)
+        return;
+    memcpy(tokens, kept->tokens, kept->n_tokens * sizeof(*tokens));
+    copy.tokens = tokens;
+    stored->waiting[stored->n_waiting++] = copy;
+}
+
 static void park(void *context, const struct store_slot *kept)
 {
-    const struct stored *stored = context;
+    struct stored *stored = context;
     struct slots *slots = stored->slots;
     struct slot *slot = NULL;
-    for (uint32_t i = 0; i < slots->n && !slot; i++)
-        if (!slots->all[i].name[0])
-            slot = &slots->all[i];
-    if (!slot || kept->n_tokens > slots->context)
-        return;
     for (uint32_t i = 0; i < kept->n_tokens; i++)
         if (kept->tokens[i] >= stored->loaded->model->n_vocab)
             return;
+    for (uint32_t i = 0; i < slots->n && !slot; i++)
+        if (!slots->all[i].name[0])
+            slot = &slots->all[i];
+    if (!slot || kept->n_tokens > slots->context) {
+        keep_waiting(stored, kept);
+        return;
+    }
     slot->uid = kept->uid;
     slot->serial = ++slots->serial;
     memcpy(slot->name, kept->name, sizeof(slot->name));
@@ -408,5 +443,19 @@ static void park(void *context, const struct store_slot *kept)
 
 int stored_load_slots(struct stored *stored)
 {
-    return store_load_slots(stored->store, park, stored);
+    int rc = store_load_slots(stored->store, park, stored);
+    if (stored->n_waiting > 0)
+        log_warning("KV store: %u named slots have no place: they wait for a start with more "
+                    "--slots, or a larger --context",
+                    stored->n_waiting);
+    return rc;
+}
+
+void stored_fini(struct stored *stored)
+{
+    for (uint32_t i = 0; i < stored->n_waiting; i++)
+        free((void *)stored->waiting[i].tokens);
+    free(stored->waiting);
+    stored->waiting = NULL;
+    stored->n_waiting = 0;
 }

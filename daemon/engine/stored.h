@@ -22,6 +22,9 @@ struct stored {
     const struct cost *cost;
     struct ctl *ctl;
     bool failed; /* the device does not give pages any more */
+    /* Named slots of an earlier start that had no place at this one: [n_waiting]. Tokens are owned. */
+    struct store_slot *waiting;
+    uint32_t n_waiting;
 };
 
 /* The caches of `slots` show their pages from now on, if there is a store. */
@@ -42,8 +45,11 @@ void stored_count(const struct stored *stored);
 void stored_stop(struct stored *stored, uint64_t (*now_ns)(void), uint64_t limit_ns);
 
 /* Main thread, without an engine thread. Named slots to the store; and from there, parked, before
- * clients come. Returns 0 or -errno. */
+ * clients come. What has no place, where --slots or --context are smaller than before, waits for a
+ * later start. Returns 0 or -errno. */
 int stored_save_slots(const struct stored *stored);
 int stored_load_slots(struct stored *stored);
+
+void stored_fini(struct stored *stored);
 
 #endif

@@ -378,9 +378,31 @@ START_TEST(named_slots_are_parked_again)
 }
 END_TEST
 
-/* ---- while a disk reads ---------------------------------------------------------------------- */
+/* Of a start with fewer slots: those without a place come back at a later one. */
+START_TEST(a_named_slot_without_a_place_waits_for_a_later_start)
+{
+    struct rig_request request = request_of(0, LENGTH), second = request_of(1, LENGTH);
+    begin(DENSE);
+    ask(0, &request);
+    rig_detach(&rig, &clients[1]);
+    rig_attach(&rig, &clients[1], 1, USER, "second");
+    ask(1, &second);
+    for (uint32_t slots = 1; slots <= CLIENTS; slots += CLIENTS - 1) {
+        for (uint32_t i = 0; i < (slots == 1 ? CLIENTS : 1); i++)
+            rig_detach(&rig, &clients[i]);
+        rig_stop(&rig);
+        rig_end(&rig, clients, slots == 1 ? CLIENTS : 1);
+        desc.slots = slots;
+        rig_open(&rig, &desc);
+        rig_attach(&rig, &clients[0], 1, USER, "editor");
+    }
+    rig_attach(&rig, &clients[1], 1, USER, "second");
+    rig_attach(&rig, &clients[2], 1, USER, "");
+    ck_assert_uint_eq(slot_of(0)->spec.accepted + slot_of(1)->spec.accepted, 2 * (LENGTH + ANSWER));
+    finish();
+}
+END_TEST
 
-/* A disk that stands still: the one that waits for it waits alone. */
 /* A short text is kept at the second stop, a named slot's at the first. */
 START_TEST(a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before)
 {
@@ -399,6 +421,9 @@ START_TEST(a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before)
 }
 END_TEST
 
+/* ---- while a disk reads ---------------------------------------------------------------------- */
+
+/* A disk that stands still: the one that waits for it waits alone. */
 START_TEST(the_others_go_on_meanwhile)
 {
     const struct rig_request request = request_of(0, LENGTH),
@@ -833,6 +858,7 @@ int main(void)
     tcase_add_test(t, a_short_text_is_not_looked_up);
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
+    tcase_add_test(t, a_named_slot_without_a_place_waits_for_a_later_start);
     tcase_add_loop_test(t, a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before, 0,
                         KINDS);
     tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
