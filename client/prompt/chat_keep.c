@@ -121,8 +121,8 @@ static void add_calls(const struct chat *c, struct buffer *t, const json_t *list
         buffer_text(t, i ? alone ? "\n" : ", " : "");
         if (alone)
             buffer_format(t, "%s\n", open);
-        else
-            buffer_text(t, i ? "" : open), buffer_text(t, i ? "" : "[");
+        else if (i == 0)
+            buffer_format(t, "%s[", open);
         add_call(t, call);
         if (alone)
             buffer_format(t, "\n%s", known ? f->close : "</tool_call>");
