@@ -354,11 +354,6 @@ static void folder_is_file(void)
     close(fd);
 }
 
-static void folder_without_parent(void)
-{
-    strcat(path, "/a/b");
-}
-
 static const struct {
     void (*make)(void);
     const char *why;
@@ -368,7 +363,6 @@ static const struct {
     {folder_linked, "Not a directory", false},
     {folder_of_another, "it belongs to another user, or others may write to it", true},
     {folder_is_file, "Not a directory", false},
-    {folder_without_parent, "No such file or directory", false},
 };
 
 START_TEST(a_folder_that_is_not_only_ours_is_left_alone)
@@ -382,6 +376,17 @@ START_TEST(a_folder_that_is_not_only_ours_is_left_alone)
     ck_assert_str_eq(cache.why, folders[_i].why);
     write_cache();
     ck_assert(!exists(cache.name) && !exists(cache.temporary));
+}
+END_TEST
+
+START_TEST(folders_before_it_are_made)
+{
+    strcat(path, "/a/b");
+    ck_assert_ptr_null(open_cache("cpu-1"));
+    ck_assert_str_eq(cache.why, "there is none");
+    write_cache();
+    ck_assert(exists(cache.name) && !exists(cache.temporary));
+    weights_cache_close(&cache);
 }
 END_TEST
 
@@ -491,6 +496,7 @@ int main(void)
     tcase_add_test(core, an_undamaged_file_is_read_without_a_word);
     tcase_add_loop_test(core, a_folder_that_is_not_only_ours_is_left_alone, 0,
                         sizeof(folders) / sizeof(folders[0]));
+    tcase_add_test(core, folders_before_it_are_made);
     tcase_add_test(core, a_full_disk_leaves_nothing);
     tcase_add_test(core, what_a_killed_writer_leaves_is_not_believed);
     tcase_add_test(core, a_stop_while_writing_leaves_nothing);
