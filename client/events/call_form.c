@@ -127,11 +127,11 @@ const struct call_form call_forms[] = {
 const size_t n_call_forms = sizeof(call_forms) / sizeof(call_forms[0]);
 
 const struct thought_form thought_forms[] = {
-    {"<think>", "</think>", false},
-    {"[THINK]", "[/THINK]", false},
-    {"<seed:think>", "</seed:think>", false},
-    {"<|channel>thought", "<channel|>", true},
-    {"<|START_THINKING|>", "<|END_THINKING|>", true},
-    {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false},
+    {"<think>", "</think>", false, NULL},
+    {"[THINK]", "[/THINK]", false, NULL},
+    {"<seed:think>", "</seed:think>", false, NULL},
+    {"<|channel>thought", "<channel|>", true, "<|channel>"},
+    {"<|START_THINKING|>", "<|END_THINKING|>", true, NULL},
+    {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false, NULL},
 };
 const size_t n_thought_forms = sizeof(thought_forms) / sizeof(thought_forms[0]);

@@ -59,7 +59,8 @@ extern const size_t n_call_forms;
 
 struct thought_form {
     const char *open, *close;
-    bool control; /* they are control tokens in all vocabularies: no text */
+    bool control;      /* they are control tokens in all vocabularies: no text */
+    const char *token; /* the one that `open` begins with, where it is not all of it; or NULL */
 };
 
 extern const struct thought_form thought_forms[];

@@ -275,19 +275,23 @@ static void begin_calls(struct reader *p, size_t space, const char *mark)
 }
 
 /* Content or a thought: up to what ends it, begins a thought in it, or begins a call. The end of a
- * thought that did not begin is left out where it is a control token. */
+ * thought that did not begin, and a beginning without its name, are left out where they are control
+ * tokens. */
 static bool step_text(struct reader *p)
 {
-    enum { EDGE, CALLS, ALONE, STRAY, N_MARKS };
+    enum { EDGE, CALLS, ALONE, STRAY_END, STRAY_BEGIN, N_MARKS };
     const struct thought_form *t = p->desc.thoughts;
     const bool thinks = p->state == STATE_THOUGHT;
     const struct call_form *f = thinks && !p->desc.calls_in_thoughts ? NULL : p->desc.form;
     const enum reader_kind kind = thinks ? READER_THOUGHT : READER_CONTENT;
     const char *const marks[N_MARKS] = {
         t ? thinks ? t->close : t->open : NULL, f ? call_form_opening(f) : NULL,
-        f ? call_form_alone(f) : NULL, t && !thinks && t->control ? t->close : NULL};
+        f ? call_form_alone(f) : NULL, t && !thinks && t->control ? t->close : NULL,
+        t && !thinks ? t->token : NULL};
     size_t left = reader_left(p), held = 0, which;
-    size_t first = reader_find_first(p, left, marks, N_MARKS, &which), begin = first;
+    size_t first = reader_find_first(p, left, marks, N_MARKS, &which);
+    if (first < left && which == STRAY_BEGIN && reader_may_begin(p, t->open) == left - first)
+        first = left; /* its name may come */
     if (first == left) {
         for (int i = 0; i < N_MARKS; i++) {
             size_t may = marks[i] ? reader_may_begin(p, marks[i]) : 0;
@@ -296,7 +300,8 @@ static bool step_text(struct reader *p)
         give(p, kind, certain(p, held), thinks && p->ended);
         return false;
     }
-    while (which != STRAY && begin && strchr(spaces, reader_rest(p)[begin - 1]) &&
+    size_t begin = first;
+    while (which < STRAY_END && begin && strchr(spaces, reader_rest(p)[begin - 1]) &&
            reader_rest(p)[begin - 1])
         begin--;
     give(p, kind, begin, false);
@@ -304,8 +309,8 @@ static bool step_text(struct reader *p)
         begin_calls(p, first - begin, marks[which]);
         return true;
     }
-    if (which == STRAY) {
-        p->at += strlen(marks[STRAY]);
+    if (which >= STRAY_END) {
+        p->at += strlen(marks[which]);
         return true;
     }
     p->at += first - begin + strlen(marks[EDGE]);

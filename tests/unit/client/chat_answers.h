@@ -292,6 +292,9 @@
     {"gemma", "<|channel>thought\nhm\n<channel|>Yes.", "T(hm)C(Yes.)", NULL, false},
     {"gemma", "<|channel>thought<channel|>Yes. <channel|>No.<channel|>", "C(Yes. No.)", NULL,
      false},
+    {"gemma", "<|channel><|channel>thought\nhm<channel|>Yes.", "T(hm)C(Yes.)", NULL, false},
+    {"gemma", "Yes. <|channel>though, <|channel>", "C(Yes. though, )", NULL, false},
+    {"gemma", "Yes. <|channel>thought hm", "C(Yes.)T(hm)", NULL, false},
     {"gemma", "<|channel>thought\nhm <|tool_call>call:write{lines:1}<tool_call|>",
      "T(hm)write({\"lines\": 1})", NULL, false},
 

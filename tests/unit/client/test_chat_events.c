@@ -183,6 +183,7 @@ static const struct {
     {"minicpm", "<function name=\"write\"><param name=\"text\"><![CDATA[", "]]></param", false},
     {"gemma", "", "<|tool_call>call:write{", true},
     {"gemma", "", "<channel|>", false},
+    {"gemma", "", " <|channel>", false},
     {"gemma", "<|tool_call>call:x{a:<|\"|>", "<tool_call|", false},
     {"llama3", "{\"name\":\"write\"}", ";}", false},
     {"gemma", "", "<|tool_call>call:1,{b:1,", false},
