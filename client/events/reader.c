@@ -202,7 +202,8 @@ const char *reader_name_fault(const struct reader *p, const char *text, size_t b
     if (p->is_marked && (p->in_thought || p->is_alone) && !find_tool(p, text, bytes))
         return "a call names none of the tools";
     if (p->desc.no_calls)
-        return "tool_choice is none: a call that the model wrote is content";
+        return p->desc.tools ? "tool_choice is none: a call that the model wrote is content"
+                             : "there are no tools: a call that the model wrote is content";
     return p->is_marked && p->in_thought && !p->ended ? held_back : NULL;
 }
 

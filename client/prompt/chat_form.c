@@ -162,7 +162,7 @@ void chat_form_find(const struct chat *c, struct reader_desc *ret)
                                 .thoughts = harmony ? &thought_forms[0] : thought_form(c),
                                 .tools = c->tools};
     ret->thinks = !harmony && ret->thoughts && prompt_thinks(c, ret->thoughts);
-    ret->no_calls = c->choice == HEARTH_TOOLS_NONE;
+    ret->no_calls = c->choice == HEARTH_TOOLS_NONE || !c->tools;
     /* Where the grammar binds from the end of a thought on, or allows one call, it binds none there. */
     ret->calls_in_thoughts = c->choice == HEARTH_TOOLS_AUTO && !c->single_call;
 }

@@ -50,7 +50,7 @@ static int open_chat(const char *template, const char *tools, uint32_t choice, u
     c.messages = messages;
     c.messages_bytes = strlen(messages);
     c.tools = tools;
-    c.tools_bytes = strlen(tools);
+    c.tools_bytes = tools ? strlen(tools) : 0;
     c.chat_template = template;
     c.chat_template_bytes = strlen(template);
     c.tool_choice = choice;
@@ -217,6 +217,29 @@ START_TEST(no_answer_begins_with_a_bare_call_where_none_is_wanted)
     while (hearth_chat_next(reader, &e))
         ck_assert_uint_eq(e.kind, HEARTH_CHAT_CONTENT);
     ck_assert_ptr_nonnull(strstr(hearth_chat_unparsed(reader), "tool_choice is none"));
+}
+END_TEST
+
+/* gpt-oss calls tools of its training, too: its messages have headers without any. */
+START_TEST(a_message_to_a_tool_is_content_where_there_are_no_tools)
+{
+    static const char text[] =
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>"
+        "commentary to=python code<|message|>print(1)";
+    const char *message = strstr(text, "<|start|>");
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    struct buffer content = {0};
+    opens(HARMONY, NULL, HEARTH_TOOLS_AUTO, 0);
+    ck_assert_int_eq(hearth_chat_feed(reader, text, strlen(text), 1), 0);
+    ck_assert(hearth_chat_next(reader, &e) && e.kind == HEARTH_CHAT_REASONING);
+    while (hearth_chat_next(reader, &e)) {
+        ck_assert_uint_eq(e.kind, HEARTH_CHAT_CONTENT);
+        buffer_add(&content, e.text, e.text_bytes);
+    }
+    ck_assert_uint_eq(content.bytes, strlen(message));
+    ck_assert_mem_eq(content.data, message, content.bytes);
+    buffer_fini(&content);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_unparsed(reader), "there are no tools"));
 }
 END_TEST
 
@@ -606,6 +629,7 @@ int main(void)
                         (int)(sizeof(answers) / sizeof(answers[0])));
     tcase_add_test(tcase, nothing_binds_where_nothing_asks_for_it);
     tcase_add_test(tcase, no_answer_begins_with_a_bare_call_where_none_is_wanted);
+    tcase_add_test(tcase, a_message_to_a_tool_is_content_where_there_are_no_tools);
     tcase_add_test(tcase, a_grammar_binds_after_its_mark_and_after_thoughts);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
