@@ -25,20 +25,34 @@ static int is_trusted(const struct stat *st, int is_folder)
     return !(st->st_mode & OTHERS_WRITE) || (is_folder && st->st_mode & S_ISVTX);
 }
 
-static int check_folder(const char *path)
+static int check_folder(const char *folder)
 {
     struct stat st;
-    char *copy = strdup(path);
+    if (stat(folder, &st))
+        return cli_fail(CLI_NO_INPUT, "%s: %s", folder, strerror(errno));
+    return is_trusted(&st, 1) ? CLI_OK
+                              : cli_fail(CLI_BAD_INPUT,
+                                         "%s: others can write into it, and so choose what --tools "
+                                         "runs: chmod go-w it",
+                                         folder);
+}
+
+/* The folder that the path names, which may be a link, and all that the file really lies in: who can
+ * rename one of them can put another in its place. */
+static int check_folders(const char *path)
+{
+    char *copy = strdup(path), *real = realpath(path, NULL), *folder = copy ? dirname(copy) : NULL;
     int code = copy ? CLI_OK : cli_no_memory();
-    const char *folder = copy ? dirname(copy) : "";
-    if (!code && stat(folder, &st))
-        code = cli_fail(CLI_NO_INPUT, "%s: %s", folder, strerror(errno));
-    else if (!code && !is_trusted(&st, 1))
-        code = cli_fail(CLI_BAD_INPUT,
-                        "%s: others can write into it, and so choose what --tools runs: chmod go-w "
-                        "it",
-                        folder);
+    if (!code && !real)
+        code = cli_fail(CLI_NO_INPUT, "%s: %s", path, strerror(errno));
+    if (!code)
+        code = check_folder(folder);
+    for (folder = real; !code && folder && strcmp(folder, "/") != 0;) {
+        folder = dirname(folder);
+        code = check_folder(folder);
+    }
     free(copy);
+    free(real);
     return code;
 }
 
@@ -120,7 +134,7 @@ int chat_tools_open(struct chat_tools *t, const char *path)
 {
     struct buffer text = {0};
     json_error_t why;
-    int code = check_folder(path);
+    int code = check_folders(path);
     if (!code)
         code = read_file(path, &text);
     if (!code) {

@@ -134,6 +134,30 @@ START_TEST(a_program_says_how_it_ended)
 }
 END_TEST
 
+/* Who may write to any folder above the file may put another one in its place. */
+START_TEST(folders_above_the_file_are_the_users_alone)
+{
+    char root[] = "/tmp/hearth-tools-XXXXXX", folder[64], file[80];
+    struct chat_tools read = {0};
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    snprintf(folder, sizeof(folder), "%s/a", root);
+    snprintf(file, sizeof(file), "%s/tools.json", folder);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_gt(dprintf(fd, "[{\"name\":\"f\",\"argv\":[\"/p\"]}]"), 0);
+    close(fd);
+    for (mode_t mode = 0700; mode <= 0777; mode += 077) {
+        ck_assert_int_eq(chmod(root, mode), 0);
+        ck_assert_int_eq(chat_tools_open(&read, file), mode == 0700 ? CLI_OK : CLI_BAD_INPUT);
+        chat_tools_close(&read);
+        read = (struct chat_tools){0};
+    }
+    unlink(file);
+    rmdir(folder);
+    rmdir(root);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_cli_tools");
@@ -145,6 +169,7 @@ int main(void)
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
     tcase_add_test(tcase, a_program_says_how_it_ended);
+    tcase_add_test(tcase, folders_above_the_file_are_the_users_alone);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
