@@ -1,4 +1,4 @@
-/* chat_keep: calls of tools, and their results, that a template does not write.
+/* chat_keep: calls of tools, texts beside them, and their results, that a template does not write.
  *
  * Some templates pass over the calls of a message, or over messages of tools: all of them, those beside
  * a text, all but the first, or where the request has no tools. What a template does is tried on a
@@ -9,7 +9,10 @@
  *     <tool_call>
  *     {"name": "f", "arguments": {}}
  *     </tool_call>
- */
+ *
+ * Some templates write one call a message, or fail where there are two: each call becomes a message,
+ * followed by its result. Some write no text beside calls: it becomes the message before them, where
+ * the template takes that. Else it is lost. */
 #include "client/prompt/chat_keep.h"
 
 #include "client/base/json_shortest.h"
@@ -33,24 +36,38 @@ enum content { CONTENT_NONE, CONTENT_EMPTY, CONTENT_TEXT };
     ",{\"role\":\"tool\",\"tool_call_id\":\"call1234" k "\",\"name\":\"hearthtool" k               \
     "\",\"content\":\"hearthresult" k "\"}"
 
-/* Are all of these in what the template writes? `goes_on`: the conversation does, after the results. */
-static enum kept try_words(const struct chat *c, enum content content, bool many, bool goes_on,
-                           const char *const *words)
+#define TEXT "hearthtext"
+
+/* A made-up turn with a call, and its results. */
+struct turn {
+    enum content content;
+    bool many, apart; /* two calls; a text in a message before that with the calls */
+    bool ends;        /* nothing follows the results */
+};
+
+/* Are all of these in what the template writes? */
+static enum kept try_words(const struct chat *c, struct turn turn, const char *const *words)
 {
-    static const char *const contents[] = {"null", "\"\"", "\"x\""};
+    static const char *const contents[] = {"null", "\"\"", "\"" TEXT "\""};
     struct jinja_output o;
     char messages[1024];
     bool found = true;
     snprintf(messages, sizeof(messages),
-             "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":%s,"
+             "[{\"role\":\"user\",\"content\":\"x\"}%s,{\"role\":\"assistant\",\"content\":%s,"
              "\"tool_calls\":[%s]}%s%s]",
-             contents[content], many ? CALL("1") "," CALL("2") : CALL("1"),
-             many ? RESULT("1") RESULT("2") : RESULT("1"),
-             goes_on ? ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
-                       "\"x\"}"
-                     : "");
-    if (!chat_form_render(c, messages, true, &o))
-        return goes_on ? try_words(c, content, many, false, words) : KEPT_FAILS;
+             turn.apart ? ",{\"role\":\"assistant\",\"content\":\"" TEXT "\"}" : "",
+             contents[turn.content], turn.many ? CALL("1") "," CALL("2") : CALL("1"),
+             turn.many ? RESULT("1") RESULT("2") : RESULT("1"),
+             turn.ends
+                 ? ""
+                 : ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
+                   "\"x\"}");
+    if (!chat_form_render(c, messages, true, &o)) {
+        if (turn.ends || turn.apart)
+            return KEPT_FAILS;
+        turn.ends = true;
+        return try_words(c, turn, words);
+    }
     for (; *words; words++)
         found &= memmem(o.text, o.bytes, *words, strlen(*words)) != NULL;
     jinja_output_fini(&o);
@@ -66,8 +83,41 @@ static enum kept calls(const struct chat *c, enum content content, bool many)
     static const char *const one[] = {"hearthname1", "hearthkey1", "hearthvalue1", NULL};
     uint8_t *kept = &chat_traits(c)->calls[json_array_size(c->tools) > 0][content][many];
     if (*kept == KEPT_UNKNOWN)
-        *kept = (uint8_t)try_words(c, content, many, true, many ? two : one);
+        *kept = (uint8_t)try_words(c, (struct turn){.content = content, .many = many},
+                                   many ? two : one);
     return *kept;
+}
+
+/* A content that is empty may as well be none. */
+static enum content other_than(enum content content)
+{
+    return content == CONTENT_NONE ? CONTENT_EMPTY : CONTENT_NONE;
+}
+
+static bool writes_calls(const struct chat *c, enum content content, bool many)
+{
+    return calls(c, content, many) == KEPT_WRITTEN ||
+           (content != CONTENT_TEXT && calls(c, other_than(content), many) == KEPT_WRITTEN);
+}
+
+/* Is a text beside calls lost that is written in a message before them? That it is in the prompt until
+ * the turn ends is enough: gpt-oss's template has it as a thought. */
+static bool wants_text_apart(const struct chat *c, bool many)
+{
+    static const char *const text[] = {TEXT, NULL}, *const all[] = {TEXT, "hearthname1",
+                                                                    "hearthvalue1", NULL};
+    uint8_t *kept = &chat_traits(c)->texts[json_array_size(c->tools) > 0][many];
+    if (*kept == KEPT_UNKNOWN) {
+        const struct turn beside = {.content = CONTENT_TEXT, .many = many, .ends = true},
+                          apart = {.content = calls(c, CONTENT_NONE, many) == KEPT_WRITTEN
+                                                  ? CONTENT_NONE
+                                                  : CONTENT_EMPTY,
+                                   .many = many,
+                                   .apart = true};
+        const bool lost = try_words(c, beside, text) == KEPT_LOST;
+        *kept = lost && try_words(c, apart, all) == KEPT_WRITTEN ? KEPT_LOST : KEPT_WRITTEN;
+    }
+    return *kept == KEPT_LOST;
 }
 
 static enum kept results(const struct chat *c)
@@ -78,7 +128,7 @@ static enum kept results(const struct chat *c)
     for (unsigned content = CONTENT_NONE; *kept == KEPT_UNKNOWN && content <= CONTENT_TEXT;
          content++)
         if (got == KEPT_UNKNOWN || got == KEPT_FAILS)
-            got = try_words(c, content, false, true, word);
+            got = try_words(c, (struct turn){.content = content}, word);
     return *kept = (uint8_t)got;
 }
 
@@ -160,11 +210,109 @@ static enum content content_of(const json_t *m)
     return json_string_length(content) || json_array_size(content) ? CONTENT_TEXT : CONTENT_EMPTY;
 }
 
+static bool is_result(const json_t *m)
+{
+    return m && strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
+}
+
+/* Which call each of the messages after messages[at] answers, those of tools: by its id, else the first
+ * that has no answer. ret: [n_calls] room for marks, then [n_results]. */
+static void match_results(const struct chat *c, size_t at, const json_t *list, size_t n_results,
+                          size_t *ret)
+{
+    const size_t n = json_array_size(list);
+    size_t *const of = ret + n;
+    for (int by_id = 1; by_id >= 0; by_id--)
+        for (size_t i = 0; i < n_results; i++) {
+            const json_t *id =
+                json_object_get(json_array_get(c->messages, at + 1 + i), "tool_call_id");
+            size_t k = 0;
+            if (!by_id && of[i] < n)
+                continue;
+            while (k < n &&
+                   (ret[k] ||
+                    (by_id && !(json_is_string(id) &&
+                                json_equal(id, json_object_get(json_array_get(list, k), "id"))))))
+                k++;
+            of[i] = k < n || by_id ? k : n - 1;
+            if (k < n)
+                ret[k] = 1;
+        }
+}
+
+/* The messages of a turn with one call each, each followed by its results. */
+static json_t *one_by_one(const struct chat *c, size_t at, size_t n_results)
+{
+    json_t *m = json_array_get(c->messages, at), *all = json_array();
+    json_t *list = json_object_get(m, "tool_calls");
+    const size_t n = json_array_size(list);
+    size_t *marks = calloc(n + n_results, sizeof(*marks));
+    bool ok = all && marks;
+    if (ok)
+        match_results(c, at, list, n_results, marks);
+    for (size_t k = 0; ok && k < n; k++) {
+        json_t *one = k ? json_pack("{s:s,s:n}", "role", "assistant", "content") : json_copy(m);
+        json_t *calls_of_one = json_pack("[O]", json_array_get(list, k));
+        ok = one && json_object_set_new(one, "tool_calls", calls_of_one) == 0;
+        ok = json_array_append_new(all, one) == 0 && ok;
+        for (size_t i = 0; ok && i < n_results; i++)
+            if (marks[n + i] == k)
+                ok = json_array_append(all, json_array_get(c->messages, at + 1 + i)) == 0;
+    }
+    free(marks);
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
+/* Several calls of messages[at] become a message each where the template takes no more. */
+static int split_calls(struct chat *c, size_t at)
+{
+    const json_t *m = json_array_get(c->messages, at);
+    const enum content content = content_of(m);
+    size_t n_results = 0;
+    if (json_array_size(json_object_get(m, "tool_calls")) < 2 || writes_calls(c, content, true) ||
+        !writes_calls(c, content, false))
+        return 0;
+    while (is_result(json_array_get(c->messages, at + 1 + n_results)))
+        n_results++;
+    json_t *all = one_by_one(c, at, n_results), *one;
+    size_t i;
+    int rc = all ? 0 : -ENOMEM;
+    for (i = 0; !rc && i <= n_results; i++)
+        rc = json_array_remove(c->messages, at);
+    json_array_foreach(all, i, one)
+        rc = rc || json_array_insert(c->messages, at + i, one);
+    json_decref(all);
+    return rc ? -ENOMEM : 0;
+}
+
+static bool has_words(const json_t *content)
+{
+    const char *text = json_string_value(content);
+    return text ? text[strspn(text, " \t\r\n")] != 0 : json_array_size(content) > 0;
+}
+
+/* A text beside calls becomes the message before them, where the template writes it only there. */
+static int split_text(struct chat *c, size_t at)
+{
+    json_t *m = json_array_get(c->messages, at), *content = json_object_get(m, "content");
+    const size_t n = json_array_size(json_object_get(m, "tool_calls"));
+    if (!n || !has_words(content) || calls(c, CONTENT_TEXT, n > 1) != KEPT_WRITTEN ||
+        !wants_text_apart(c, n > 1))
+        return 0;
+    json_t *text = json_pack("{s:s,s:O}", "role", "assistant", "content", content);
+    return json_object_set_new(m, "content", json_null()) ||
+                   json_array_insert_new(c->messages, at, text)
+               ? -ENOMEM
+               : 0;
+}
+
 static int keep(const struct chat *c, json_t *m)
 {
     const json_t *list = json_object_get(m, "tool_calls");
-    const enum content content = content_of(m),
-                       other = content == CONTENT_NONE ? CONTENT_EMPTY : CONTENT_NONE;
+    const enum content content = content_of(m), other = other_than(content);
     const bool many = json_array_size(list) > 1;
     struct buffer text = {0};
     enum kept kept = json_array_size(list) ? calls(c, content, many) : KEPT_WRITTEN;
@@ -185,11 +333,6 @@ static int keep(const struct chat *c, json_t *m)
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
-
-static bool is_result(const json_t *m)
-{
-    return strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
-}
 
 /* The result as a text of the user. */
 static int show_result(json_t *m)
@@ -237,10 +380,14 @@ int chat_keep_calls(struct chat *c)
 {
     bool has_results = false;
     for (size_t i = 0; i < json_array_size(c->messages); i++) {
-        json_t *m = json_array_get(c->messages, i);
-        if (keep(c, m))
-            return -ENOMEM;
-        has_results |= is_result(m);
+        int rc = split_calls(c, i);
+        if (!rc)
+            rc = split_text(c, i);
+        if (!rc)
+            rc = keep(c, json_array_get(c->messages, i));
+        if (rc)
+            return rc;
+        has_results |= is_result(json_array_get(c->messages, i));
     }
     return has_results && results(c) == KEPT_LOST ? show_results(c) : 0;
 }

@@ -43,6 +43,19 @@
 #define ONLY_ONE                                                                                   \
     EACH("{% if m.tool_calls and m.tool_calls | length > 1 %}{{ raise_exception('one call') }}"    \
          "{% endif %}{{ m.role }}:{{ m.content }};")
+/* As Llama 3.1's and Mistral Nemo's. */
+#define ONE_CALL                                                                                   \
+    EACH("{% if m.tool_calls and m.tool_calls | length > 1 %}{{ raise_exception('one call') }}"    \
+         "{% endif %}{{ m.role }}:{{ m.content }}{% if m.tool_calls %}"                            \
+         "[{{ m.tool_calls[0].function.name }} {{ m.tool_calls[0].function.arguments }}]"          \
+         "{% endif %};")
+#define NO_TEXT                                                                                    \
+    EACH("{{ m.role }}:{% if m.tool_calls %}{% for c in m.tool_calls %}[{{ c.function.name }} "    \
+         "{{ c.function.arguments }}]{% endfor %}{% else %}{{ m.content }}{% endif %};")
+#define IN_TURN                                                                                    \
+    "{% set ns = namespace(last='') %}{% for m in messages %}{% if m.role != 'tool' and not "      \
+    "m.tool_calls %}{% if m.role == ns.last %}{{ raise_exception('in turn') }}{% endif %}"         \
+    "{% set ns.last = m.role %}{% endif %}{% endfor %}"
 
 #define WRITTEN_F "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"
 #define WRITTEN_G "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>"
@@ -89,7 +102,28 @@ static const struct {
     {FIRST, TOOLS, "[" USER "," CALLS("\"\"", G) "]",
      "user:Go;assistant:{\"name\": \"g\", \"arguments\": {}};"},
     {FIRST, TOOLS, "[" USER "," CALLS("\"\"", F "," G) "]",
-     "user:Go;assistant:" WRITTEN_F "\n" WRITTEN_G ";"},
+     "user:Go;assistant:{\"name\": \"f\", \"arguments\": {\"a\": 1}};"
+     "assistant:None{\"name\": \"g\", \"arguments\": {}};"},
+    /* one call a message: each is followed by its result, by id, else the next that has none */
+    {ONE_CALL, TOOLS,
+     "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("2", "s") "," RESULT("1", "r") "," ANSWER
+                                                                                      "]",
+     "user:Go;assistant:So:[f {\"a\": 1}];tool:r;assistant:None[g {}];tool:s;assistant:Done;"},
+    {ONE_CALL, TOOLS,
+     "[" USER "," CALLS("\"\"", F "," G "," F) "," RESULT("x", "r") "," RESULT("2", "s") "," RESULT(
+         "y", "t") "," RESULT("z", "u") "]",
+     "user:Go;assistant:[f {\"a\": 1}];tool:r;assistant:None[g {}];tool:s;assistant:None[f {\"a\": "
+     "1}];tool:t;tool:u;"},
+    {ONE_CALL, TOOLS, "[" USER "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
+     "user:Go;assistant:[f {\"a\": 1}];tool:r;"},
+    /* a text beside calls that is dropped is the message before them, where that is taken */
+    {NO_TEXT, TOOLS, "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("1", "r") "]",
+     "user:Go;assistant:So:;assistant:[f {\"a\": 1}][g {}];tool:r;"},
+    {NO_TEXT, NULL, "[" USER "," CALLS("[{\"type\":\"text\",\"text\":\"So:\"}]", F) "]",
+     "user:Go;assistant:So:;assistant:[f {\"a\": 1}];"},
+    {NO_TEXT, TOOLS, "[" USER "," CALLS("\" \\n\"", F) "]", "user:Go;assistant:[f {\"a\": 1}];"},
+    {IN_TURN NO_TEXT, TOOLS, "[" USER "," CALLS("\"So:\"", F) "," RESULT("1", "r") "," ANSWER "]",
+     "user:Go;assistant:[f {\"a\": 1}];tool:r;assistant:Done;"},
     {WITH_TOOLS, NULL, "[" USER "," CALLS("\"\"", G) "]", "user:Go;assistant:" WRITTEN_G ";"},
     {WITH_TOOLS, TOOLS, "[" USER "," CALLS("\"\"", G) "]",
      "user:Go;assistant:[{\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", "
@@ -122,17 +156,17 @@ END_TEST
 /* A turn is written the same way whatever follows. */
 START_TEST(a_later_turn_goes_on_with_the_text_before_it)
 {
-    static const char *const turns[] = {USER,
-                                        CALLS("\"So:\"", F "," G),
-                                        RESULT("1", "r"),
-                                        RESULT("2", "s"),
-                                        CALLS("null", F),
-                                        RESULT("1", "t"),
-                                        ANSWER,
-                                        USER,
-                                        CALLS("\"\"", G),
-                                        RESULT("2", "u")};
-    static const char *const templates[] = {PLAIN, WITHOUT_TEXT, FIRST, WRITES, WITH_TOOLS};
+    static const char *const turns[] = {
+        USER,
+        CALLS("\"So:\"", F "," G) "," RESULT("1", "r") "," RESULT("2", "s"),
+        CALLS("null", F),
+        RESULT("1", "t"),
+        ANSWER,
+        USER,
+        CALLS("\"\"", G),
+        RESULT("2", "u")};
+    static const char *const templates[] = {PLAIN,      WITHOUT_TEXT, FIRST,   WRITES,
+                                            WITH_TOOLS, NO_TEXT,      ONE_CALL};
     enum { N = sizeof(turns) / sizeof(turns[0]) };
     connect_with(1, 0);
     for (size_t k = 0; k < sizeof(templates) / sizeof(templates[0]); k++) {
