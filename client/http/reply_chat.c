@@ -35,7 +35,7 @@ static void end_delta(const struct choice *c, json_t *probs, const char *finish)
 {
     json_put_format(&c->x->out, "},'logprobs':%o,'finish_reason':%o}", probs,
                     finish ? json_string(finish) : json_null());
-    reply_v1_end(c->x, false);
+    reply_v1_end(c->x, finish ? c : NULL);
 }
 
 /* The log-probabilities of these tokens (taken over). */
@@ -159,7 +159,7 @@ static void chat_whole(struct exchange *x)
                         finish_reason(c));
         json_decref(probs);
     }
-    reply_v1_end(x, true);
+    reply_v1_end(x, &x->choices[0]);
 }
 
 const struct reply reply_chat = {.id = "chatcmpl-",

@@ -183,6 +183,7 @@ static void messages_end(struct exchange *x, struct choice *c)
                     ",'delta':{'stop_reason':%s,'stop_sequence':%o},'usage':", stop_reason(c),
                     stop_sequence(c));
     put_usage(&x->out, c);
+    reply_put_hearth(&x->out, x, c);
     end(x);
     begin(x, "message_stop");
     end(x);
@@ -203,7 +204,6 @@ static void messages_whole(struct exchange *x)
     struct choice *c = &x->choices[0];
     blocks_read(c, true, NULL);
     put_message(c, put_blocks);
-    buffer_text(&x->out, ",\"hearth\":");
     reply_put_hearth(&x->out, x, c);
     buffer_text(&x->out, "}");
 }

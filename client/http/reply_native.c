@@ -48,8 +48,9 @@ void reply_put_hearth(struct buffer *t, const struct exchange *x, const struct c
     struct hearth_chat_reader *reader = x->params.readers ? x->params.readers[c->index] : NULL;
     const char *why = reader ? hearth_chat_unparsed(reader) : NULL;
     const char *loosened = reader ? hearth_chat_loosened(reader) : NULL;
-    json_put_format(t, "{'seed':%d,'numerics':%s,'receipt':%s", (int64_t)c->job.request.seed,
-                    x->served->pool.model.numerics, c->finish.receipt);
+    json_put_format(t, ",'hearth':{'seed':%d,'numerics':%s,'receipt':%s",
+                    (int64_t)c->job.request.seed, x->served->pool.model.numerics,
+                    c->finish.receipt);
     if (why)
         json_put_format(t, ",'unparsed':%s", why);
     if (loosened) {
@@ -226,7 +227,6 @@ static void put_whole(struct exchange *x, struct choice *c, bool with_tokens)
         json_put_format(t, ",'prompt':%o", prompt_text(x, c));
     buffer_text(t, ",\"timings\":");
     reply_put_timings(t, e);
-    buffer_text(t, ",\"hearth\":");
     reply_put_hearth(t, x, c);
     buffer_text(t, "}");
     if (a->response_fields && !t->failed) {

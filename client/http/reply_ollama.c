@@ -60,10 +60,12 @@ static void put_end(const struct choice *c)
     json_put_format(&c->x->out,
                     ",'done':true,'done_reason':%s,'total_duration':%d,'load_duration':0,"
                     "'prompt_eval_count':%d,'prompt_eval_duration':%d,'eval_count':%d,"
-                    "'eval_duration':%d}",
+                    "'eval_duration':%d",
                     e->reason == HEARTH_LENGTH ? "length" : "stop",
                     (int64_t)(bell_now_ns() - c->submit_ns), (int64_t)e->prompt,
                     (int64_t)e->prefill_ns, (int64_t)e->output, (int64_t)e->decode_ns);
+    reply_put_hearth(&c->x->out, c->x, c);
+    buffer_text(&c->x->out, "}");
     exchange_end(c->x);
 }
 
@@ -145,8 +147,6 @@ static void ollama_whole(struct exchange *x)
         json_put_format(&x->out, ",'thinking':%o", blocks_text(&c->blocks, HEARTH_CHAT_REASONING));
     put_calls(&x->out, c);
     end_message(x);
-    buffer_text(&x->out, ",\"hearth\":");
-    reply_put_hearth(&x->out, x, c);
     put_end(c);
 }
 

@@ -52,16 +52,15 @@ void reply_v1_begin(struct exchange *x)
     exchange_put_ahead(x);
 }
 
-void reply_v1_end(struct exchange *x, bool is_whole)
+void reply_v1_end(struct exchange *x, const struct choice *ended)
 {
     buffer_text(&x->out, "]");
-    if (is_whole) {
+    if (!x->params.stream)
         put_usage(&x->out, x);
-        buffer_text(&x->out, ",\"hearth\":");
-        reply_put_hearth(&x->out, x, &x->choices[0]);
-    } else if (x->params.include_usage) {
+    else if (x->params.include_usage)
         buffer_text(&x->out, ",\"usage\":null");
-    }
+    if (ended)
+        reply_put_hearth(&x->out, x, ended);
     buffer_text(&x->out, "}");
     exchange_end(x);
 }
@@ -147,7 +146,7 @@ static void put_stream(struct exchange *x, struct choice *c, const char *finish)
     echo(x, c);
     reply_v1_begin(x);
     put_choice(x, c, finish);
-    reply_v1_end(x, false);
+    reply_v1_end(x, finish ? c : NULL);
 }
 
 static void text_chunk(struct exchange *x, struct choice *c)
@@ -174,7 +173,7 @@ static void text_whole(struct exchange *x)
         buffer_text(&x->out, i ? "," : "");
         put_choice(x, c, finish_reason(&c->finish));
     }
-    reply_v1_end(x, true);
+    reply_v1_end(x, &x->choices[0]);
 }
 
 const struct reply reply_text = {.id = "cmpl-",

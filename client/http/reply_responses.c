@@ -190,6 +190,7 @@ static void put_response(struct exchange *x, const char *status, const struct ch
 static void put_ended(struct exchange *x, const struct choice *c)
 {
     put_response(x, is_cut(c) ? "incomplete" : "completed", c, NULL);
+    reply_put_hearth(&x->out, x, c);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -378,8 +379,6 @@ static void responses_whole(struct exchange *x)
     struct choice *c = &x->choices[0];
     blocks_read(c, true, NULL);
     put_ended(x, c);
-    buffer_text(&x->out, ",\"hearth\":");
-    reply_put_hearth(&x->out, x, c);
     buffer_text(&x->out, "}");
 }
 

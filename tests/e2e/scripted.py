@@ -235,6 +235,38 @@ def no_calls(folder):
         assert none["usage"]["input_tokens"] == auto["usage"]["input_tokens"], none
 
 
+def own_words(served, schema, **more):
+    """What hearth says of its own in an answer of each dialect: whole, and in the last event of a stream."""
+    text = [{"role": "user", "content": "Go."}]
+    function = {"name": "read", "parameters": schema, "strict": True}
+    wrapped, anthropic = {"type": "function", "function": function}, {"name": "read", "input_schema": schema}
+    for path, body in [
+        ("/v1/chat/completions", {"messages": text, "tools": [wrapped]}),
+        ("/v1/messages", {"messages": text, "max_tokens": 200, "tools": [{**anthropic, "strict": True}]}),
+        ("/v1/responses", {"input": text, "tools": [{"type": "function", **function}]}),
+        ("/api/chat", {"messages": text, "tools": [wrapped]}),
+    ]:
+        body = {**body, "model": "m", "seed": 5, **more}
+        whole = json.loads(served.request("POST", path, {**body, "stream": False}))
+        lines = served.request("POST", path, {**body, "stream": True}).splitlines()
+        events = [json.loads(line.removeprefix("data: ")) for line in lines if line.endswith("}")]
+        said = [e.get("response", e)["hearth"] for e in events if "hearth" in e.get("response", e)]
+        assert len(said) == 1 and said[0].keys() == whole["hearth"].keys(), (path, said, whole["hearth"])
+        assert all(said[0][k] == v for k, v in whole["hearth"].items() if k != "receipt"), (said, whole["hearth"])
+        assert said[0]["seed"] == 5 and said[0]["receipt"], said
+        yield path, said[0], whole, events
+
+
+def streams_say_what_whole_answers_do(folder):
+    script = {"answers": [{"calls": [{"name": "read", "arguments": {"path": "x"}}]}]}
+    schema = {"type": "object", "properties": {"path": {"type": "string", "not": {"const": "x"}}}}
+    model, built = build(folder, script)
+    assert built.returncode == 0, built
+    with Served(folder, model) as served:
+        for path, said, *_ in own_words(served, schema):
+            assert "not" in said["loosened"][0] and "#/path" in said["unparsed"], (path, said)
+
+
 def another_template(folder):
     template = folder / "template.jinja"
     template.write_text(GLM)
@@ -257,7 +289,7 @@ def refused_scripts(folder):
 
 
 def main():
-    for test in (refused_scripts, scripted_answers, no_calls, another_template, turns_go_on):
+    for test in (refused_scripts, scripted_answers, no_calls, streams_say_what_whole_answers_do, another_template, turns_go_on):
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             test(folder)
