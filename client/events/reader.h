@@ -61,7 +61,7 @@ const char *reader_reason(const struct reader *p);
 uint32_t reader_calls(const struct reader *p);
 
 /* Is an argument with this schema, between tags, a text as it stands there: a string, perhaps null,
- * and nothing else? */
+ * and nothing else? An enum of strings needs no type. */
 bool reader_takes_text(const json_t *schema);
 
 #endif

@@ -59,10 +59,20 @@ bool reader_step_param(struct reader *p)
     return true;
 }
 
+/* Are these values, one at least, all strings? */
+static bool are_strings(const json_t *values)
+{
+    for (size_t i = 0; i < json_array_size(values); i++)
+        if (!json_is_string(json_array_get(values, i)))
+            return false;
+    return json_array_size(values) > 0;
+}
+
 bool reader_takes_text(const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");
-    bool string = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+    bool string = type ? json_is_string(type) && strcmp(json_string_value(type), "string") == 0
+                       : are_strings(json_object_get(schema, "enum"));
     for (size_t i = 0; i < json_array_size(type); i++) {
         const char *word = json_string_value(json_array_get(type, i));
         if (!word || (strcmp(word, "string") != 0 && strcmp(word, "null") != 0))
@@ -145,11 +155,24 @@ bool reader_step_value_open(struct reader *p)
     return true;
 }
 
+/* Templates write a scalar of the history as Python does, and so does the model then. */
+static const char *const python_words[][2] = {
+    {"True", "true"}, {"False", "false"}, {"None", "null"}};
+
+/* JSON's word for it; NULL: it is no such word. */
+static const char *of_python(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof(python_words) / sizeof(python_words[0]); i++)
+        if (strlen(python_words[i][0]) == bytes && !memcmp(python_words[i][0], text, bytes))
+            return python_words[i][1];
+    return NULL;
+}
+
 /* Begins a value that is null where it says so and nothing else, else a text. Returns whether it is
  * known which. */
 static bool begin_nullable(struct reader *p, size_t end)
 {
-    static const char word[] = "null";
+    const char *word = reader_left(p) && *reader_rest(p) == 'N' ? "None" : "null";
     const struct call_form *f = p->desc.form;
     size_t n = strlen(word), most = n + f->lines + strlen(f->param_close);
     enum look look = reader_look(p, word);
@@ -163,7 +186,7 @@ static bool begin_nullable(struct reader *p, size_t end)
     return true;
 }
 
-/* A value that need not be a string: JSON where it is, else a string. */
+/* A value that need not be a string: JSON, or a word of Python's, where it is, else a string. */
 static void emit_value(struct reader *p, const char *text, size_t bytes)
 {
     struct json_scan scan = {0};
@@ -173,6 +196,11 @@ static void emit_value(struct reader *p, const char *text, size_t bytes)
     size_t to = bytes;
     while (to > from && strchr(" \t\r\n", text[to - 1]))
         to--;
+    const char *word = of_python(text + from, to - from);
+    if (word) {
+        reader_emit(p, READER_ARGUMENTS, word, strlen(word));
+        return;
+    }
     for (n = from; n < to && result == JSON_GOES_ON; n++)
         result = json_scan_byte(&scan, text[n]);
     if (result == JSON_GOES_ON && to > from)

@@ -129,6 +129,22 @@
      "</function></tool_call>",
      "write({\"text\": null, \"path\": \"null\"})", NULL, false},
     {"qwen3-coder",
+     "<tool_call><function=write><parameter=flag>\nTrue\n</parameter><parameter=any>None</"
+     "parameter><parameter=lines>False</parameter><parameter=text>\nNone\n</parameter></function>"
+     "</tool_call>",
+     "write({\"flag\": true, \"any\": null, \"lines\": false, \"text\": null})", NULL, false},
+    {"qwen3-coder",
+     "<tool_call><function=write><parameter=path>\nTrue\n</parameter><parameter=text>True</"
+     "parameter><parameter=word>True</parameter><parameter=flag>true</parameter><parameter=any>"
+     "Truer</parameter><parameter=other>None of</parameter></function></tool_call>",
+     "write({\"path\": \"True\", \"text\": \"True\", \"word\": \"True\", \"flag\": true, "
+     "\"any\": \"Truer\", \"other\": \"None of\"})",
+     NULL, false},
+    {"minicpm",
+     "<function name=\"write\"><param name=\"flag\">False</param><param name=\"path\">None</param>"
+     "</function>",
+     "write({\"flag\": false, \"path\": \"None\"})", NULL, false},
+    {"qwen3-coder",
      "<tool_call><function=write><parameter=text>null\n\n</parameter></function></tool_call>",
      "write({\"text\": \"null\\n\"})", NULL, false},
     {"qwen3-coder", "<tool_call><function=write><parameter=text>\nnul", "write({\"text\": \"nul)",

@@ -13,7 +13,10 @@ enum { LONG_BYTES = 1 << 17 };
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"write\",\"parameters\":{\"type\":\"object\","
     "\"properties\":{\"path\":{\"type\":\"string\"},\"text\":{\"type\":[\"string\",\"null\"]},"
-    "\"lines\":{\"type\":\"integer\"},\"tags\":{\"type\":\"array\"}}}}}]";
+    "\"lines\":{\"type\":\"integer\"},\"tags\":{\"type\":\"array\"},\"flag\":{\"type\":\"boolean\"}"
+    ","
+    "\"any\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"word\":{\"enum\":[\"True\","
+    "\"1\"]}}}}}]";
 
 static const struct call_form *form_named(const char *name)
 {
