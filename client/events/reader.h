@@ -60,6 +60,9 @@ const char *reader_reason(const struct reader *p);
 /* Calls begun so far. */
 uint32_t reader_calls(const struct reader *p);
 
+/* Are these values, one at least, all strings? */
+bool reader_are_texts(const json_t *values);
+
 /* Is an argument with this schema, between tags, a text as it stands there: a string, perhaps null,
  * and nothing else? An enum of strings needs no type. */
 bool reader_takes_text(const json_t *schema);

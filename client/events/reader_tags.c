@@ -59,8 +59,7 @@ bool reader_step_param(struct reader *p)
     return true;
 }
 
-/* Are these values, one at least, all strings? */
-static bool are_strings(const json_t *values)
+bool reader_are_texts(const json_t *values)
 {
     for (size_t i = 0; i < json_array_size(values); i++)
         if (!json_is_string(json_array_get(values, i)))
@@ -72,7 +71,7 @@ bool reader_takes_text(const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");
     bool string = type ? json_is_string(type) && strcmp(json_string_value(type), "string") == 0
-                       : are_strings(json_object_get(schema, "enum"));
+                       : reader_are_texts(json_object_get(schema, "enum"));
     for (size_t i = 0; i < json_array_size(type); i++) {
         const char *word = json_string_value(json_array_get(type, i));
         if (!word || (strcmp(word, "string") != 0 && strcmp(word, "null") != 0))

@@ -29,6 +29,13 @@ void chat_calls_loosen(struct chat_calls *b, const char *tool, const char *forma
     (void)schema_loosen(&b->c);
 }
 
+bool chat_calls_are_large(struct chat_calls *b, const char *tool, size_t n, size_t bytes)
+{
+    b->c.part = tool;
+    schema_count_values(&b->c, n, bytes);
+    return schema_loosen(&b->c) != 0;
+}
+
 /* ---- marks ----------------------------------------------------------------------------------- */
 
 /* The longest control token whose text is at the beginning of this one. */
@@ -182,8 +189,8 @@ static const char *json_arguments(struct chat_calls *b, const json_t *tool)
                   : schema_builtin(&b->c, "object", NULL);
 }
 
-/* The texts that "enum" and "const" allow, one of them; false: there are none. */
-static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *schema)
+/* The texts that "enum" and "const" allow, one of them. Returns how many there are. */
+static size_t add_choices(struct chat_calls *b, struct buffer *t, const json_t *schema)
 {
     json_t *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
     size_t n = list ? json_array_size(list) : one != NULL, found = 0;
@@ -195,7 +202,7 @@ static bool add_choices(struct chat_calls *b, struct buffer *t, const json_t *sc
         schema_literal(&b->c, t, json_string_value(value), json_string_length(value));
     }
     schema_add(&b->c, t, found ? " )" : "");
-    return found > 0;
+    return found;
 }
 
 /* A text up to the end of its argument. One with marks in it stands raw. */
@@ -226,8 +233,10 @@ static void add_text(struct chat_calls *b, struct buffer *t, const char *tool, c
     static const char *const choice[] = {"enum", "const", NULL};
     const struct call_form *f = b->form;
     struct buffer choices = {0};
-    bool is_choice = add_choices(b, &choices, schema);
-    if (schema_has_one(schema, unbound) || (!is_choice && schema_has_one(schema, choice)))
+    const size_t n = add_choices(b, &choices, schema), mark = schema_enter(&b->c, key);
+    const bool is_choice = n && !chat_calls_are_large(b, tool, n, choices.bytes);
+    schema_leave(&b->c, mark);
+    if (schema_has_one(schema, unbound) || (!n && schema_has_one(schema, choice)))
         chat_calls_loosen(
             b, tool,
             "\"%.60s\": a text that stands between tags is bound by the texts of enum "

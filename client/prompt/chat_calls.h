@@ -4,7 +4,7 @@
 #define HEARTH_CLIENT_PROMPT_CHAT_CALLS_H
 
 #include "client/prompt/chat_render.h"
-#include "client/events/call_form.h"
+#include "client/events/reader.h"
 #include "client/schema/schema.h"
 
 struct chat_calls {
@@ -28,6 +28,9 @@ const char *chat_calls_named(struct chat_calls *b);
 /* Notes what cannot be bound. */
 __attribute__((format(printf, 3, 4))) void chat_calls_loosen(struct chat_calls *b, const char *tool,
                                                              const char *format, ...);
+
+/* Are these more texts of an enum, or more bytes of them, than can be bound? Notes that. */
+bool chat_calls_are_large(struct chat_calls *b, const char *tool, size_t n, size_t bytes);
 
 /* Whether a schema requires a key of an object. */
 bool chat_calls_requires(const json_t *schema, const char *key);

@@ -101,17 +101,6 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
     return after[0];
 }
 
-static bool all_texts(const json_t *list)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(list, i, item) {
-        if (!json_is_string(item))
-            return false;
-    }
-    return json_array_size(list) > 0;
-}
-
 static void add_array(struct chat_calls *b, struct buffer *t, const char *tool, json_t *schema,
                       int depth)
 {
@@ -119,6 +108,18 @@ static void add_array(struct chat_calls *b, struct buffer *t, const char *tool, 
     const char *item =
         json_is_object(items) ? chat_calls_gemma(b, tool, items, depth + 1) : any(b, "value");
     schema_format(&b->c, t, "\"[\" ( %s ( \",\" %s )* )? \"]\"", item, item);
+}
+
+/* One of these texts. */
+static const char *one_of(struct chat_calls *b, const char *tool, const json_t *choices)
+{
+    struct buffer t = {0};
+    add_quoted(b, &t, choices);
+    const char *got = chat_calls_are_large(b, tool, json_array_size(choices), t.bytes)
+                          ? any(b, "string")
+                          : schema_rule(&b->c, NULL, "gemma", schema_get(&t));
+    buffer_fini(&t);
+    return got;
 }
 
 /* Is the schema's object bound by its members? */
@@ -164,7 +165,7 @@ static void tell_loose(struct chat_calls *b, const char *tool, const json_t *sch
     const json_t *choices = json_object_get(schema, "enum");
     size_t members = json_object_size(json_object_get(schema, "properties"));
     if (schema_has_one(schema, unbound) || depth == MOST_DEPTH ||
-        json_is_array(json_object_get(schema, "type")) || (choices && !all_texts(choices)))
+        json_is_array(json_object_get(schema, "type")) || (choices && !reader_are_texts(choices)))
         chat_calls_loosen(b, tool, "a keyword that is not bound in this model's form of calls");
     if (members > MOST_MEMBERS)
         chat_calls_loosen(b, tool,
@@ -184,9 +185,9 @@ const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *sch
     if (!schema)
         return any(b, "object");
     tell_loose(b, tool, schema, depth);
-    if (depth > 0 && all_texts(choices)) {
-        add_quoted(b, &t, choices);
-    } else if (has_members(schema, depth)) {
+    if (depth > 0 && reader_are_texts(choices))
+        return one_of(b, tool, choices);
+    if (has_members(schema, depth)) {
         schema_format(&b->c, &t, "\"{\" %s", add_members(b, tool, properties, schema, depth));
     } else if (depth < MOST_DEPTH && type && strcmp(type, "array") == 0) {
         add_array(b, &t, tool, schema, depth);

@@ -36,6 +36,8 @@ enum {
     SCHEMA_PARTS_BYTES = 512 << 10, /* of the rules of parts: those after it are loosened, ... */
     SCHEMA_PARTS_RULES = 12000,     /* ... so that there is room for the calls around them, ... */
     SCHEMA_PARTS_REPEAT = 256,      /* ... and for what the daemon makes of counts */
+    SCHEMA_PARTS_VALUES = 512,      /* of enums at one place: the daemon follows each apart */
+    SCHEMA_PARTS_TEXTS = 128 << 10, /* bytes of all of these */
     SCHEMA_WAYS_MAX = 64,           /* alternatives that allOf or siblings of anyOf multiply to */
     SCHEMA_NAME_MAX = 120,          /* bytes of a rule's name, its number not counted */
     SCHEMA_KEY_MAX = 96, /* bytes of a property's name beside additionalProperties: a group each */
@@ -53,7 +55,10 @@ struct schema {
     json_t *keep;       /* array: schemas made on the way, which others point into */
     struct buffer path; /* JSON pointer of the place */
     uint32_t depth, steps;
-    uint32_t level; /* objects and arrays around this place: text stands in between */
+    uint32_t level;     /* objects and arrays around this place: text stands in between */
+    uint32_t choices;   /* lists of alternatives around this place */
+    size_t values;      /* of enums in the outermost of these, or in the last enum */
+    size_t value_bytes; /* of all enums */
     uint32_t n_rules;
     size_t text_bytes; /* of the schema */
     size_t bytes;      /* of all rules */
@@ -181,6 +186,10 @@ json_t *schema_ways(struct schema *c, json_t *schema);
 void schema_note_choice(struct schema *c, const json_t *list);
 
 /* ---- schema_constant.c ----------------------------------------------------------------------- */
+
+/* Counts n values of an enum at this place, and their bytes; where places may be loosened, fails above
+ * what can be bound. */
+void schema_count_values(struct schema *c, size_t n, size_t bytes);
 
 /* Does a schema let a value of its "const" and "enum" through? 1 where it has neither. */
 int schema_is_possible(struct schema *c, const json_t *schema);

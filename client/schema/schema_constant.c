@@ -121,6 +121,21 @@ int schema_is_possible(struct schema *c, const json_t *schema)
     return !one || is_let_through(c, schema, one);
 }
 
+void schema_count_values(struct schema *c, size_t n, size_t bytes)
+{
+    if (!c->choices)
+        c->values = 0;
+    if (c->loosened &&
+        (c->values + n > SCHEMA_PARTS_VALUES || c->value_bytes + bytes > SCHEMA_PARTS_TEXTS)) {
+        schema_fail(c,
+                    "\"enum\": more than %d values at one place, or %d bytes in all, are not bound",
+                    SCHEMA_PARTS_VALUES, SCHEMA_PARTS_TEXTS);
+        return;
+    }
+    c->values += n;
+    c->value_bytes += bytes;
+}
+
 void schema_constants(struct schema *c, struct buffer *t, const json_t *schema)
 {
     const json_t *one = json_object_get(schema, "const");
@@ -132,7 +147,9 @@ void schema_constants(struct schema *c, struct buffer *t, const json_t *schema)
         return;
     }
     schema_add(c, t, "(");
-    if (!add_all(c, t, schema))
+    size_t n = add_all(c, t, schema);
+    if (!n)
         schema_fail(c, "the keywords beside \"enum\" exclude all of its values: nothing can match");
+    schema_count_values(c, n, t->bytes);
     schema_add(c, t, ") space");
 }

@@ -298,11 +298,15 @@ static void set(struct schema *c, json_t *table, const char *key, json_t *value)
 
 static const char *put(struct schema *c, const char *name, const char *text)
 {
-    c->bytes += strlen(name) + strlen(text) + sizeof(" ::= \n");
-    if (c->bytes > c->bytes_max || ++c->n_rules > c->rules_max)
+    const size_t bytes = c->bytes + strlen(name) + strlen(text) + sizeof(" ::= \n");
+    if (bytes > c->bytes_max || c->n_rules + 1 > c->rules_max) {
         schema_fail(
             c, "the grammar would have more than %zu rules or %zu bytes: make the schema smaller",
             c->rules_max, c->bytes_max);
+        return "";
+    }
+    c->bytes = bytes;
+    c->n_rules++;
     set(c, c->rules, name, json_string_nocheck(text));
     return c->rc ? "" : kept_key(c->rules, name);
 }

@@ -42,6 +42,13 @@ static void read_counts(struct schema *c, const json_t *schema, const char *leas
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
 
+/* What its alternatives take may stand at one place. */
+static void begin_choice(struct schema *c)
+{
+    if (!c->choices++)
+        c->values = 0;
+}
+
 static void add_alternative(struct schema *c, struct buffer *t, json_t *schema, const char *name,
                             size_t i)
 {
@@ -58,11 +65,13 @@ static void add_alternative(struct schema *c, struct buffer *t, json_t *schema, 
 static void add_alternatives(struct schema *c, struct buffer *t, const json_t *list,
                              const char *key, const char *name)
 {
+    begin_choice(c);
     for (size_t i = 0; i < json_array_size(list) && !c->rc; i++) {
         size_t mark = key ? schema_enter_index(c, key, i) : c->path.bytes;
         add_alternative(c, t, json_array_get(list, i), name, i);
         schema_leave(c, mark);
     }
+    c->choices--;
 }
 
 /* The schema with this type only, or unchanged if `type` is NULL; never nullable. */
@@ -419,12 +428,26 @@ static const char *visit(struct schema *c, json_t *schema, const char *name, con
     return c->rc ? "" : got;
 }
 
+/* The type of all values that an enum lists; NULL: they have several. */
+static const char *type_of_values(const json_t *list)
+{
+    const json_t *first = json_array_get(list, 0), *item;
+    size_t i;
+    json_array_foreach(list, i, item) {
+        if (json_typeof(item) != json_typeof(first))
+            return NULL;
+    }
+    return json_is_string(first) ? "string" : json_is_integer(first) ? "integer" : NULL;
+}
+
 /* Any value of the schema's type: what is left where it cannot be bound. */
 static const char *visit_loosened(struct schema *c, const json_t *schema, const char *own)
 {
     static const char *const types[] = {"object", "array",   "string",
                                         "number", "integer", "boolean"};
     const char *type = json_string_value(json_object_get(schema, "type")), *got = "value";
+    if (!type)
+        type = type_of_values(json_object_get(schema, "enum"));
     for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(type, types[i]) == 0)
             got = types[i];

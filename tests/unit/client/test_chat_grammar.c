@@ -369,6 +369,88 @@ START_TEST(what_cannot_be_bound_is_loosened_at_its_place_and_checked)
 }
 END_TEST
 
+/* A tool whose arguments are "a", with lists of texts in its schema, and "b". The caller frees. */
+static char *with_lists(const char *begin, const char *between, const char *end, int lists, int n,
+                        int digits)
+{
+    struct buffer t = {0};
+    buffer_format(&t,
+                  "[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"type\":"
+                  "\"object\",\"properties\":{\"a\":%s",
+                  begin);
+    for (int k = 0; k < lists; k++) {
+        buffer_text(&t, k ? between : "");
+        for (int i = 0; i < n; i++)
+            buffer_format(&t, "%s\"v%0*d\"", i ? "," : "", digits, k * n + i);
+    }
+    buffer_format(&t, "%s,\"b\":{\"enum\":[\"x\",\"y\"]}}}}}]", end);
+    ck_assert(!t.failed);
+    return t.data;
+}
+
+#define HERMES_LARGE                                                                               \
+    "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"%s\", \"b\": \"%s\"}}</tool_call>"
+#define CODER_LARGE                                                                                \
+    "<tool_call><function=f><parameter=a>%s</parameter><parameter=b>%s</parameter></function>"     \
+    "</tool_call>"
+#define GEMMA_LARGE "<|tool_call>call:f{a:<|\"|>%s<|\"|>,b:<|\"|>%s<|\"|>}<tool_call|>"
+#define ANY_OF "{\"anyOf\":[{\"enum\":["
+#define OR "]},{\"enum\":["
+static const struct {
+    const char *chat_template, *call, *begin, *end;
+    int lists, n, digits;
+    bool loosened;
+} large[] = {
+    {HERMES, HERMES_LARGE, "{\"enum\":[", "]}", 1, 512, 4, false},
+    {HERMES, HERMES_LARGE, "{\"enum\":[", "]}", 1, 513, 4, true},
+    {HERMES, HERMES_LARGE, "{\"type\":\"string\",\"enum\":[", "]}", 1, 5000, 4, true},
+    {HERMES, HERMES_LARGE, "{\"enum\":[", "]}", 1, 400, 400, true},
+    {HERMES, HERMES_LARGE, ANY_OF, "]}]}", 3, 170, 4, false},
+    {HERMES, HERMES_LARGE, ANY_OF, "]}]}", 3, 900, 4, true},
+    {CODER, CODER_LARGE, "{\"type\":\"string\",\"enum\":[", "]}", 1, 512, 4, false},
+    {CODER, CODER_LARGE, "{\"type\":\"string\",\"enum\":[", "]}", 1, 5000, 4, true},
+    {CODER, CODER_LARGE, "{\"enum\":[", "]}", 1, 400, 400, true},
+    {GEMMA, GEMMA_LARGE, "{\"enum\":[", "]}", 1, 512, 4, false},
+    {GEMMA, GEMMA_LARGE, "{\"enum\":[", "]}", 1, 5000, 4, true},
+};
+
+/* A call with this "a" and "b"; the caller frees. */
+static char *call_with(const char *form, const char *a, const char *b)
+{
+    struct buffer t = {0};
+    const char *at = strstr(form, "%s"), *next = strstr(at + 2, "%s");
+    buffer_format(&t, "%.*s%s%.*s%s%s", (int)(at - form), form, a, (int)(next - at - 2), at + 2, b,
+                  next + 2);
+    ck_assert(!t.failed);
+    return t.data;
+}
+
+/* More values than the daemon can follow, or longer ones: the argument beside them stays bound. */
+START_TEST(a_large_enum_is_loosened_to_its_type_and_checked)
+{
+    const char *form = large[_i].call;
+    char last[512];
+    char *tools = with_lists(large[_i].begin, OR, large[_i].end, large[_i].lists, large[_i].n,
+                             large[_i].digits);
+    snprintf(last, sizeof(last), "v%0*d", large[_i].digits, large[_i].lists * large[_i].n - 1);
+    char *listed = call_with(form, last, "y"), *other = call_with(form, "w", "y");
+    char *wrong = call_with(form, last, "z");
+    opens(large[_i].chat_template, tools, HEARTH_TOOLS_REQUIRED, 0);
+    const char *lines = hearth_chat_loosened(reader);
+    ck_assert_msg(large[_i].loosened ? lines && strstr(lines, "not bound") : !lines, "%s", lines);
+    ck_assert(takes(listed));
+    ck_assert(takes(other) == large[_i].loosened);
+    ck_assert(!takes(wrong));
+    ck_assert_ptr_null(unparsed(listed));
+    opens(large[_i].chat_template, tools, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_nonnull(strstr(unparsed(other), "#/a"));
+    free(tools);
+    free(listed);
+    free(other);
+    free(wrong);
+}
+END_TEST
+
 #define KIND(name, required)                                                                       \
     "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"" name                             \
     "\"}},\"required\":[" required "]}"
@@ -635,6 +717,8 @@ int main(void)
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
+    tcase_add_loop_test(tcase, a_large_enum_is_loosened_to_its_type_and_checked, 0,
+                        (int)(sizeof(large) / sizeof(large[0])));
     tcase_add_loop_test(tcase, alternatives_that_a_value_may_match_at_once_are_noted, 0,
                         sizeof(choices) / sizeof(choices[0]));
     tcase_add_test(tcase, a_reference_binds_between_tags);
