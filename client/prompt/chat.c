@@ -5,6 +5,7 @@
 #include "client/prompt/chat_continue.h"
 #include "client/prompt/chat_families.h"
 #include "client/prompt/chat_keep.h"
+#include "client/prompt/chat_tidy.h"
 
 #include <errno.h>
 #include <string.h>
@@ -111,7 +112,9 @@ static int choose_template(struct chat *c, const struct hearth_chat *chat)
 static int prepare(struct chat *c)
 {
     char err[300] = "";
-    int rc = chat_take_answer(c, err, sizeof(err));
+    int rc = chat_tidy(c->messages);
+    if (!rc)
+        rc = chat_take_answer(c, err, sizeof(err));
     if (!rc)
         rc = chat_keep_calls(c);
     if (!rc)

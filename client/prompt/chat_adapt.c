@@ -20,6 +20,7 @@ enum chat_trait {
     TRAIT_THINKING = 16,      /* in `thinking` */
     TRAIT_THOUGHT_PART = 32,  /* in a part of the content */
     TRAIT_THOUGHT_ALONE = 64, /* and then it refuses a content beside it */
+    TRAIT_OBJECTS = 128,      /* it fails, or loses them, where arguments are no object of JSON */
 };
 
 #define NEEDLE "hearthneedle"
@@ -106,6 +107,8 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
             "hearthbefore", NEEDLE);
     case TRAIT_PARTS:
         return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
+    case TRAIT_OBJECTS:
+        return writes(c, CALL(OBJECT), NEEDLE) && !writes(c, CALL(TEXT), NEEDLE);
     default: /* a text that it takes as it is stays: another spacing would break the prefix */
         return writes(c, CALL(OBJECT), NEEDLE) &&
                !(writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), OBJECT) &&
@@ -186,11 +189,17 @@ static int adapt_calls(const struct chat *c, json_t *m)
     json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
         json_t *function = json_object_get(call, "function");
         const json_t *arguments = json_object_get(function, "arguments");
-        if (!json_is_string(arguments) || !has_trait(c, TRAIT_ARGUMENTS))
+        if (!json_is_string(arguments) ||
+            !(has_trait(c, TRAIT_ARGUMENTS) || has_trait(c, TRAIT_OBJECTS)))
             continue;
         json_t *object = json_loadb(json_string_value(arguments), json_string_length(arguments),
                                     JSON_ALLOW_NUL, NULL);
-        if (!json_is_object(object)) /* the model wrote no JSON object: it stays a text */
+        const bool is_object = json_is_object(object);
+        if (!is_object) { /* the model wrote none, or was cut off */
+            json_decref(object);
+            object = json_pack("{s:O}", "arguments", arguments);
+        }
+        if (!has_trait(c, is_object ? TRAIT_ARGUMENTS : TRAIT_OBJECTS)) /* it stays a text */
             json_decref(object);
         else if (json_object_set_new(function, "arguments", object))
             return -ENOMEM;

@@ -10,9 +10,9 @@
  *     {"name": "f", "arguments": {}}
  *     </tool_call>
  *
- * Some templates write one call a message, or fail where there are two: each call becomes a message,
- * followed by its result. Some write no text beside calls: it becomes the message before them, where
- * the template takes that. Else it is lost. */
+ * Some templates write one call a message, or fail where there are two: each call becomes a
+ * message, followed by its result. Some write no text beside calls: it becomes the message before
+ * them, where the template takes that. Else it is lost. */
 #include "client/prompt/chat_keep.h"
 
 #include "client/base/json_shortest.h"
@@ -100,8 +100,8 @@ static bool writes_calls(const struct chat *c, enum content content, bool many)
            (content != CONTENT_TEXT && calls(c, other_than(content), many) == KEPT_WRITTEN);
 }
 
-/* Is a text beside calls lost that is written in a message before them? That it is in the prompt until
- * the turn ends is enough: gpt-oss's template has it as a thought. */
+/* Is a text beside calls lost that is written in a message before them? That it is in the prompt
+ * until the turn ends is enough: gpt-oss's template has it as a thought. */
 static bool wants_text_apart(const struct chat *c, bool many)
 {
     static const char *const text[] = {TEXT, NULL}, *const all[] = {TEXT, "hearthname1",
@@ -215,7 +215,7 @@ static bool is_result(const json_t *m)
     return m && strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
 }
 
-/* Which call each of the messages after messages[at] answers, those of tools: by its id, else the first
+/* Which call each of the messages of tools after messages[at] answers: by its id, else the first
  * that has no answer. ret: [n_calls] room for marks, then [n_results]. */
 static void match_results(const struct chat *c, size_t at, const json_t *list, size_t n_results,
                           size_t *ret)

@@ -402,6 +402,67 @@ END_TEST
 
 /* Where it looks for the thought of an answer is found out: a thought that is lost computes all that
  * follows again, and the model does not see it. */
+#define CALLED_WITH(arguments)                                                                     \
+    "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\","            \
+    "\"function\":"                                                                                \
+    "{\"name\":\"f\"" arguments "}}]}]"
+#define EACH_CALL(body)                                                                            \
+    "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}"   \
+    "{{ c.function.name }}(" body "){% endfor %}{% endfor %}"
+
+/* Clients send "" for a call without arguments, and a call that was cut off as it is. */
+START_TEST(arguments_that_are_no_object_are_in_the_prompt)
+{
+    static const char iterates[] =
+        EACH_CALL("{% for k, v in a.items() %}{{ k }}={{ v }}{% endfor %}");
+    static const char dumps[] = EACH_CALL("{{ a | tojson }}"), writes[] = EACH_CALL("{{ a }}");
+    static const char *const none[] = {
+        CALLED_WITH(""), CALLED_WITH(",\"arguments\":null"), CALLED_WITH(",\"arguments\":\"\""),
+        CALLED_WITH(",\"arguments\":\" \\n\""), CALLED_WITH(",\"arguments\":\"null\"")};
+    static const char *const cut = CALLED_WITH(",\"arguments\":\"{\\\"a\\\": \\\"b\"");
+    static const char *const list = CALLED_WITH(",\"arguments\":\"[1]\"");
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        assert_text(none[i], iterates, "f()");
+        assert_text(none[i], dumps, "f({})");
+        assert_text(none[i], writes, "f({})");
+    }
+    assert_text(cut, iterates, "f(arguments={\"a\": \"b)");
+    assert_text(cut, dumps, "f(\"{\\\"a\\\": \\\"b\")");
+    assert_text(cut, writes, "f({\"a\": \"b)");
+    assert_text(list, iterates, "f(arguments=[1])");
+    assert_text(list, writes, "f([1])");
+}
+END_TEST
+
+START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
+{
+    static const char messages[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":null,"
+        "\"function_call\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}},"
+        "{\"role\":\"function\",\"name\":\"f\",\"content\":\"y\"}]";
+    static const char template[] =
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "[{{ c.id }} {{ c.function.name }} {{ c.function.arguments }}]{% endfor %}"
+        "{{ m.tool_call_id }};{% endfor %}";
+    connect_with(1, 0);
+    assert_text(messages, template,
+                "user:x;assistant:None[call00001 f {\"a\":1}];tool:ycall00001;");
+    assert_text("[{\"role\":\"function\",\"content\":\"y\"}]", template, "function:y;");
+}
+END_TEST
+
+START_TEST(a_content_that_is_null_is_an_empty_text)
+{
+    static const char template[] =
+        "{% for m in messages %}{{ m.role + ':' + m.content }};{% endfor %}";
+    connect_with(1, 0);
+    assert_text("[{\"role\":\"system\",\"content\":null},{\"role\":\"user\",\"content\":null},"
+                "{\"role\":\"tool\",\"content\":null},{\"role\":\"user\"}]",
+                template, "system:;user:;tool:;user:;");
+}
+END_TEST
+
 START_TEST(thoughts_are_adapted_to_the_template)
 {
     static const char messages[] =
@@ -667,6 +728,9 @@ int main(void)
     tcase_add_test(c, a_later_system_message_stays_where_it_stands);
     tcase_add_test(c, content_parts_are_adapted_to_the_template);
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
+    tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
+    tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
+    tcase_add_test(c, a_content_that_is_null_is_an_empty_text);
     tcase_add_test(c, thoughts_are_adapted_to_the_template);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
     tcase_add_test(c, an_answer_is_not_continued_where_the_model_would_think_first);

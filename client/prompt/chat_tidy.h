@@ -1,0 +1,12 @@
+/* chat_tidy: messages as the protocol has them today, before a template is asked. Any thread. */
+#ifndef HEARTH_CLIENT_PROMPT_CHAT_TIDY_H
+#define HEARTH_CLIENT_PROMPT_CHAT_TIDY_H
+
+#include <jansson.h>
+
+/* A content that is null is an empty text, but of the assistant; arguments of a call that are empty,
+ * null or missing are an empty object; a `function_call` is the one of `tool_calls`, and a message of
+ * a `function` its result. Every message is an object with a role. Returns 0 or -ENOMEM. */
+int chat_tidy(json_t *messages);
+
+#endif
