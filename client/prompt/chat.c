@@ -127,6 +127,7 @@ void chat_fini(struct chat *c)
 {
     json_decref(c->messages);
     json_decref(c->tools);
+    json_decref(c->shown);
     json_decref(c->extra);
     json_decref(c->answer);
 }
@@ -179,8 +180,12 @@ int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct cha
                          chat->tool_choice);
     if (!rc)
         rc = choose_template(c, chat);
-    if (!rc)
+    if (!rc) {
         c->hash = hash_of(c->source, c->source_bytes);
+        c->shown = chat_adapt_tools(c);
+        if (c->tools && !c->shown)
+            rc = handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    }
     return rc;
 }
 

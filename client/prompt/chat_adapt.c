@@ -6,6 +6,8 @@
  * to look for, once a template and only when a conversation needs to know. */
 #include "client/prompt/chat_adapt.h"
 
+#include "client/prompt/chat_form.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,11 @@ enum chat_trait {
     TRAIT_THOUGHT_PART = 32,  /* in a part of the content */
     TRAIT_THOUGHT_ALONE = 64, /* and then it refuses a content beside it */
     TRAIT_OBJECTS = 128,      /* it fails, or loses them, where arguments are no object of JSON */
+    /* It fails where a tool has none of these. */
+    TRAIT_DESCRIPTION = 256,
+    TRAIT_PARAMETERS = 512,
+    TRAIT_PROPERTIES = 1024,
+    TRAIT_PROPERTY = 2048, /* or a property no description */
 };
 
 #define NEEDLE "hearthneedle"
@@ -87,9 +94,39 @@ static bool try_thought(const struct chat *c, enum chat_trait trait)
     return writes_thought(c, in_part);
 }
 
+#define DESCRIPTION "\"description\":\"\""
+#define PARAMETERS(members)                                                                        \
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\"" members "}}}"
+
+/* Does it render a question with a tool that has these members? */
+static bool takes_tool(const struct chat *c, const char *members)
+{
+    struct chat probe = *c;
+    struct jinja_output o;
+    char tools[256];
+    snprintf(tools, sizeof(tools), "[{\"type\":\"function\",\"function\":{\"name\":\"f\",%s}}]",
+             members);
+    probe.tools = probe.shown = json_loads(tools, 0, NULL);
+    const bool takes = probe.tools && chat_form_render(&probe, CHAT_FORM_ASKED, true, &o);
+    if (takes)
+        jinja_output_fini(&o);
+    json_decref(probe.tools);
+    return takes;
+}
+
 static bool try_trait(const struct chat *c, enum chat_trait trait)
 {
+    static const char all[] = DESCRIPTION "," PARAMETERS("," DESCRIPTION);
     switch (trait) {
+    case TRAIT_DESCRIPTION:
+        return !takes_tool(c, PARAMETERS("," DESCRIPTION)) && takes_tool(c, all);
+    case TRAIT_PARAMETERS:
+        return !takes_tool(c, DESCRIPTION) && takes_tool(c, all);
+    case TRAIT_PROPERTIES:
+        return !takes_tool(c, DESCRIPTION ",\"parameters\":{\"type\":\"object\"}") &&
+               takes_tool(c, all);
+    case TRAIT_PROPERTY:
+        return !takes_tool(c, DESCRIPTION "," PARAMETERS("")) && takes_tool(c, all);
     case TRAIT_THINKING:
     case TRAIT_THOUGHT_PART:
     case TRAIT_THOUGHT_ALONE:
@@ -205,6 +242,66 @@ static int adapt_calls(const struct chat *c, json_t *m)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* ---- tools ----------------------------------------------------------------------------------- */
+
+static bool lacks(const struct chat *c, const json_t *object, const char *key,
+                  enum chat_trait trait)
+{
+    const json_t *is = json_object_get(object, key);
+    return json_is_object(object) && (!is || json_is_null(is)) && has_trait(c, trait);
+}
+
+static bool tool_lacks(const struct chat *c, const json_t *tool)
+{
+    json_t *f = json_object_get(tool, "function"), *parameters = json_object_get(f, "parameters");
+    json_t *property;
+    const char *name;
+    bool lacking = lacks(c, f, "description", TRAIT_DESCRIPTION) ||
+                   lacks(c, f, "parameters", TRAIT_PARAMETERS) ||
+                   lacks(c, parameters, "properties", TRAIT_PROPERTIES);
+    json_object_foreach(json_object_get(parameters, "properties"), name, property)
+        lacking |= lacks(c, property, "description", TRAIT_PROPERTY);
+    return lacking;
+}
+
+static int fill_tool(const struct chat *c, json_t *tool)
+{
+    json_t *f = json_object_get(tool, "function"), *parameters, *property;
+    const char *name;
+    int rc = 0;
+    if (lacks(c, f, "description", TRAIT_DESCRIPTION))
+        rc |= json_object_set_new(f, "description", json_string(""));
+    if (lacks(c, f, "parameters", TRAIT_PARAMETERS))
+        rc |= json_object_set_new(f, "parameters",
+                                  json_pack("{s:s,s:{}}", "type", "object", "properties"));
+    parameters = json_object_get(f, "parameters");
+    if (lacks(c, parameters, "properties", TRAIT_PROPERTIES))
+        rc |= json_object_set_new(parameters, "properties", json_object());
+    json_object_foreach(json_object_get(parameters, "properties"), name, property)
+        if (lacks(c, property, "description", TRAIT_PROPERTY))
+            rc |= json_object_set_new(property, "description", json_string(""));
+    return rc;
+}
+
+json_t *chat_adapt_tools(const struct chat *c)
+{
+    size_t i;
+    json_t *tool;
+    bool lacking = false;
+    json_array_foreach(c->tools, i, tool)
+        lacking |= tool_lacks(c, tool);
+    if (!lacking)
+        return json_incref(c->tools);
+    json_t *all = json_deep_copy(c->tools);
+    json_array_foreach(all, i, tool) {
+        if (fill_tool(c, tool)) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
 }
 
 /* ---- system messages ------------------------------------------------------------------------- */

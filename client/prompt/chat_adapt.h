@@ -9,6 +9,10 @@
  * probes. Returns 0 or -ENOMEM. */
 int chat_adapt(struct chat *c);
 
+/* c->tools as the template takes them: with empty descriptions, parameters or properties where it
+ * fails without. To be given back with json_decref; NULL: there are none, or no memory. */
+json_t *chat_adapt_tools(const struct chat *c);
+
 /* What has been found about the template. */
 struct chat_traits *chat_traits(const struct chat *c);
 

@@ -121,6 +121,7 @@ bool chat_form_has_tools(const struct chat *c)
                                  "\",\"description\":\"x\",\"parameters\":{\"type\":\"object\","
                                  "\"properties\":{}}}}]",
                                  0, NULL);
+        probe.shown = probe.tools;
         bool writes = chat_form_render(&probe, CHAT_FORM_ASKED, true, &o) &&
                       memmem(o.text, o.bytes, NEEDLE, strlen(NEEDLE));
         t->has_tools = writes ? 1 : -1;

@@ -88,6 +88,6 @@ static int render(const struct chat *c, const json_t *messages, const json_t *to
 int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
                 size_t err_bytes)
 {
-    int rc = render(c, messages, c->tools ? c->tools : json_null(), ret, err, err_bytes);
-    return rc == -EINVAL && !c->tools ? render(c, messages, NULL, ret, err, err_bytes) : rc;
+    int rc = render(c, messages, c->shown ? c->shown : json_null(), ret, err, err_bytes);
+    return rc == -EINVAL && !c->shown ? render(c, messages, NULL, ret, err, err_bytes) : rc;
 }

@@ -14,6 +14,7 @@ struct chat {
     bool is_family;   /* one of hearth's own texts */
     json_t *messages; /* array; ours to change */
     json_t *tools;    /* array, or NULL */
+    json_t *shown;    /* the tools as the template takes them, or NULL */
     json_t *extra;    /* object, or NULL */
     json_t *answer;   /* a text that the answer begins with (chat_continue.h), or NULL */
     bool prompt;      /* end with the beginning of the answer */

@@ -452,6 +452,47 @@ START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
 }
 END_TEST
 
+/* Optional in every protocol. Others show the tool as it is. */
+START_TEST(a_tool_has_what_a_template_fails_without)
+{
+    static const char tools[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"description\":null,"
+        "\"parameters\":{\"type\":\"object\"}}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"h\",\"description\":\"H\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}}}}}]";
+    static const struct {
+        const char *template, *want;
+    } cases[] = {
+        {"{% for t in tools %}{{ t.function.name + '-' + t.function.description }};{% endfor %}",
+         "f-;g-;h-H;"},
+        {"{% for t in tools %}{% for k, v in t.function.parameters.properties.items() %}{% endfor "
+         "%}"
+         "{{ t.function | tojson }};{% endfor %}",
+         "{\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": {}}};"
+         "{\"name\": \"g\", \"description\": null, \"parameters\": {\"type\": \"object\", "
+         "\"properties\": {}}};"
+         "{\"name\": \"h\", \"description\": \"H\", \"parameters\": {\"type\": \"object\", "
+         "\"properties\": {\"a\": {\"type\": \"string\"}}}};"},
+        {"{% for t in tools %}{% for k, v in (t.function.parameters.properties or {}) | items %}"
+         "{{ k + v.description }}{% endfor %};{% endfor %}",
+         ";;a;"},
+        {"{% for t in tools %}{{ t.function | tojson }};{% endfor %}",
+         "{\"name\": \"f\"};{\"name\": \"g\", \"description\": null, \"parameters\": {\"type\": "
+         "\"object\"}};"
+         "{\"name\": \"h\", \"description\": \"H\", \"parameters\": {\"type\": \"object\", "
+         "\"properties\": {\"a\": {\"type\": \"string\"}}}};"},
+    };
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hearth_chat c = chat_of(two, cases[i].template);
+        c.tools = tools;
+        c.tools_bytes = strlen(tools);
+        assert_chat(&c, cases[i].template, cases[i].want);
+    }
+}
+END_TEST
+
 START_TEST(a_content_that_is_null_is_an_empty_text)
 {
     static const char template[] =
@@ -730,6 +771,7 @@ int main(void)
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
     tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
+    tcase_add_test(c, a_tool_has_what_a_template_fails_without);
     tcase_add_test(c, a_content_that_is_null_is_an_empty_text);
     tcase_add_test(c, thoughts_are_adapted_to_the_template);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
