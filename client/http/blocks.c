@@ -2,6 +2,7 @@
 #include "client/http/blocks.h"
 
 #include "client/http/exchange.h"
+#include "client/http/json_put.h"
 #include "client/http/token_json.h"
 
 #include <stdlib.h>
@@ -23,14 +24,31 @@ static void begin(struct choice *c, uint32_t kind, const struct block_writer *w)
         w->begin(c, &items[l->n - 1]);
 }
 
+static json_t *object_of(const struct block *b)
+{
+    json_t *o = json_loadb(b->text.data ? b->text.data : "", b->text.bytes, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(o))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+/* A call whose arguments are no object was cut off in them. */
 static void end(struct choice *c, const struct block_writer *w)
 {
     struct blocks *l = &c->blocks;
     if (!l->is_open)
         return;
+    struct block *b = &l->items[l->n - 1];
     l->is_open = false;
+    if (b->kind == HEARTH_CHAT_CALL) {
+        json_t *o = object_of(b);
+        b->is_cut = !o;
+        l->n_whole_calls += o != NULL;
+        json_decref(o);
+    }
     if (w && w->end)
-        w->end(c, &l->items[l->n - 1]);
+        w->end(c, b);
 }
 
 /* The answer is over: so is the open block. */
@@ -158,11 +176,14 @@ json_t *block_name(const struct block *b)
 
 json_t *block_arguments(const struct block *b)
 {
-    json_t *o = json_loadb(b->text.data ? b->text.data : "", b->text.bytes, JSON_ALLOW_NUL, NULL);
-    if (json_is_object(o))
-        return o;
-    json_decref(o);
-    return json_object();
+    json_t *o = object_of(b);
+    return o ? o : json_object();
+}
+
+void block_put_cut(struct buffer *t, const struct block *b)
+{
+    json_put_format(t, "{'name':%o,'arguments':", block_name(b));
+    buffer_add(t, b->text.data, b->text.bytes);
 }
 
 enum { CALL_ID_BYTES = 9 };

@@ -17,17 +17,17 @@
 struct choice;
 
 struct block {
-    uint32_t kind;      /* HEARTH_CHAT_CONTENT, HEARTH_CHAT_REASONING or HEARTH_CHAT_CALL */
-    uint32_t index;     /* among the answer's blocks */
-    uint32_t call;      /* of a call: among the answer's calls */
-    bool is_cut;        /* it was open when a limit of tokens ended the answer */
+    uint32_t kind;  /* HEARTH_CHAT_CONTENT, HEARTH_CHAT_REASONING or HEARTH_CHAT_CALL */
+    uint32_t index; /* among the answer's blocks */
+    uint32_t call;  /* of a call: among the answer's calls */
+    bool is_cut;    /* the answer ended within it: at a limit of tokens, or in a call's arguments */
     struct buffer name; /* of a call: the tool's */
     struct buffer text; /* so far; of a call its arguments, a JSON object */
 };
 
 struct blocks {
     struct block *items; /* [n] */
-    uint32_t n, n_calls;
+    uint32_t n, n_calls, n_whole_calls;
     bool is_open; /* the last one may go on */
 };
 
@@ -57,5 +57,9 @@ json_t *block_call_id(const struct choice *c, const struct block *b);
 
 /* A call's arguments as an object: an empty one where the answer ended within them. */
 json_t *block_arguments(const struct block *b);
+
+/* Adds what there is of a call that is cut, as text: the beginning of an object with its name and
+ * arguments. */
+void block_put_cut(struct buffer *t, const struct block *b);
 
 #endif

@@ -36,7 +36,7 @@ static const char *stop_reason(const struct choice *c)
     case HEARTH_STOP:
         return "stop_sequence";
     default:
-        return c->blocks.n_calls ? "tool_use" : "end_turn";
+        return c->blocks.n_whole_calls ? "tool_use" : "end_turn";
     }
 }
 
@@ -112,11 +112,17 @@ static void put_delta(const struct choice *c, const struct block *b, const char 
     end(c->x);
 }
 
-/* A block before its first delta, or with all that it says. */
+/* A block before its first delta, or with all that it says: of a call that is cut as a text, which no
+ * client runs. */
 static void put_block(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
     size_t bytes = is_done ? b->text.bytes : 0;
-    if (b->kind == HEARTH_CHAT_CONTENT)
+    struct buffer cut = {0};
+    if (is_done && b->kind == HEARTH_CHAT_CALL && b->is_cut) {
+        block_put_cut(&cut, b);
+        json_put_format(t, "{'type':'text','text':%t}", cut.data, cut.bytes);
+        t->failed |= cut.failed;
+    } else if (b->kind == HEARTH_CHAT_CONTENT)
         json_put_format(t, "{'type':'text','text':%t}", b->text.data, bytes);
     else if (b->kind == HEARTH_CHAT_REASONING)
         json_put_format(t, "{'type':'thinking','thinking':%t,'signature':%s}", b->text.data, bytes,
@@ -124,6 +130,7 @@ static void put_block(struct buffer *t, const struct choice *c, const struct blo
     else
         json_put_format(t, "{'type':'tool_use','id':%o,'name':%o,'input':%o}", block_call_id(c, b),
                         block_name(b), is_done ? block_arguments(b) : json_object());
+    buffer_fini(&cut);
 }
 
 static void block_begin(struct choice *c, const struct block *b)

@@ -94,11 +94,26 @@ static void block_more(struct choice *c, const struct block *b, const char *text
     end_more(c->x);
 }
 
+/* What was cut off in a call is content: no client runs it. */
+static void put_cut(struct choice *c, const struct block *b)
+{
+    struct buffer cut = {0};
+    block_put_cut(&cut, b);
+    begin(c->x, cut.data, cut.bytes);
+    c->x->out.failed |= cut.failed;
+    buffer_fini(&cut);
+    end_more(c->x);
+}
+
 /* Calls come whole. */
 static void block_end(struct choice *c, const struct block *b)
 {
     if (b->kind != HEARTH_CHAT_CALL)
         return;
+    if (b->is_cut) {
+        put_cut(c, b);
+        return;
+    }
     begin(c->x, "", 0);
     buffer_text(&c->x->out, ",\"tool_calls\":[");
     put_call(&c->x->out, c, b);
@@ -126,23 +141,36 @@ static void put_calls(struct buffer *t, const struct choice *c)
 {
     const char *mark = ",\"tool_calls\":[";
     for (uint32_t i = 0; i < c->blocks.n; i++) {
-        if (c->blocks.items[i].kind != HEARTH_CHAT_CALL)
+        if (c->blocks.items[i].kind != HEARTH_CHAT_CALL || c->blocks.items[i].is_cut)
             continue;
         buffer_text(t, mark);
         put_call(t, c, &c->blocks.items[i]);
         mark = ",";
     }
-    buffer_text(t, c->blocks.n_calls ? "]" : "");
+    buffer_text(t, c->blocks.n_whole_calls ? "]" : "");
+}
+
+/* The content, and what was cut off in a call, which no client then runs. */
+static void begin_whole(struct choice *c)
+{
+    struct buffer all = {0};
+    for (uint32_t i = 0; i < c->blocks.n; i++) {
+        const struct block *b = &c->blocks.items[i];
+        if (b->kind == HEARTH_CHAT_CONTENT)
+            buffer_add(&all, b->text.data, b->text.bytes);
+        else if (b->kind == HEARTH_CHAT_CALL && b->is_cut)
+            block_put_cut(&all, b);
+    }
+    begin(c->x, all.data, all.bytes);
+    c->x->out.failed |= all.failed;
+    buffer_fini(&all);
 }
 
 static void ollama_whole(struct exchange *x)
 {
     struct choice *c = &x->choices[0];
     blocks_read(c, true, NULL);
-    json_t *content = blocks_text(&c->blocks, HEARTH_CHAT_CONTENT);
-    x->out.failed |= !content;
-    begin(x, json_string_value(content), json_string_length(content));
-    json_decref(content);
+    begin_whole(c);
     if (blocks_have(&c->blocks, HEARTH_CHAT_REASONING))
         json_put_format(&x->out, ",'thinking':%o", blocks_text(&c->blocks, HEARTH_CHAT_REASONING));
     put_calls(&x->out, c);

@@ -267,6 +267,32 @@ def streams_say_what_whole_answers_do(folder):
             assert "not" in said["loosened"][0] and "#/path" in said["unparsed"], (path, said)
 
 
+def calls_that_are_cut_are_not_run(folder):
+    """A call whose arguments are not complete is a text where its dialect has an object for them, else it says so."""
+    script = {"answers": [{"calls": [{"name": "read", "arguments": {"path": "/some/long/path/to/a/file.txt"}}]}]}
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    model, built = build(folder, script)
+    assert built.returncode == 0, built
+    begin = '{"name":"read","arguments":{"path": "/some'
+    with Served(folder, model) as served:
+        limit = {"max_tokens": 10, "max_output_tokens": 10, "options": {"num_predict": 10}}
+        for path, said, whole, events in own_words(served, schema, **limit):
+            assert "ends inside a call" in said["unparsed"], (path, said)
+            if path == "/v1/messages":
+                assert whole["stop_reason"] == "max_tokens", whole
+                assert [b["type"] for b in whole["content"]] == ["text"], whole
+                assert whole["content"][0]["text"].startswith(begin), whole
+            elif path == "/v1/responses":
+                item = next(e["item"] for e in events if e["type"] == "response.output_item.done")
+                for call in (item, whole["output"][0], events[-1]["response"]["output"][0]):
+                    assert (call["type"], call["status"]) == ("function_call", "incomplete"), call
+                    assert call["arguments"].startswith('{"path": "/some'), call
+            elif path == "/api/chat":
+                assert not any("tool_calls" in e["message"] for e in (whole, *events)), (whole, events)
+                assert whole["message"]["content"].startswith(begin) and whole["done_reason"] == "length", whole
+                assert "".join(e["message"]["content"] for e in events) == whole["message"]["content"], events
+
+
 def another_template(folder):
     template = folder / "template.jinja"
     template.write_text(GLM)
@@ -289,7 +315,15 @@ def refused_scripts(folder):
 
 
 def main():
-    for test in (refused_scripts, scripted_answers, no_calls, streams_say_what_whole_answers_do, another_template, turns_go_on):
+    for test in (
+        refused_scripts,
+        scripted_answers,
+        no_calls,
+        streams_say_what_whole_answers_do,
+        calls_that_are_cut_are_not_run,
+        another_template,
+        turns_go_on,
+    ):
         folder = pathlib.Path(tempfile.mkdtemp())
         try:
             test(folder)
