@@ -61,28 +61,34 @@ static int add_content(const struct translation *t, struct buffer *all, const js
 }
 
 /* Claude Code begins with a line for bills that differs in each session: nothing after it would be
- * found computed. */
-static bool is_billing(const json_t *block)
+ * found computed. How many bytes of a text that line is; 0: it is not there. */
+static size_t billing_bytes(const json_t *text)
 {
     static const char header[] = "x-anthropic-billing-header:";
-    const char *text = json_string_value(json_object_get(block, "text"));
-    return text && strncmp(text, header, sizeof(header) - 1) == 0;
+    const char *at = json_string_value(text);
+    if (!at || strncmp(at, header, sizeof(header) - 1) != 0)
+        return 0;
+    const char *end = memchr(at, '\n', json_string_length(text));
+    return end ? (size_t)(end - at) + 1 : json_string_length(text);
 }
 
 static int read_system(struct translation *t, const json_t *body, bool keep_billing)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     const json_t *system = json_object_get(body, "system");
+    const json_t *first = json_is_array(system) ? text_of(json_array_get(system, 0)) : system;
     struct buffer all = {0};
     snprintf(t->where, sizeof(t->where), "system");
-    bool drops = !keep_billing && is_billing(json_array_get(system, 0));
+    const size_t dropped = keep_billing ? 0 : billing_bytes(first);
     int rc = 0;
-    if (drops)
+    if (dropped) {
         say_once(&said, "a billing header in front of a system prompt, which differs in each "
                         "session, is left out: --keep-billing-header keeps it");
-    if (!json_is_array(system))
+        buffer_add(&all, json_string_value(first) + dropped, json_string_length(first) - dropped);
+    } else if (!json_is_array(system)) {
         rc = add_content(t, &all, system);
-    for (size_t i = drops; i < json_array_size(system) && !rc; i++)
+    }
+    for (size_t i = dropped > 0; i < json_array_size(system) && !rc; i++)
         rc = add_block(t, &all, json_array_get(system, i));
     if (!rc && all.bytes)
         translate_message(t, "system", translate_text(&all));

@@ -94,6 +94,35 @@ START_TEST(a_billing_header_is_dropped_unless_it_is_kept)
 }
 END_TEST
 
+#define BILLING "\"x-anthropic-billing-header: v; cch=1;"
+
+/* Its line alone: what follows it in the same text stays. */
+START_TEST(of_a_text_that_begins_with_a_billing_header_the_rest_stays)
+{
+    static const char *const systems[][2] = {
+        {BILLING "\\nYou are\\nS\"", "You are\nS"},
+        {"[{\"type\":\"text\",\"text\":" BILLING
+         "\\nYou are\"},{\"type\":\"text\",\"text\":\"S\"}]",
+         "You are\nS"},
+        {"\"S\\nx-anthropic-billing-header: v;\"", "S\nx-anthropic-billing-header: v;"},
+        {BILLING "\"", NULL},
+        {"[{\"type\":\"text\",\"text\":" BILLING "\\n\"}]", NULL},
+    };
+    for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++) {
+        char json[300];
+        snprintf(json, sizeof(json), "{\"system\":%s," ASK "}", systems[i][0]);
+        json_t *o = translated(of_messages, json);
+        ck_assert_msg(o != NULL, "%s", fail.message);
+        const json_t *m = json_array_get(json_object_get(o, "messages"), 0);
+        ck_assert_str_eq(json_string_value(json_object_get(m, "role")),
+                         systems[i][1] ? "system" : "user");
+        ck_assert_str_eq(json_string_value(json_object_get(m, "content")),
+                         systems[i][1] ? systems[i][1] : "U");
+        json_decref(o);
+    }
+}
+END_TEST
+
 START_TEST(calls_and_their_results_become_messages)
 {
     assert_member(
@@ -586,6 +615,7 @@ int main(void)
     TCase *tcase = tcase_create("messages");
     tcase_add_test(tcase, a_message_s_string_and_its_block_are_the_same);
     tcase_add_test(tcase, a_billing_header_is_dropped_unless_it_is_kept);
+    tcase_add_test(tcase, of_a_text_that_begins_with_a_billing_header_the_rest_stays);
     tcase_add_test(tcase, calls_and_their_results_become_messages);
     tcase_add_test(tcase, blocks_that_are_not_known_are_shown_to_the_model);
     tcase_add_test(tcase, tools_lose_what_the_model_need_not_see);
