@@ -16,7 +16,7 @@ void eval_deeper(struct eval *e)
 {
     heap_charge(e->heap, 1);
     if (++e->depth > MOST_DEPTH)
-        heap_fault(e->heap, -E2BIG, "it is nested too deeply");
+        heap_fault(e->heap, -EINVAL, "it is nested too deeply");
 }
 
 void eval_leave(struct eval *e)

@@ -57,7 +57,7 @@ static struct value import(struct job *j, const char *key, const json_t *value, 
 {
     heap_charge(&j->heap, 1);
     if (depth > MOST_DEPTH)
-        heap_fault(&j->heap, -E2BIG, "an input value is nested too deeply");
+        heap_fault(&j->heap, -EINVAL, "an input value is nested too deeply");
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return import_object(j, value, depth);

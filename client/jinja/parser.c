@@ -51,7 +51,7 @@ void parser_enter(struct parser *p)
 {
     p->heap->line = p->t->line;
     if (++p->depth > MOST_DEPTH)
-        heap_fault(p->heap, -E2BIG, "it is nested too deeply");
+        heap_fault(p->heap, -EINVAL, "it is nested too deeply");
 }
 
 void parser_leave(struct parser *p)

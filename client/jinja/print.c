@@ -184,7 +184,7 @@ static void print(struct buf *b, struct value v, const struct print_style *style
     bool json = style->json;
     heap_charge(b->heap, 1);
     if (depth >= MOST_DEPTH)
-        heap_fault(b->heap, -E2BIG, "a value that is nested too deeply is printed");
+        heap_fault(b->heap, -EINVAL, "a value that is nested too deeply is printed");
     switch (v.kind) {
     case VALUE_NONE:
         buf_literal(b, json ? "null" : "None");

@@ -228,7 +228,7 @@ static bool equal(struct heap *h, struct value a, struct value b, unsigned depth
 {
     heap_charge(h, 1);
     if (depth == MOST_DEPTH)
-        heap_fault(h, -E2BIG, "values that are nested too deeply are compared");
+        heap_fault(h, -EINVAL, "values that are nested too deeply are compared");
     if (value_is_number(a) && value_is_number(b))
         return equal_numbers(a, b);
     if (a.kind != b.kind)
@@ -268,7 +268,7 @@ static int compare(struct heap *h, struct value a, struct value b, unsigned dept
     value_need(h, a);
     value_need(h, b);
     if (depth == MOST_DEPTH)
-        heap_fault(h, -E2BIG, "values that are nested too deeply are compared");
+        heap_fault(h, -EINVAL, "values that are nested too deeply are compared");
     if (value_is_number(a) && value_is_number(b)) {
         if (a.kind == VALUE_FLOAT || b.kind == VALUE_FLOAT)
             return (value_number(a) > value_number(b)) - (value_number(a) < value_number(b));

@@ -222,7 +222,7 @@ START_TEST(errors_of_a_template_come_through)
                      "{# message['role'] + additional_special_tokens[0] #}");
     assert_refused(&c, -EINVAL, "its family is gigachat");
     c = chat_of(two, "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}");
-    assert_refused(&c, -E2BIG, "nested too deeply");
+    assert_refused(&c, -EINVAL, "nested too deeply");
 }
 END_TEST
 
