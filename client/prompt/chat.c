@@ -130,6 +130,7 @@ void chat_fini(struct chat *c)
     json_decref(c->shown);
     json_decref(c->extra);
     json_decref(c->answer);
+    json_decref(c->opening);
 }
 
 int chat_json_read(struct hearth *h, const struct hearth_chat *given, bool messages,

@@ -7,10 +7,11 @@
 
 /* Takes such a message out of c->messages into c->answer, where the prompt is to end with the
  * beginning of the answer; one that calls tools stays. Returns 0; -EINVAL with one line where the
- * model would think first, or the message holds thoughts or parts that are not text; -ENOMEM. */
+ * model would think first, the message holds thoughts or parts that are not text, or it is not known
+ * how the template begins an answer; -ENOMEM. */
 int chat_take_answer(struct chat *c, char *err, size_t err_bytes);
 
-/* Puts c->answer at the end of *o, as input. Returns 0 or -ENOMEM. */
+/* Puts c->opening and c->answer at the end of *o, that as input. Returns 0 or -ENOMEM. */
 int chat_put_answer(const struct chat *c, struct jinja_output *o);
 
 #endif

@@ -45,9 +45,7 @@ static bool reads_back(const struct call_form *form, const char *text, size_t by
     return ok;
 }
 
-/* Where a call that follows the prompt begins in a conversation: a mark that both begin with is part
- * of it. */
-static size_t answer_at(const struct jinja_output *asked, const struct jinja_output *called)
+size_t chat_form_answer_at(const struct jinja_output *asked, const struct jinja_output *called)
 {
     size_t n = 0, least = asked->bytes < called->bytes ? asked->bytes : called->bytes;
     while (n < least && asked->text[n] == called->text[n])
@@ -65,7 +63,7 @@ static const struct call_form *find_written(const struct chat *c, const char *me
     const struct call_form *found = NULL;
     if (chat_form_render(c, CHAT_FORM_ASKED, true, &asked) &&
         chat_form_render(c, messages, false, &called)) {
-        size_t n = answer_at(&asked, &called);
+        size_t n = chat_form_answer_at(&asked, &called);
         for (size_t i = 0; i < n_call_forms && !found; i++)
             if (reads_back(&call_forms[i], called.text + n, called.bytes - n))
                 found = &call_forms[i];

@@ -14,6 +14,10 @@ bool chat_form_render(const struct chat *c, const char *messages, bool prompt,
 /* The least messages to ask with. */
 #define CHAT_FORM_ASKED "[{\"role\":\"user\",\"content\":\"x\"}]"
 
+/* Where an answer that follows the prompt `asked` begins in a conversation: a mark that both begin
+ * with is part of it. */
+size_t chat_form_answer_at(const struct jinja_output *asked, const struct jinja_output *answered);
+
 /* Fills *ret for an answer to c, whose tools it points to. A form of calls is found by reading back
  * a call that the template wrote. */
 void chat_form_find(const struct chat *c, struct reader_desc *ret);

@@ -17,6 +17,7 @@ struct chat {
     json_t *shown;    /* the tools as the template takes them, or NULL */
     json_t *extra;    /* object, or NULL */
     json_t *answer;   /* a text that the answer begins with (chat_continue.h), or NULL */
+    json_t *opening;  /* what the template writes between the prompt and that, or NULL */
     bool prompt;      /* end with the beginning of the answer */
     enum hearth_tool_choice choice;
     const char *tool_name; /* the caller's */

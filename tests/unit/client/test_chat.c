@@ -572,8 +572,8 @@ START_TEST(an_answer_is_not_continued_where_the_model_would_think_first)
         "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":"
         "[{\"type\":\"image\"}]}]";
     static const char optional[] =
-        "{{ messages[0].content }}:{% if enable_thinking is defined and not enable_thinking %}"
-        "<think></think>{% endif %}";
+        "{% for m in messages %}{{ m.content }}:{% endfor %}{% if enable_thinking is defined and "
+        "not enable_thinking %}<think></think>{% endif %}";
     static const char always[] = "{{ messages[0].content }}:<think>\n";
     connect_with(1, 0);
     struct hearth_chat c = chat_of(begun, optional);
@@ -589,6 +589,43 @@ START_TEST(an_answer_is_not_continued_where_the_model_would_think_first)
     assert_refused(&c, -EINVAL, "reasoning_content");
     c = chat_of(image, "chatml");
     assert_refused(&c, -EINVAL, "text only");
+}
+END_TEST
+
+/* As gpt-oss's, Laguna's, DeepSeek V3.2's and Command R7B's. */
+START_TEST(what_is_continued_is_where_the_template_writes_an_answer)
+{
+    static const char begun[] = "[{\"role\":\"user\",\"content\":\"x\"},"
+                                "{\"role\":\"assistant\",\"content\":\"So far\"}]";
+    static const struct {
+        const char *answer, *prompt, *want; /* NULL: it is not known */
+    } cases[] = {
+        {"assistant<final>{{ m.content }}", "assistant", "user:x;assistant<final>So far"},
+        {"assistant: {{ m.content }}", "assistant:", "user:x;assistant: So far"},
+        {"<bot></think>{{ m.content }}", "<bot><think></think>",
+         "user:x;<bot><think></think>So far"},
+        {"<bot>{{ m.content }}", "<bot><think>\n\n</think>\n\n",
+         "user:x;<bot><think>\n\n</think>\n\nSo far"},
+        {"<bot><answer>{{ m.content }}", "<bot><think></think>", NULL},
+        {"<bot>", "<bot>", NULL},
+        {"{{ raise_exception('no answers') }}", "<bot>", NULL},
+    };
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char template[512];
+        snprintf(template, sizeof(template),
+                 "{%% for m in messages %%}{%% if m.role == 'user' %%}user:{{ m.content }};"
+                 "{%% else %%}%s{%% endif %%}{%% endfor %%}{%% if add_generation_prompt %%}"
+                 "{{ '%s' }}{%% endif %%}",
+                 cases[i].answer, cases[i].prompt);
+        struct hearth_chat c = chat_of(begun, template);
+        c.extra = "{\"enable_thinking\":false}";
+        c.extra_bytes = strlen(c.extra);
+        if (cases[i].want)
+            assert_chat(&c, template, cases[i].want);
+        else
+            assert_refused(&c, -EINVAL, "begins an answer is not known");
+    }
 }
 END_TEST
 
@@ -624,7 +661,14 @@ START_TEST(control_tokens_come_from_the_template_alone)
                   "(1)(2)" SPACE "</s>b<s>(2)");
     assert_tokens(
         "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b</s>\"}]",
-        "{{ messages[0].content }}</s>", "(1)(261)(2)(262)</s>");
+        "{{ messages[0].content }}</s>{% for m in messages[1:] %}{{ m.content }}{% endfor %}",
+        "(1)(261)(2)(262)</s>");
+    assert_tokens(/* what the prompt lacks before an answer is the template's, too */
+                  "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b</"
+                  "s>\"}]",
+                  "{{ messages[0].content }}{% for m in messages[1:] %}</s>{{ m.content }}{% "
+                  "endfor %}",
+                  "(1)(261)(2)(262)</s>");
     /* A control token may not be completed by a message, nor by an unknown role. */
     assert_tokens("[{\"role\":\"user\",\"content\":\"/s>\"}]", "<{{ messages[0].content }}",
                   "(1)" SPACE "</s>");
@@ -776,6 +820,7 @@ int main(void)
     tcase_add_test(c, thoughts_are_adapted_to_the_template);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
     tcase_add_test(c, an_answer_is_not_continued_where_the_model_would_think_first);
+    tcase_add_test(c, what_is_continued_is_where_the_template_writes_an_answer);
     tcase_add_test(c, control_tokens_come_from_the_template_alone);
     tcase_add_test(c, the_prompt_begins_with_one_bos);
     tcase_add_test(c, tokens_are_those_of_the_text_where_no_message_looks_like_a_control_token);
