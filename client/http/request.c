@@ -231,7 +231,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *mhd, const
     *ret_x = c->x = x;
     x->is_tcp = c->is_tcp;
     x->route = route_find(path, x->path_rest, sizeof(x->path_rest));
-    x->reply = route_reply(x->route);
+    x->reply = route_reply(x->route, path);
     bool is_framed = check_framing(x);
     if (is_framed)
         check_sender(x, c, path, method);

@@ -63,8 +63,17 @@ const struct route *route_find(const char *path, char *rest, size_t rest_bytes)
     return NULL;
 }
 
-const struct reply *route_reply(const struct route *r)
+const struct reply *route_reply(const struct route *r, const char *path)
 {
+    static const struct {
+        const char *below;
+        const struct reply *reply;
+    } dialects[] = {{"/api/", &reply_ollama_chat},
+                    {"/v1/messages/", &reply_messages},
+                    {"/v1/responses/", &reply_responses}};
+    for (size_t i = 0; !r && i < sizeof(dialects) / sizeof(dialects[0]); i++)
+        if (strncmp(path, dialects[i].below, strlen(dialects[i].below)) == 0)
+            return dialects[i].reply;
     return r ? r->reply : NULL;
 }
 

@@ -31,8 +31,8 @@ struct route {
 /* NULL for an unknown path. What follows a route that takes more goes to rest. */
 const struct route *route_find(const char *path, char *rest, size_t rest_bytes);
 
-/* The dialect of its answers; NULL where it has none. */
-const struct reply *route_reply(const struct route *r);
+/* The dialect of its answers, or of a path's that no route takes; NULL where it has none. */
+const struct reply *route_reply(const struct route *r, const char *path);
 
 /* Is no key needed? NULL: it is. */
 bool route_is_open(const struct route *r);

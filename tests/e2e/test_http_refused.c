@@ -87,6 +87,18 @@ START_TEST(errors_have_openai_s_form)
 }
 END_TEST
 
+START_TEST(an_unknown_path_is_refused_in_its_dialect)
+{
+    json_t *o = http_json(&rig_gate, "/api/nothing", NULL, 404);
+    ck_assert_str_eq(json_text(o, "error"), "no such path: /api/nothing");
+    json_decref(o);
+    o = http_json(&rig_gate, "/v1/messages/nothing", "{}", 404);
+    ck_assert_str_eq(json_text(o, "type"), "error");
+    ck_assert_str_eq(json_text(o, "error/type"), "not_found_error");
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(a_prompt_beyond_the_context_is_refused_with_both_numbers)
 {
     char *body = malloc(90000);
@@ -159,6 +171,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, rig_setup_answers, rig_teardown);
     tcase_add_loop_test(tcase, errors_have_openai_s_form, 0,
                         (int)(sizeof(refusals) / sizeof(refusals[0])));
+    tcase_add_test(tcase, an_unknown_path_is_refused_in_its_dialect);
     tcase_add_test(tcase, a_prompt_beyond_the_context_is_refused_with_both_numbers);
     tcase_add_test(tcase, a_text_beyond_the_context_reports_its_exact_length_or_none);
     tcase_add_test(tcase, a_body_too_large_is_refused_and_read);
