@@ -34,12 +34,22 @@ static const char *chosen_name(const json_t *choice)
     return json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
 }
 
+/* {"type": "allowed_tools", "allowed_tools": {"mode": ...}}: the mode counts, for the tools that are
+ * not allowed stay in the prompt. */
+static const json_t *chosen(const json_t *choice)
+{
+    const char *type = json_string_value(json_object_get(choice, "type"));
+    if (!type || strcmp(type, "allowed_tools") != 0)
+        return choice;
+    return json_object_get(json_object_get(choice, "allowed_tools"), "mode");
+}
+
 static int read_choice(const json_t *o, struct talk *t, struct fail *f)
 {
     static const char *const words[] = {[HEARTH_TOOLS_AUTO] = "auto",
                                         [HEARTH_TOOLS_NONE] = "none",
                                         [HEARTH_TOOLS_REQUIRED] = "required"};
-    const json_t *choice = json_object_get(o, "tool_choice");
+    const json_t *choice = chosen(json_object_get(o, "tool_choice"));
     const char *word = json_string_value(choice);
     if (!choice || json_is_null(choice))
         return 0;
@@ -57,13 +67,27 @@ static int read_choice(const json_t *o, struct talk *t, struct fail *f)
                     "{\"type\": \"function\", \"function\": {\"name\": ...}}");
 }
 
+/* Each tool is a function with a name. */
+static int check_tools(const json_t *tools, struct fail *f)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *own = json_object_get(tool, "function");
+        if (!json_string_length(json_object_get(own ? own : tool, "name")))
+            return fail_set(f, 400, FAIL_INVALID,
+                            "tools[%zu] must be {\"type\": \"function\", \"function\": "
+                            "{\"name\": ...}}",
+                            i);
+    }
+    return 0;
+}
+
 static int read_tools(const json_t *o, struct talk *t, struct fail *f)
 {
     json_t *tools = NULL;
     bool parallel = true;
     int64_t budget = -1;
-    if (field_array(o, "tools", &tools, f) < 0 || read_choice(o, t, f) < 0 ||
-        field_bool(o, "parallel_tool_calls", &parallel, f) < 0 ||
+    if (field_array(o, "tools", &tools, f) < 0 || check_tools(tools, f) < 0 ||
+        read_choice(o, t, f) < 0 || field_bool(o, "parallel_tool_calls", &parallel, f) < 0 ||
         field_int(o, "thinking_budget_tokens", -1, INT32_MAX, &budget, f) < 0)
         return -1;
     t->chat.single_call = !parallel;

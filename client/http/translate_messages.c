@@ -221,8 +221,7 @@ static int read_tools(struct translation *t, const json_t *body)
         json_t *schema = json_object_get(tool, "input_schema");
         if (!json_is_object(schema) && *type_of(tool) && !is_type(tool, "custom"))
             say_type(&said, type_of(tool),
-                     "a tool of type '%.40s' is left out: Anthropic's servers run it",
-                     type_of(tool));
+                     "a tool of type '%.40s' is left out: hearth does not have it", type_of(tool));
         else if (!json_is_string(name) || !json_is_object(schema))
             return fail_set(t->f, 400, FAIL_INVALID,
                             "tools.%zu: a tool needs a 'name' and an object 'input_schema'", i);

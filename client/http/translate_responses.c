@@ -85,9 +85,11 @@ static int add_tool(struct translation *t, const json_t *space, const json_t *to
 {
     static struct say_types said = SAY_TYPES_INITIALIZER;
     const json_t *own = json_object_get(tool, "name");
+    if (!*text_member(tool, "type"))
+        return fail_set(t->f, 400, FAIL_INVALID, "'tools': a tool is an object with a 'type'");
     if (!is_type(tool, "function") && !is_type(tool, "custom")) {
         say_type(&said, text_member(tool, "type"),
-                 "a tool of type '%.40s' is left out: OpenAI's servers run it",
+                 "a tool of type '%.40s' is left out: hearth does not have it",
                  text_member(tool, "type"));
         return 0;
     }

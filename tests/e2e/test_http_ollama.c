@@ -169,6 +169,17 @@ START_TEST(the_model_is_described)
 }
 END_TEST
 
+START_TEST(a_tool_without_a_name_is_refused)
+{
+    json_t *o = http_json(&rig_gate, "/api/chat",
+                          "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                          "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":5}}]}",
+                          400);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error"), "tools[0] must be"));
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(a_request_without_a_prompt_loads_the_model)
 {
     json_t *o = rig_json("/api/generate", "{\"model\":\"m\"}");
@@ -256,6 +267,7 @@ int main(void)
     tcase_add_test(tcase, a_prompt_is_completed);
     tcase_add_test(tcase, a_format_binds_the_answer);
     tcase_add_test(tcase, the_model_is_described);
+    tcase_add_test(tcase, a_tool_without_a_name_is_refused);
     tcase_add_test(tcase, a_request_without_a_prompt_loads_the_model);
     tcase_add_test(tcase, the_root_says_that_it_runs);
     tcase_add_test(tcase, errors_have_ollama_s_form_and_access_is_checked);

@@ -351,9 +351,11 @@ START_TEST(a_call_that_is_required_is_made)
         "tokens\":4,"
         "\"tool_choice\":%s";
     static const char *const choices[] = {"\"required\"",
-                                          "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"};
+                                          "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
+                                          "{\"type\":\"allowed_tools\",\"allowed_tools\":"
+                                          "{\"mode\":\"required\",\"tools\":[]}}"};
     rig_start_with_tools(NULL);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char members[1024];
         snprintf(members, sizeof(members), more, choices[i]);
         json_t *o = rig_json("/v1/chat/completions", talk_with(members));

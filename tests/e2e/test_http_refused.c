@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TOOLS(one) "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[" one "]}"
+
 static const struct refusal {
     const char *path, *body;
     int status;
@@ -59,6 +61,11 @@ static const struct refusal {
     {"/v1/chat/completions",
      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"top_logprobs\":3}", 400,
      "invalid_request_error", "top_logprobs"},
+    {"/v1/chat/completions", TOOLS("5"), 400, "invalid_request_error", "tools[0] must be"},
+    {"/v1/chat/completions", TOOLS("\"x\""), 400, "invalid_request_error", "tools[0] must be"},
+    {"/v1/chat/completions", TOOLS("{}"), 400, "invalid_request_error", "tools[0] must be"},
+    {"/v1/chat/completions", TOOLS("{\"function\":{\"name\":5}}"), 400, "invalid_request_error",
+     "tools[0] must be"},
     {"/apply-template", "{\"messages\":[]}", 400, "invalid_request_error", "messages"},
     {"/infill", "{\"input_prefix\":\"\"}", 400, "invalid_request_error", "input_suffix"},
     {"/infill", "{\"input_prefix\":\"\",\"input_suffix\":\"\",\"input_extra\":[1]}", 400,

@@ -242,6 +242,8 @@ static const char *const wrong_messages[][2] = {
      "messages.0: a tool_use needs a 'name'"},
     {"{" ASK ",\"tools\":[{\"name\":\"f\"}]}", "tools.0"},
     {"{" ASK ",\"tools\":{}}", "'tools' must be an array"},
+    {"{" ASK ",\"tools\":[5]}", "tools.0"},
+    {"{" ASK ",\"tools\":[{\"name\":5,\"input_schema\":{}}]}", "tools.0"},
     {"{" ASK ",\"tool_choice\":{\"type\":\"tool\"}}", "'tool_choice'"},
     {"{" ASK ",\"thinking\":{\"type\":\"much\"}}", "'thinking'"},
     {"{" ASK ",\"thinking\":true}", "'thinking' must be an object"},
@@ -324,9 +326,8 @@ START_TEST(each_type_that_is_left_out_is_said_once)
     char said[4096];
     hear(translate_responses, responses, 2, said, sizeof(said));
     ck_assert_str_eq(
-        said, "hearth-http: a tool of type 'computer' is left out: OpenAI's servers run it\n"
-              "hearth-http: a tool of type 'web_search' is left out: OpenAI's servers run "
-              "it\n"
+        said, "hearth-http: a tool of type 'computer' is left out: hearth does not have it\n"
+              "hearth-http: a tool of type 'web_search' is left out: hearth does not have it\n"
               "hearth-http: an item of type 'odd' in a request's input is left out\n"
               "hearth-http: an item of type 'compaction' in a request's input is left out\n");
     hear(of_messages, messages, 1, said, sizeof(said));
@@ -457,6 +458,9 @@ static const char *const wrong_responses[][2] = {
     {"{\"input\":[{\"type\":\"function_call\"}]}", "input[0]: a call needs a 'name'"},
     {"{\"input\":\"x\",\"tools\":[" THREE(THREE(THREE(PLAIN("f")))) "]}", "more than 8 deep"},
     {"{\"input\":\"x\",\"tools\":{}}", "'tools' must be an array"},
+    {"{\"input\":\"x\",\"tools\":[5]}", "'tools': a tool is an object with a 'type'"},
+    {"{\"input\":\"x\",\"tools\":[{}]}", "'tools': a tool is an object with a 'type'"},
+    {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":5}]}", "needs a 'name'"},
     {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "'tools': a function needs"},
     {"{\"input\":\"x\",\"reasoning\":7}", "'reasoning' must be an object"},
     {"{\"input\":\"x\",\"text\":7}", "'text' must be an object"},
