@@ -90,6 +90,21 @@ def with_all_thought_parts(messages):
     return with_thought_parts(messages, True)
 
 
+def with_texts_apart(messages, content=None):
+    """Those beside calls, in a message before."""
+    apart = []
+    for m in messages:
+        if m.get("tool_calls") and m["content"]:
+            apart.append({"role": "assistant", "content": m["content"]})
+            m = dict(m, content=content)
+        apart.append(m)
+    return apart
+
+
+def with_texts_apart_of_nothing(messages):
+    return with_texts_apart(messages, "")
+
+
 def without_system(messages):
     if messages[0]["role"] != "system":
         return messages
@@ -128,6 +143,7 @@ def in_python(source, bos, eos, conversation):
     texts, failures = [], []
     template = environment().from_string(source)
     ways = itertools.product(
+        (lambda m: m, with_texts_apart, with_texts_apart_of_nothing),
         (lambda m: m, with_objects), (lambda m: m, with_parts),
         (lambda m: m, with_thinking, with_thought_parts, with_all_thought_parts),
         (lambda m: m, without_system),
@@ -197,3 +213,62 @@ def test_hearth_writes_what_jinja2_writes(client):
     }
     assert not wrong, wrong
     assert all(found[name][0] == "differs" for name in DIFFER if name in found)
+
+
+def turn(content, *calls):
+    return [{"role": "user", "content": "Go"}, {"role": "assistant", "content": content, "tool_calls": list(calls)}]
+
+
+def result(number, text):
+    return {"role": "tool", "tool_call_id": f"call{number:05}", "name": "get_weather", "content": text}
+
+
+GOES_ON = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks"}]
+PARIS, ROME = (call(n, "get_weather", f'{{"city": "{city}"}}') for n, city in ((1, "Paris"), (2, "Rome")))
+BARE = [{"type": "function", "function": {"name": "bare"}},
+        {"type": "function", "function": {"name": "get_weather", "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}}}}]
+
+# What clients send in later turns, and with what tools: what has to be in the prompt.
+LATER = {
+    "two calls": (turn("", PARIS, ROME) + [result(2, "warm"), result(1, "cold")], TOOLS,
+                  ["Paris", "Rome", "cold", "warm"]),
+    "two calls, and more": (turn("", PARIS, ROME) + [result(1, "cold"), result(2, "warm")] + GOES_ON, TOOLS,
+                            ["Paris", "Rome", "cold", "warm"]),
+    "a text beside calls": (turn("I ask.", PARIS) + [result(1, "cold")], TOOLS, ["I ask.", "Paris", "cold"]),
+    "no arguments": (turn("", call(1, "stop", "")) + [result(1, "cold")] + GOES_ON, TOOLS, ["cold"]),
+    "arguments null": (turn("", call(1, "stop", None)) + [result(1, "cold")] + GOES_ON, TOOLS, ["cold"]),
+    "arguments cut off": (turn("", call(1, "get_weather", '{"city": "Par')) + [result(1, "cold")] + GOES_ON, TOOLS,
+                          ["Par", "cold"]),
+    "a function_call": ([{"role": "user", "content": "Go"},
+                         {"role": "assistant", "content": None, "function_call": PARIS["function"]},
+                         {"role": "function", "name": "get_weather", "content": "cold"}], TOOLS, ["Paris", "cold"]),
+    "a result of null": (turn("", PARIS) + [result(1, None)] + GOES_ON, TOOLS, ["Paris"]),
+    "bare tools": (turn("", PARIS) + [result(1, "cold")], BARE, ["Paris", "cold"]),
+    "an answer to go on": ([{"role": "user", "content": "Go"}, {"role": "assistant", "content": "A ti"}], TOOLS,
+                           ["A ti"]),
+}
+
+# Those that take no conversation with tools: they change lists, want variables of their own, or users and
+# assistants in turn. And what else they do.
+REFUSE = {"Kimi-K2-Instruct.jinja", "Kimi-K2-Thinking.jinja", "fireworks-ai-llama-3-firefunction-v2.jinja",
+          "google-gemma-2-2b-it.jinja"}
+LOSE = {("Mistral-Small-3.2-24B-Instruct-2506.jinja", "a text beside calls"),
+        ("mistralai-Mistral-Nemo-Instruct-2407.jinja", "a text beside calls")}
+
+
+def test_later_turns_are_taken_and_nothing_of_them_is_lost(client):
+    wrong = set()
+    for path, (kind, (messages, tools, words)) in itertools.product(
+        sorted(pathlib.Path(FOLDER).glob("*.jinja")), LATER.items()
+    ):
+        if path.name in REFUSE:
+            continue
+        try:
+            text = client.chat_text(messages, tools, template=path.read_text(encoding="utf-8"))
+            lost = [word for word in words if word not in text]
+        except hearth.Error as e:
+            lost = [] if "is continued" in str(e) else [str(e)]
+        if lost:
+            wrong.add((path.name, kind, *lost))
+    assert {one[:2] for one in wrong} == LOSE, wrong
