@@ -28,6 +28,7 @@ enum chat_trait {
     TRAIT_PARAMETERS = 512,
     TRAIT_PROPERTIES = 1024,
     TRAIT_PROPERTY = 2048, /* or a property no description */
+    TRAIT_IDS = 4096,      /* it takes ids of nine letters and digits alone */
 };
 
 #define NEEDLE "hearthneedle"
@@ -114,6 +115,20 @@ static bool takes_tool(const struct chat *c, const char *members)
     return takes;
 }
 
+/* Does it render a call with this id, and its result? */
+static bool takes_id(const struct chat *c, const char *id)
+{
+    static const char turn[] =
+        "[" USER("\"x\"") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":"
+                          "\"%s\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+                          "\"arguments\":%s}}]},{\"role\":\"tool\",\"tool_call_id\":\"%s\","
+                          "\"name\":\"f\",\"content\":\"y\"}]";
+    char messages[512];
+    snprintf(messages, sizeof(messages), turn, id,
+             has_trait(c, TRAIT_ARGUMENTS) ? "{\"x\":1}" : "\"{\\\"x\\\": 1}\"", id);
+    return writes(c, messages, "");
+}
+
 static bool try_trait(const struct chat *c, enum chat_trait trait)
 {
     static const char all[] = DESCRIPTION "," PARAMETERS("," DESCRIPTION);
@@ -146,6 +161,8 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
         return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
     case TRAIT_OBJECTS:
         return writes(c, CALL(OBJECT), NEEDLE) && !writes(c, CALL(TEXT), NEEDLE);
+    case TRAIT_IDS:
+        return !takes_id(c, "call_1234567890") && takes_id(c, "call12345");
     default: /* a text that it takes as it is stays: another spacing would break the prefix */
         return writes(c, CALL(OBJECT), NEEDLE) &&
                !(writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), OBJECT) &&
@@ -242,6 +259,36 @@ static int adapt_calls(const struct chat *c, json_t *m)
             return -ENOMEM;
     }
     return 0;
+}
+
+/* Ids of other servers' calls, for a template that takes nine letters and digits alone: the same
+ * one in every turn. */
+static int adapt_id(const struct chat *c, json_t *object, const char *key)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    enum { BYTES = 9 };
+    const char *id = json_string_value(json_object_get(object, key));
+    char own[BYTES];
+    uint64_t z = 0xcbf29ce484222325u; /* FNV-1a */
+    if (!id || (strlen(id) == BYTES && strspn(id, digits) == BYTES) || !has_trait(c, TRAIT_IDS))
+        return 0;
+    for (; *id; id++)
+        z = (z ^ (unsigned char)*id) * 0x100000001b3u;
+    for (size_t i = 0; i < BYTES; i++, z /= sizeof(digits) - 1)
+        own[i] = digits[z % (sizeof(digits) - 1)];
+    return json_object_set_new(object, key, json_stringn(own, BYTES)) ? -ENOMEM : 0;
+}
+
+static int adapt_ids(const struct chat *c, json_t *m)
+{
+    int rc = adapt_id(c, m, "tool_call_id");
+    size_t i;
+    json_t *call;
+    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
+        if (!rc)
+            rc = adapt_id(c, call, "id");
+    }
+    return rc;
 }
 
 /* ---- tools ----------------------------------------------------------------------------------- */
@@ -420,6 +467,8 @@ int chat_adapt(struct chat *c)
         rc = adapt_content(c, m);
         if (!rc)
             rc = adapt_calls(c, m);
+        if (!rc)
+            rc = adapt_ids(c, m);
         if (!rc)
             rc = adapt_thought(c, m);
     }

@@ -452,6 +452,36 @@ START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
 }
 END_TEST
 
+/* A conversation that began with another server, as Mistral's templates want it; others show the ids as
+ * they are. */
+START_TEST(ids_of_calls_are_as_a_template_takes_them)
+{
+    static const char messages[] =
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_"
+        "calls\":["
+        "{\"id\":\"call_a1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}"
+        "\"}},"
+        "{\"id\":\"aB3456789\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{"
+        "}\"}}"
+        "]},{\"role\":\"tool\",\"tool_call_id\":\"aB3456789\",\"content\":\"b\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"call_a1\",\"content\":\"a\"}]";
+    static const char shows[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}[{{ c.id }} {{ c.function }}]"
+        "{% endfor %}{{ m.tool_call_id }}:{{ m.content }};{% endfor %}";
+    static const char nine[] =
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{% if c.id | length != 9 %}"
+        "{{ raise_exception('nine') }}{% endif %}[{{ c.id }} {{ c.function }}]{% endfor %}"
+        "{{ m.tool_call_id }}:{{ m.content }};{% endfor %}";
+    connect_with(1, 0);
+    assert_text(messages, shows,
+                ":x;[call_a1 {'name': 'f', 'arguments': '{}'}]"
+                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;aB3456789:b;call_a1:a;");
+    assert_text(messages, nine,
+                ":x;[mlDAveFBK {'name': 'f', 'arguments': '{}'}]"
+                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;aB3456789:b;mlDAveFBK:a;");
+}
+END_TEST
+
 /* Optional in every protocol. Others show the tool as it is. */
 START_TEST(a_tool_has_what_a_template_fails_without)
 {
@@ -816,6 +846,7 @@ int main(void)
     tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
     tcase_add_test(c, a_tool_has_what_a_template_fails_without);
+    tcase_add_test(c, ids_of_calls_are_as_a_template_takes_them);
     tcase_add_test(c, a_content_that_is_null_is_an_empty_text);
     tcase_add_test(c, thoughts_are_adapted_to_the_template);
     tcase_add_test(c, a_last_message_of_the_assistant_is_continued);
