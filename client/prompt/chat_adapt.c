@@ -2,8 +2,9 @@
  *
  * Templates differ in what they know: some refuse a system message or pass it over, some want a
  * content in parts and most in one text, some want a call's arguments as an object though the
- * protocol has them as text, some have another place for an answer's thought. What a template does is tried on a made-up message that holds a word
- * to look for, once a template and only when a conversation needs to know. */
+ * protocol has them as text, some have another place for an answer's thought, some fail where a
+ * tool has no description. What a template does is tried on a made-up message that holds a word to
+ * look for, once a template and only when a conversation needs to know. */
 #include "client/prompt/chat_adapt.h"
 
 #include "client/prompt/chat_form.h"

@@ -35,8 +35,8 @@ static bool will_think(const struct chat *c)
 
 /* Finds what the template writes before the text of an answer where the prompt ends, as gpt-oss's
  * does `<|channel|>final<|message|>`: the model writes it, else. The prompt may go on beyond it (a
- * thought without words) or end with it all the same. *ret: NULL for nothing. Returns 0; -EINVAL: it
- * is not known; -ENOMEM. */
+ * thought without words) or end with it all the same. *ret: NULL for nothing. Returns 0; -EINVAL:
+ * it is not known; -ENOMEM. */
 static int find_opening(const struct chat *c, json_t **ret)
 {
     static const char answered[] = "[{\"role\":\"user\",\"content\":\"x\"},"

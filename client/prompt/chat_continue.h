@@ -7,8 +7,8 @@
 
 /* Takes such a message out of c->messages into c->answer, where the prompt is to end with the
  * beginning of the answer; one that calls tools stays. Returns 0; -EINVAL with one line where the
- * model would think first, the message holds thoughts or parts that are not text, or it is not known
- * how the template begins an answer; -ENOMEM. */
+ * model would think first, the message holds thoughts or parts that are not text, or it is not
+ * known how the template begins an answer; -ENOMEM. */
 int chat_take_answer(struct chat *c, char *err, size_t err_bytes);
 
 /* Puts c->opening and c->answer at the end of *o, that as input. Returns 0 or -ENOMEM. */

@@ -1,9 +1,9 @@
 /* chat_keep: calls of tools, texts beside them, and their results, that a template does not write.
  *
- * Some templates pass over the calls of a message, or over messages of tools: all of them, those beside
- * a text, all but the first, or where the request has no tools. What a template does is tried on a
- * made-up conversation, once a template and kind of message: so a message is written the same way in
- * every turn, and the prefix stays. What it drops becomes text: a call in the form of the template's
+ * Some templates pass over the calls of a message, or over messages of tools: all of them, those
+ * beside a text, or where the request has no tools. What a template does is tried on a made-up
+ * conversation, once a template and kind of message: so a message is written the same way in every
+ * turn, and the prefix stays. What it drops becomes text: a call in the form of the template's
  * family where that is JSON between marks, else in the form that most families know:
  *
  *     <tool_call>
@@ -352,7 +352,8 @@ static int show_result(json_t *m)
     return rc || json_object_set_new(m, "role", json_string("user")) ? -ENOMEM : 0;
 }
 
-/* Results that follow each other become one message: some templates want user and assistant in turn. */
+/* Results that follow each other become one message: some templates want user and assistant in
+ * turn. */
 static int show_results(struct chat *c)
 {
     bool after = false;
