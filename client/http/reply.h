@@ -32,8 +32,8 @@ void reply_put_timings(struct buffer *t, const struct finish *e);
 /* A token's log-probabilities with its alternatives: OpenAI's form, and llama-server's, with ids. */
 json_t *reply_probs(struct choice *c, const struct hearth_token_logprobs *l);
 
-/* A member `hearth` with what is hearth's own: seed, numerics, receipt, what of a schema does not bind,
- * and why something was not read as a call. */
+/* A member `hearth` with what is hearth's own: seed, numerics, receipt, what of a schema does not
+ * bind, and why something was not read as a call. */
 void reply_put_hearth(struct buffer *t, const struct exchange *x, const struct choice *c);
 
 #endif

@@ -112,8 +112,8 @@ static void put_delta(const struct choice *c, const struct block *b, const char 
     end(c->x);
 }
 
-/* A block before its first delta, or with all that it says: of a call that is cut as a text, which no
- * client runs. */
+/* A block before its first delta, or with all that it says: of a call that is cut as a text, which
+ * no client runs. */
 static void put_block(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
     size_t bytes = is_done ? b->text.bytes : 0;

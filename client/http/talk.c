@@ -34,8 +34,8 @@ static const char *chosen_name(const json_t *choice)
     return json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
 }
 
-/* {"type": "allowed_tools", "allowed_tools": {"mode": ...}}: the mode counts, for the tools that are
- * not allowed stay in the prompt. */
+/* {"type": "allowed_tools", "allowed_tools": {"mode": ...}}: the mode counts, for the tools that
+ * are not allowed stay in the prompt. */
 static const json_t *chosen(const json_t *choice)
 {
     const char *type = json_string_value(json_object_get(choice, "type"));

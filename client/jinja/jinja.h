@@ -45,8 +45,8 @@ struct jinja_output {
 };
 
 /* Renders. Returns 0, to be ended by jinja_output_fini; -EINVAL with one line for an error in the
- * template or one that it raises, and where something is nested too deeply; -E2BIG where it takes too
- * much, which less of its input may help; -ENOMEM. */
+ * template or one that it raises, and where something is nested too deeply; -E2BIG where it takes
+ * too much, which less of its input may help; -ENOMEM. */
 int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *err,
                  size_t err_bytes);
 void jinja_output_fini(struct jinja_output *o);

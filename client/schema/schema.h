@@ -187,8 +187,8 @@ void schema_note_choice(struct schema *c, const json_t *list);
 
 /* ---- schema_constant.c ----------------------------------------------------------------------- */
 
-/* Counts n values of an enum at this place, and their bytes; where places may be loosened, fails above
- * what can be bound. */
+/* Counts n values of an enum at this place, and their bytes; where places may be loosened, fails
+ * above what can be bound. */
 void schema_count_values(struct schema *c, size_t n, size_t bytes);
 
 /* Does a schema let a value of its "const" and "enum" through? 1 where it has neither. */
