@@ -14,16 +14,18 @@ enum call_body {
     CALL_NAMED,   /* a name, then its arguments as JSON */
     CALL_TAGS,    /* a name, then each argument between tags of its own */
     CALL_GEMMA,   /* name{key:value}, strings in <|"|> */
+    CALL_PYTHON,  /* a list of calls as Python has them: [name(key=value), name()] */
     CALL_HARMONY, /* an answer of several messages, each with a header */
 };
 
 struct call_form {
     const char *name;
     enum call_body body;
-    const char *open;  /* before the calls; NULL: call_open begins one */
-    const char *close; /* after the calls; NULL: the answer's end */
-    bool ids;          /* CALL_JSON: a call has an id, too */
-    bool bare;         /* CALL_JSON: an answer that begins with {"name" is a call, too */
+    const char *open;     /* before the calls; NULL: call_open begins one */
+    const char *close;    /* after the calls; NULL: the answer's end */
+    bool ids;             /* CALL_JSON: a call has an id, too */
+    bool bare;            /* CALL_JSON: an answer that begins with {"name" is a call, too */
+    const char *signs[2]; /* of a template that writes no calls, one is enough; or NULL */
 
     /* CALL_NAMED, CALL_TAGS, CALL_GEMMA: of each call */
     const char *call_open;

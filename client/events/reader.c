@@ -159,8 +159,7 @@ void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size
                                                .bytes = bytes};
 }
 
-/* The tool of this name, or NULL. */
-static const json_t *find_tool(const struct reader *p, const char *name, size_t bytes)
+const json_t *reader_find_tool(const struct reader *p, const char *name, size_t bytes)
 {
     for (size_t i = 0; i < json_array_size(p->desc.tools); i++) {
         const json_t *tool = json_array_get(p->desc.tools, i);
@@ -177,8 +176,8 @@ void reader_begin_call(struct reader *p, const char *name, size_t bytes)
     p->n_calls++;
     p->in_call = true;
     p->is_marked = p->in_thought = false;
-    p->properties =
-        json_object_get(json_object_get(find_tool(p, name, bytes), "parameters"), "properties");
+    p->properties = json_object_get(json_object_get(reader_find_tool(p, name, bytes), "parameters"),
+                                    "properties");
     reader_emit(p, READER_CALL, name, bytes);
 }
 
@@ -199,7 +198,7 @@ const char *reader_name_fault(const struct reader *p, const char *text, size_t b
         is_name &= (unsigned char)text[i] > ' ' && !strchr("\"'`<>{}[]()\\", text[i]);
     if (!is_name)
         return "a call has no name";
-    if (p->is_marked && (p->in_thought || p->is_alone) && !find_tool(p, text, bytes))
+    if (p->is_marked && (p->in_thought || p->is_alone) && !reader_find_tool(p, text, bytes))
         return "a call names none of the tools";
     if (p->desc.no_calls)
         return p->desc.tools ? "tool_choice is none: a call that the model wrote is content"
@@ -389,10 +388,12 @@ static bool step_end_of_list(struct reader *p)
     return true;
 }
 
-/* Between calls that are objects, or lists of them. After a call a brace too many is forgiven. */
-static bool between_objects(struct reader *p)
+/* Between calls that are objects or Python's, or lists of them. After a call a brace too many is
+ * forgiven. */
+static bool between_listed(struct reader *p)
 {
     const struct call_form *f = p->desc.form;
+    const bool python = f->body == CALL_PYTHON;
     const char *skipped = p->is_marked ? " \t\r\n,;[]" : " \t\r\n,;[]}";
     while (reader_left(p) && strchr(skipped, *reader_rest(p)) && *reader_rest(p))
         p->at++;
@@ -401,11 +402,12 @@ static bool between_objects(struct reader *p)
     enum look open = p->is_marked ? LOOK_NO : reader_look(p, f->open);
     if (!reader_left(p) || open == LOOK_MORE || (f->close && reader_look(p, f->close) == LOOK_MORE))
         return false;
-    if (*reader_rest(p) != '{' && !p->is_marked && (open == LOOK_YES || !f->close)) {
+    bool begins = python ? open != LOOK_YES : *reader_rest(p) == '{';
+    if (!begins && !p->is_marked && (open == LOOK_YES || !f->close)) {
         p->state = STATE_CONTENT; /* the list is over, and nothing has to say so */
         return true;
     }
-    if (*reader_rest(p) != '{') {
+    if (!begins) {
         reader_break(p, reader_or_cut_off(p, "a call is not a JSON object", &f->close, 1));
         return true;
     }
@@ -413,6 +415,10 @@ static bool between_objects(struct reader *p)
         p->is_marked = true;
         p->mark = p->at;
         p->mark_end = p->at + 1;
+    }
+    if (python) {
+        p->state = STATE_PYTHON_NAME;
+        return true;
     }
     p->at++;
     buffer_drop(&p->name, p->name.bytes);
@@ -426,8 +432,8 @@ static bool between_objects(struct reader *p)
 static bool step_between(struct reader *p)
 {
     const struct call_form *f = p->desc.form;
-    if (f->body == CALL_JSON)
-        return between_objects(p);
+    if (f->body == CALL_JSON || f->body == CALL_PYTHON)
+        return between_listed(p);
     reader_skip_space(p);
     if (step_end_of_list(p))
         return true;
@@ -570,6 +576,10 @@ static bool step(struct reader *p)
         return reader_step_member_value(p);
     case STATE_GEMMA:
         return reader_step_gemma(p);
+    case STATE_PYTHON_NAME:
+        return reader_step_python_name(p);
+    case STATE_PYTHON:
+        return reader_step_python(p);
     case STATE_HEADER:
         return reader_step_header(p);
     default:

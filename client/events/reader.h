@@ -67,4 +67,7 @@ bool reader_are_texts(const json_t *values);
  * and nothing else? An enum of strings needs no type. */
 bool reader_takes_text(const json_t *schema);
 
+/* How many bytes of a text may be the key of an argument as Python has it: key=value. */
+size_t reader_python_key(const char *text, size_t bytes);
+
 #endif

@@ -24,6 +24,8 @@ enum reader_state {
     STATE_COLON,
     STATE_MEMBER_VALUE,
     STATE_GEMMA,
+    STATE_PYTHON_NAME,
+    STATE_PYTHON, /* its arguments */
     STATE_HEADER, /* of a message in harmony */
     STATE_MESSAGE,
 };
@@ -37,6 +39,12 @@ struct queued {
 /* in.data[from, to). */
 struct span {
     size_t from, to;
+};
+
+/* What a string of Python's that is open began with: n of this sign, 1 or 3; 0: none is open. */
+struct python_quote {
+    char sign;
+    uint8_t n;
 };
 
 /* A member of a call that is an object. */
@@ -69,8 +77,10 @@ struct reader {
     enum call_member member;
     struct json_scan scan;
     const json_t *properties; /* the schemas of the call's arguments, or NULL */
-    size_t looked;            /* bytes of the rest in which Gemma's call does not end */
-    bool is_quoted;           /* they end in a string of its */
+    size_t looked;            /* bytes of the rest in which Gemma's or Python's call does not end */
+    bool is_quoted;           /* they end in a string of Gemma's */
+    struct python_quote quote; /* the same, of Python's */
+    size_t depth;              /* brackets of Python's that are open there */
     bool is_string, is_nullable, is_raw, is_first, in_object, has_arguments;
     enum reader_kind message; /* of a message in harmony */
 
@@ -124,6 +134,9 @@ void reader_skip_space(struct reader *p);
 
 void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size_t bytes);
 
+/* The tool of this name, or NULL. */
+const json_t *reader_find_tool(const struct reader *p, const char *name, size_t bytes);
+
 /* A call of this name begins. */
 void reader_begin_call(struct reader *p, const char *name, size_t bytes);
 void reader_end_call(struct reader *p);
@@ -146,6 +159,8 @@ bool reader_step_param_name(struct reader *p);
 bool reader_step_value_open(struct reader *p);
 bool reader_step_value(struct reader *p);
 bool reader_step_gemma(struct reader *p);
+bool reader_step_python_name(struct reader *p);
+bool reader_step_python(struct reader *p);
 bool reader_step_header(struct reader *p);
 bool reader_step_message(struct reader *p);
 

@@ -429,6 +429,16 @@ static void add_gemma_call(struct chat_calls *b, struct buffer *t, const json_t 
     chat_calls_mark(b, t, b->form->call_close);
 }
 
+static void add_python_call(struct chat_calls *b, struct buffer *t, const json_t *tool)
+{
+    json_t *schema = object_schema(b, tool);
+    if (schema && !is_bound_one_by_one(schema))
+        chat_calls_loosen(b, name_of(tool),
+                          "arguments of this model's form are bound one by one, not as a whole");
+    add_name(b, t, tool);
+    schema_format(&b->c, t, " %s", chat_calls_python(b, name_of(tool), schema));
+}
+
 /* The header's rest, and the message. */
 static void add_harmony_call(struct chat_calls *b, struct buffer *t, const json_t *tool)
 {
@@ -445,9 +455,9 @@ static void add_harmony_call(struct chat_calls *b, struct buffer *t, const json_
 const char *chat_calls_named(struct chat_calls *b)
 {
     static void (*const add[])(struct chat_calls *, struct buffer *, const json_t *) = {
-        [CALL_JSON] = add_json_call,       [CALL_NAMED] = add_named_call,
-        [CALL_TAGS] = add_named_call,      [CALL_GEMMA] = add_gemma_call,
-        [CALL_HARMONY] = add_harmony_call,
+        [CALL_JSON] = add_json_call,     [CALL_NAMED] = add_named_call,
+        [CALL_TAGS] = add_named_call,    [CALL_GEMMA] = add_gemma_call,
+        [CALL_PYTHON] = add_python_call, [CALL_HARMONY] = add_harmony_call,
     };
     struct buffer all = {0};
     size_t i;

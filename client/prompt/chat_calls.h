@@ -38,4 +38,7 @@ bool chat_calls_requires(const json_t *schema, const char *key);
 /* chat_calls_gemma.c: the rule of a value as Gemma 4 writes it. */
 const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *schema, int depth);
 
+/* chat_calls_python.c: the rule of arguments as Python has them; schema NULL: any. */
+const char *chat_calls_python(struct chat_calls *b, const char *tool, json_t *schema);
+
 #endif

@@ -73,6 +73,18 @@ static const struct call_form *find_written(const struct chat *c, const char *me
     return found;
 }
 
+/* The form of a family that the template is known to be of. */
+static const struct call_form *find_signed(const struct chat *c)
+{
+    for (size_t i = 0; i < n_call_forms; i++)
+        for (int k = 0; k < 2; k++) {
+            const char *sign = call_forms[i].signs[k];
+            if (sign && memmem(c->source, c->source_bytes, sign, strlen(sign)))
+                return &call_forms[i];
+        }
+    return NULL;
+}
+
 /* The form whose marks the template names, if only to explain them to the model. */
 static const struct call_form *find_named(const struct chat *c)
 {
@@ -88,7 +100,7 @@ static const struct call_form *find_named(const struct chat *c)
         if (n && n == found)
             return f;
     }
-    return NULL;
+    return find_signed(c);
 }
 
 static const struct call_form *find_form(const struct chat *c)

@@ -58,7 +58,7 @@ static int is_needed(const struct chat *c)
 static void add_call(struct chat_calls *b, struct buffer *t, const char *named)
 {
     const struct call_form *f = b->form;
-    if (f->open && f->body != CALL_JSON)
+    if (f->open && f->call_open)
         chat_calls_mark(b, t, f->call_open);
     if (f->prefix)
         chat_calls_mark(b, t, f->prefix);
@@ -74,11 +74,13 @@ static const char *add_block(struct chat_calls *b)
     const char *named = chat_calls_named(b);
     add_call(b, &call, named);
     const char *one = schema_rule(&b->c, NULL, "one", schema_get(&call));
-    schema_format(&b->c, &t, f->body == CALL_HARMONY ? "%s" : "blank %s", one);
-    if (f->open && f->body != CALL_JSON && *f->call_open && !single)
+    if (f->body != CALL_PYTHON)
+        schema_format(&b->c, &t, f->body == CALL_HARMONY ? "%s" : "blank %s", one);
+    if (f->open && f->call_open && *f->call_open && !single)
         schema_format(&b->c, &t, " ( blank %s )*", one);
-    if (f->body == CALL_JSON && !f->bare) { /* a list begins no call there */
-        schema_format(&b->c, &t, " | blank \"[\" blank %s", one);
+    if ((f->body == CALL_JSON && !f->bare) || f->body == CALL_PYTHON) {
+        /* a list begins no call where one may be bare */
+        schema_format(&b->c, &t, "%sblank \"[\" blank %s", t.bytes ? " | " : "", one);
         if (!single)
             schema_format(&b->c, &t, " ( blank \",\" blank %s )*", one);
         schema_add(&b->c, &t, " blank \"]\"");

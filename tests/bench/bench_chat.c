@@ -18,7 +18,9 @@ static void write_call(struct buffer *t, const struct call_form *f, const char *
     if (f->body == CALL_HARMONY)
         buffer_text(t, "<|channel|>commentary to=functions.f<|message|>");
     buffer_text(t, f->open ? f->open : "");
-    if (f->body != CALL_JSON && f->body != CALL_HARMONY)
+    if (f->body == CALL_PYTHON)
+        buffer_format(t, "[f(code=\"%s\")]", code);
+    else if (f->body != CALL_JSON && f->body != CALL_HARMONY)
         buffer_format(t, "%s%sf%s", f->call_open, f->prefix ? f->prefix : "",
                       f->name_close ? f->name_close : "");
     if (f->body == CALL_JSON)
@@ -29,7 +31,7 @@ static void write_call(struct buffer *t, const struct call_form *f, const char *
                       f->param_close);
     else if (f->body == CALL_GEMMA)
         buffer_format(t, "code:<|\"|>%s<|\"|>}", code);
-    else
+    else if (f->body != CALL_PYTHON)
         buffer_format(t, "{\"code\": \"%s\"}", code);
     buffer_text(t, f->body == CALL_HARMONY ? "<|call|>" : f->call_close ? f->call_close : "");
     buffer_text(t, f->close ? f->close : "");

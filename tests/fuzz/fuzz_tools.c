@@ -28,11 +28,11 @@ static void must(int condition)
 /* ---- vocabularies ---------------------------------------------------------------------------- */
 
 static const char *const control[] = {
-    "<tool_call>",  "</tool_call>", "<|tool_call>",   "<tool_call|>",      "<|\"|>",
-    "<|channel|>",  "<|message|>",  "<|constrain|>",  "<|start|>",         "<|end|>",
-    "[TOOL_CALLS]", "[ARGS]",       "<|python_tag|>", "<|tool_call|>",     "<arg_key>",
-    "</arg_key>",   "<arg_value>",  "</arg_value>",   "<|tool_call_end|>", "<TOOLCALL>",
-    "<|return|>",   "<|call|>",
+    "<tool_call>",  "</tool_call>", "<|tool_call>",        "<tool_call|>",      "<|\"|>",
+    "<|channel|>",  "<|message|>",  "<|constrain|>",       "<|start|>",         "<|end|>",
+    "[TOOL_CALLS]", "[ARGS]",       "<|python_tag|>",      "<|tool_call|>",     "<arg_key>",
+    "</arg_key>",   "<arg_value>",  "</arg_value>",        "<|tool_call_end|>", "<TOOLCALL>",
+    "<|return|>",   "<|call|>",     "<|tool_call_start|>",
 };
 enum { N_CONTROL = sizeof(control) / sizeof(control[0]) };
 

@@ -109,6 +109,52 @@ static void add_gemma(struct buffer *t, const json_t *value)
     }
 }
 
+/* Texts by turns in either quotes. */
+static void add_python(struct buffer *t, const json_t *value, int ways)
+{
+    const char *key, *comma = "";
+    size_t i;
+    json_t *item;
+    if (json_is_string(value) && !(ways & ASCII)) {
+        buffer_text(t, "'");
+        for (const char *c = json_string_value(value); *c; c++)
+            buffer_format(t, strchr("'\\", *c) ? "\\%c" : "%c", *c);
+        buffer_text(t, "'");
+    } else if (json_is_object(value)) {
+        buffer_text(t, "{");
+        json_object_foreach((json_t *)value, key, item) {
+            buffer_format(t, "%s'%s': ", comma, key);
+            add_python(t, item, ways);
+            comma = ", ";
+        }
+        buffer_text(t, "}");
+    } else if (json_is_array(value)) {
+        buffer_text(t, "[");
+        json_array_foreach(value, i, item) {
+            buffer_text(t, i ? ", " : "");
+            add_python(t, item, ways);
+        }
+        buffer_text(t, "]");
+    } else if (json_is_boolean(value) || json_is_null(value)) {
+        buffer_text(t, json_is_null(value) ? "None" : json_is_true(value) ? "True" : "False");
+    } else {
+        add_json(t, value, ways);
+    }
+}
+
+static void add_python_call(struct buffer *t, const json_t *value, int ways)
+{
+    const char *key, *comma = "";
+    json_t *item;
+    buffer_text(t, "write_file(");
+    json_object_foreach((json_t *)value, key, item) {
+        buffer_format(t, "%s%s=", comma, key);
+        add_python(t, item, ways);
+        comma = ", ";
+    }
+    buffer_text(t, ")");
+}
+
 static void add_tags(struct buffer *t, const struct call_form *f, const json_t *value, int ways)
 {
     const char *key, *line = f->lines ? "\n" : "";
@@ -136,6 +182,10 @@ static void add_call(struct buffer *t, const struct call_form *f, const json_t *
         buffer_text(t, "{\"name\": \"write_file\", \"arguments\": ");
         add_json(t, value, ways);
         buffer_text(t, "}");
+        return;
+    }
+    if (f->body == CALL_PYTHON) {
+        add_python_call(t, value, ways);
         return;
     }
     buffer_format(t, "%s%swrite_file", f->call_open, f->prefix ? f->prefix : "");
@@ -172,14 +222,17 @@ static void add_harmony(struct buffer *t, const json_t *value, int ways)
 
 static void add_calls(struct buffer *t, const struct call_form *f, const json_t *value, int ways)
 {
-    bool list = f->body == CALL_JSON && !f->close && ways & TWICE; /* nothing else ends a call */
-    bool each = f->open && f->close && (f->body == CALL_JSON || !f->call_close || !*f->call_open);
+    const bool python = f->body == CALL_PYTHON, many = ways & TWICE;
+    bool list =
+        python || (f->body == CALL_JSON && !f->close && many); /* nothing else ends a call */
+    bool each = !python && f->open && f->close &&
+                (f->body == CALL_JSON || !f->call_close || !*f->call_open);
     for (int i = 0; i < (ways & TWICE ? 2 : 1); i++) {
         if (f->open && (i == 0 || each) && !(ways & ALONE))
             buffer_format(t, "%s%s", i ? "\n" : "", f->open);
         buffer_text(t, list ? i ? ", " : "[" : "");
         add_call(t, f, value, ways);
-        buffer_text(t, list && i ? "]" : "");
+        buffer_text(t, list && i == many ? "]" : "");
         if (f->close && (each || i == (ways & TWICE ? 1 : 0)))
             buffer_text(t, f->close);
     }

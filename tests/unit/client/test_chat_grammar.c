@@ -28,6 +28,7 @@
     SHOWS "<|tool_calls_section_begin|><|tool_call_begin|>functions.<|tool_call_argument_begin|>"  \
           "<|tool_call_end|><|tool_calls_section_end|>"
 #define GEMMA SHOWS "<|tool_call>call:<tool_call|>"
+#define LFM2 SHOWS "<|tool_list_start|>"
 #define LLAMA SHOWS "<|python_tag|>"
 #define HARMONY                                                                                    \
     "{{ tools }}{% for m in messages %}<|start|>{{ m.role }}{% for c in m.tool_calls or [] %} "    \
@@ -166,6 +167,31 @@ static const struct {
      true},
     {GEMMA, "<|tool_call> call:stop{a:1e99}<tool_call|>", true, false, false, true},
     {GEMMA, "<|tool_call>call:stop{a:1e401}<tool_call|>", true, false, false, false},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\", lines=3, mode=\"w\")]<|tool_call_end|>", true,
+     false, false, true},
+    {LFM2, "<|tool_call_start|>[open(path='it\\'s', lines=3)]<|tool_call_end|>", true, false, false,
+     true},
+    {LFM2, "<|tool_call_start|>[open(path='it's')]<|tool_call_end|>", true, false, false, false},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\",mode=\"rw\")]<|tool_call_end|>", true, false, false,
+     false},
+    {LFM2, "<|tool_call_start|>[open(lines=3)]<|tool_call_end|>", true, false, false, false},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\", lines=True)]<|tool_call_end|>", true, false, false,
+     false},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\", other=1)]<|tool_call_end|>", true, false, false,
+     false},
+    {LFM2, "<|tool_call_start|>[open(\"a\")]<|tool_call_end|>", true, false, false, false},
+    {LFM2, "<|tool_call_start|>open(path=\"a\")<|tool_call_end|>", true, false, false, false},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\")]", true, false, false, false},
+    {LFM2, "text", true, false, false, false},
+    {LFM2,
+     "<|tool_call_start|>[stop(a=[1, {\"b\": null}], c=None, d='', e=False), stop()]"
+     "<|tool_call_end|>\n<|tool_call_start|>[stop()]<|tool_call_end|>",
+     true, false, false, true},
+    {LFM2, "<|tool_call_start|>[stop(), stop()]<|tool_call_end|>", true, false, true, false},
+    {LFM2, "<|tool_call_start|>[stop()]<|tool_call_end|>", true, false, true, true},
+    {LFM2, "[open(path=\"a\")]<|tool_call_end|>", false, true, false, true},
+    {LFM2, "[stop(any=1)]<|tool_call_end|>", false, true, false, true},
+    {LFM2, "[open(lines=1)]<|tool_call_end|>", false, true, false, false},
     {HARMONY, " to=functions.open json<|message|>{\"path\": \"a\"}", true, false, false, true},
     {HARMONY, " to=functions. open<|message|>{\"path\": \"a\"}", true, false, false, false},
     {HARMONY, " to=functions.openjson<|message|>{\"path\": \"a\"}", true, false, false, false},
@@ -649,6 +675,47 @@ START_TEST(an_object_of_many_properties_is_loosened_for_gemma)
 }
 END_TEST
 
+/* Of a plain type Python's own values are taken, of others JSON's; keys that are no words are
+ * unpacked; each argument is bound on its own. */
+START_TEST(arguments_are_bound_as_python_has_them)
+{
+    static const char tools[] = "[" TOOL(
+        "f", "true",
+        "{\"type\":\"object\",\"properties\":{\"flag\":{\"type\":[\"boolean\",\"null\"]},\"a b\":"
+        "{\"type\":\"integer\"},\"any\":{},\"date\":{\"type\":\"string\",\"format\":\"date\"},"
+        "\"tree\":{\"$ref\":\"#\"}},\"required\":[\"a b\"]}") "]";
+    static const struct {
+        const char *arguments;
+        bool fits;
+    } calls[] = {
+        {"flag=True, **{\"a b\":1}", true},
+        {"flag=None, **{\"a b\":1}", true},
+        {"flag=true, **{\"a b\":1}, any='x', date=\"2026-01-01\"", true},
+        {"**{\"a b\":1}, tree={\"a b\": 2, \"flag\": false}", true},
+        {"flag=True", false},
+        {"flag='x', **{\"a b\":1}", false},
+        {"**{\"a b\":1}, flag=True", false},
+        {"**{\"a b\":1}, date='2026-01-01'", false},
+        {"**{\"a b\":1}, tree={\"flag\": false}", false},
+        {"a b=1", false},
+    };
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        char answer[256];
+        opens(LFM2, tools, HEARTH_TOOLS_REQUIRED, 0);
+        ck_assert_ptr_null(hearth_chat_loosened(reader));
+        snprintf(answer, sizeof(answer), "<|tool_call_start|>[f(%s)]<|tool_call_end|>",
+                 calls[i].arguments);
+        ck_assert_msg(takes(answer) == calls[i].fits, "%s\n%s", answer, request.grammar);
+        ck_assert_msg(!calls[i].fits || !unparsed(answer), "%s", answer);
+    }
+    opens(LFM2, "[" TOOL("f", "true", "{\"type\":\"object\",\"required\":[\"b\"]}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "one by one"));
+    const char *why = unparsed("<|tool_call_start|>[f(a=1)]<|tool_call_end|>");
+    ck_assert(why && strstr(why, "required"));
+}
+END_TEST
+
 START_TEST(an_answer_that_is_not_bound_is_not_checked)
 {
     opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
@@ -681,7 +748,7 @@ static void add_tool(struct buffer *t, int i)
 
 START_TEST(sixty_four_tools_with_256_kilobytes_compile)
 {
-    static const char *const templates[] = {HERMES, CODER, KIMI, GEMMA};
+    static const char *const templates[] = {HERMES, CODER, KIMI, GEMMA, LFM2};
     struct buffer tools = {0};
     buffer_text(&tools, "[");
     for (int i = 0; i < 64; i++)
@@ -730,6 +797,7 @@ int main(void)
     tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
     tcase_add_test(tcase, an_object_of_many_properties_is_loosened_for_gemma);
+    tcase_add_test(tcase, arguments_are_bound_as_python_has_them);
     tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
     tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
     suite_add_tcase(suite, tcase);
