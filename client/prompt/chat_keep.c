@@ -4,7 +4,7 @@
  * beside a text, or where the request has no tools. What a template does is tried on a made-up
  * conversation, once a template and kind of message: so a message is written the same way in every
  * turn, and the prefix stays. What it drops becomes text: a call in the form of the template's
- * family where that is JSON between marks, else in the form that most families know:
+ * family where that is JSON between marks, or Python, else in the form that most families know:
  *
  *     <tool_call>
  *     {"name": "f", "arguments": {}}
@@ -16,6 +16,7 @@
 #include "client/prompt/chat_keep.h"
 
 #include "client/base/json_shortest.h"
+#include "client/base/quote.h"
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_form.h"
 
@@ -159,6 +160,79 @@ static void add_call(struct buffer *t, const json_t *call)
     buffer_text(t, "}");
 }
 
+/* A value as Python has it, whose texts are JSON's. */
+static void add_python_value(struct buffer *t, json_t *value)
+{
+    const bool list = json_is_array(value);
+    const char *key, *comma = "";
+    json_t *one;
+    size_t i;
+    if (json_is_boolean(value) || json_is_null(value)) {
+        buffer_text(t, json_is_null(value) ? "None" : json_is_true(value) ? "True" : "False");
+        return;
+    }
+    if (!list && !json_is_object(value)) {
+        add_json(t, value);
+        return;
+    }
+    buffer_text(t, list ? "[" : "{");
+    json_array_foreach(value, i, one) {
+        buffer_text(t, i ? ", " : "");
+        add_python_value(t, one);
+    }
+    json_object_foreach(value, key, one) {
+        buffer_text(t, comma);
+        quote_text(t, key, strlen(key));
+        buffer_text(t, ": ");
+        add_python_value(t, one);
+        comma = ", ";
+    }
+    buffer_text(t, list ? "]" : "}");
+}
+
+static void add_python_call(struct buffer *t, const json_t *call)
+{
+    const json_t *function = json_object_get(call, "function");
+    const json_t *name = json_object_get(function, "name");
+    const json_t *given = json_object_get(function, "arguments");
+    const char *key, *comma = "";
+    json_t *arguments = json_is_string(given) ? json_loadb(json_string_value(given),
+                                                           json_string_length(given), 0, NULL)
+                                              : json_incref((json_t *)(uintptr_t)given);
+    json_t *value;
+    buffer_format(t, "%s(", json_string_length(name) ? json_string_value(name) : "");
+    if (json_string_length(given) && !json_is_object(arguments)) /* what the model wrote */
+        buffer_add(t, json_string_value(given), json_string_length(given));
+    json_object_foreach(arguments, key, value) {
+        const bool plain = *key && reader_python_key(key, strlen(key)) == strlen(key);
+        buffer_text(t, comma);
+        comma = ", ";
+        if (plain) {
+            buffer_format(t, "%s=", key);
+        } else {
+            buffer_text(t, "**{");
+            quote_text(t, key, strlen(key));
+            buffer_text(t, ": ");
+        }
+        add_python_value(t, value);
+        buffer_text(t, plain ? "" : "}");
+    }
+    buffer_text(t, ")");
+    json_decref(arguments);
+}
+
+static void add_python_calls(struct buffer *t, const struct call_form *f, const json_t *list)
+{
+    size_t i;
+    const json_t *call;
+    buffer_format(t, "%s[", f->open);
+    json_array_foreach(list, i, call) {
+        buffer_text(t, i ? ", " : "");
+        add_python_call(t, call);
+    }
+    buffer_format(t, "]%s", f->close);
+}
+
 /* Each call between marks, or a list of them after one. */
 static void add_calls(const struct chat *c, struct buffer *t, const json_t *list)
 {
@@ -167,6 +241,10 @@ static void add_calls(const struct chat *c, struct buffer *t, const json_t *list
     const char *open = known ? f->open : "<tool_call>";
     size_t i;
     const json_t *call;
+    if (f && f->body == CALL_PYTHON) {
+        add_python_calls(t, f, list);
+        return;
+    }
     json_array_foreach(list, i, call) {
         buffer_text(t, i ? alone ? "\n" : ", " : "");
         if (alone)

@@ -136,6 +136,19 @@ static const struct {
      "\"arguments\": {}}];"},
     {PLAIN "{# <TOOLCALL></TOOLCALL> #}", TOOLS, "[" USER "," CALLS("\"\"", G) "]",
      "user:Go;assistant:<TOOLCALL>\n{\"name\": \"g\", \"arguments\": {}}\n</TOOLCALL>;"},
+    {PLAIN "{# <|tool_list_start|> #}", TOOLS, "[" USER "," CALLS("\"So:\"", F "," G) "]",
+     "user:Go;assistant:So:\n<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>;"},
+    {PLAIN "{# List of tools: [ #}", NULL,
+     "[" USER "," CALLS(
+         "null",
+         CALL("1", "f",
+              "{\\\"a b\\\": \\\"it's\\\\n\\\", \\\"c\\\": [true, null, {\\\"d\\\": 0.1}]}")) "]",
+     "user:Go;assistant:<|tool_call_start|>[f(**{\"a b\": \"it's\\n\"}, c=[True, None, {\"d\": "
+     "0.1}])]"
+     "<|tool_call_end|>;"},
+    {PLAIN "{# List of tools: [ #}", NULL,
+     "[" USER "," CALLS("null", CALL("1", "f", "{\\\"a\\\"")) "]",
+     "user:Go;assistant:<|tool_call_start|>[f({\"a\")]<|tool_call_end|>;"},
     /* what it writes stays as it is */
     {WRITES, TOOLS, "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("1", "r") "]",
      "user:Go;assistant:So:[f {\"a\": 1}][g {}];tool:r;"},
