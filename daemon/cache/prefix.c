@@ -179,11 +179,9 @@ static struct prefix_lists *windows_of(struct prefix *prefix, const struct prefi
     return page->passed ? &prefix->passed : &prefix->resting;
 }
 
-static void leave_window(const struct prefix *prefix, uint32_t id)
+bool prefix_is_passed(const struct prefix_page *page)
 {
-    const struct prefix_page *page = &prefix->pages[id];
-    if (!page->passed || page->begun_near)
-        leave(prefix, id, PREFIX_WINDOW);
+    return page->window != PAGE_NONE && page->readers == 0 && page->passed && !page->begun_near;
 }
 
 /* The page loses its window page, which no slot reads. */
@@ -203,7 +201,7 @@ uint32_t prefix_take_window(struct prefix *prefix)
     if (window != PAGE_NONE || prefix->passed.n + prefix->resting.n == 0)
         return window;
     uint32_t id = list_victim(prefix->passed.n > 0 ? &prefix->passed : &prefix->resting);
-    leave_window(prefix, id);
+    leave(prefix, id, PREFIX_WINDOW);
     return lose_window(prefix, id);
 }
 
@@ -341,7 +339,7 @@ static void leave_all(const struct prefix *prefix, uint32_t id)
     if (page->point != PAGE_NONE)
         leave(prefix, id, PREFIX_POINT);
     if (page->window != PAGE_NONE)
-        leave_window(prefix, id);
+        leave(prefix, id, PREFIX_WINDOW);
     leave(prefix, id, PREFIX_PAGE);
 }
 

@@ -46,8 +46,7 @@
  * What has to give way to others is shown to `leaves` before it goes, so that it can be kept
  * elsewhere; so is the end of an idle slot's text, which is not in the cache, to `end_leaves`:
  * what of it is in no whole page, and the slot's own state. What a text goes past for good is
- * not: a page whose holder writes over it, what followed that page, a window page of the middle
- * of a text, where none began.
+ * not: a page whose holder writes over it, what followed that page.
  */
 #ifndef HEARTH_DAEMON_CACHE_PREFIX_H
 #define HEARTH_DAEMON_CACHE_PREFIX_H
@@ -172,6 +171,10 @@ void prefix_release(struct prefix *prefix, uint32_t page);
  * (`passed`) or let go of the page. */
 void prefix_read(struct prefix *prefix, uint32_t page);
 void prefix_unread(struct prefix *prefix, uint32_t page, bool passed);
+
+/* Has it a window page of the middle of a text, where none began? Only a text that parts from it
+ * there would read it. */
+bool prefix_is_passed(const struct prefix_page *page);
 
 /* The page, which the caller holds, has lost its window page, or never had one: `window` is one of
  * the same contents, which no slot reads yet. Where it has one again, `window` goes back to the pool. */

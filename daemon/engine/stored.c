@@ -81,7 +81,12 @@ struct offered {
     uint32_t memory, positions; /* read_page */
     uint32_t rows;              /* to compute it again */
     bool wanted;
+    bool spare; /* kept only where that costs others nothing */
 };
+
+/* A window page of the middle of a text serves only a text that parts from it there, and they are most
+ * of a model's bytes. */
+static const uint32_t PASSED_WORTH = 8; /* 1 / this */
 
 /* A part of a page of the cache. */
 static void describe_part(const struct stored *stored, enum prefix_part part, uint32_t id,
@@ -89,14 +94,17 @@ static void describe_part(const struct stored *stored, enum prefix_part part, ui
 {
     const struct prefix *prefix = &stored->slots->kv.prefix;
     const struct prefix_page *page = &prefix->pages[id];
+    const bool passed = part == PREFIX_WINDOW && prefix_is_passed(page);
     *ret = (struct offered){
         .class = (enum store_class)part,
         .memory = part == PREFIX_PAGE     ? id
                   : part == PREFIX_WINDOW ? page->window
                                           : page->point,
         .positions = KV_PAGE_POSITIONS,
-        .rows = part == PREFIX_POINT ? point_rows(prefix, id) : KV_PAGE_POSITIONS,
+        .rows = part == PREFIX_POINT ? point_rows(prefix, id)
+                                     : KV_PAGE_POSITIONS / (passed ? PASSED_WORTH : 1),
         .wanted = page->wanted,
+        .spare = passed,
     };
     stored_text(stored, id, &ret->text);
 }
@@ -131,11 +139,11 @@ static uint32_t describe_end(const struct stored *stored, const struct prefix_en
 static void offer(struct stored *stored, const struct offered *o)
 {
     const struct loaded_model *loaded = stored->loaded;
+    const uint64_t cost_ns = stored_compute_ns(stored, POINTS_EVERY) * o->rows / POINTS_EVERY;
     if (stored->failed)
         return;
-    void *payload =
-        store_offer(stored->store, o->class, &o->text,
-                    stored_compute_ns(stored, POINTS_EVERY) * o->rows / POINTS_EVERY, o->wanted);
+    void *payload = (o->spare ? store_offer_spare : store_offer)(stored->store, o->class, &o->text,
+                                                                 cost_ns, o->wanted);
     if (!payload)
         return;
     if (loaded->ops->read_page(loaded->backend, (enum copy_class)o->class, o->memory, o->positions,
@@ -205,10 +213,6 @@ struct stop {
     bool passed; /* what is offered: the window pages that texts have passed; or all else */
 };
 
-/* A window page of the middle of a text serves only a text that parts from it there: it goes last, and
- * where the store is full, first. */
-enum { PASSED_WORTH = 8 }; /* 1 / this */
-
 /* Waits for the store to end some of what it has to do. Returns whether there is time left. */
 static bool wait_for_store(const struct stop *stop)
 {
@@ -242,24 +246,17 @@ static bool stop_part(const struct stop *stop, enum prefix_part part, uint32_t i
 {
     struct offered offered;
     describe_part(stop->stored, part, id, &offered);
-    if (stop->passed)
-        offered.rows /= PASSED_WORTH;
     return stop_offer(stop, &offered);
-}
-
-/* Has it a window page of the middle of a text? */
-static bool is_passed(const struct prefix_page *page)
-{
-    return page->window != PAGE_NONE && page->readers == 0 && page->passed && !page->begun_near;
 }
 
 static bool stop_page(const struct stop *stop, uint32_t id)
 {
     const struct prefix_page *page = &stop->stored->slots->kv.prefix.pages[id];
     if (stop->passed)
-        return !is_passed(page) || stop_part(stop, PREFIX_WINDOW, id);
+        return !prefix_is_passed(page) || stop_part(stop, PREFIX_WINDOW, id);
     return stop_part(stop, PREFIX_PAGE, id) &&
-           (page->window == PAGE_NONE || is_passed(page) || stop_part(stop, PREFIX_WINDOW, id)) &&
+           (page->window == PAGE_NONE || prefix_is_passed(page) ||
+            stop_part(stop, PREFIX_WINDOW, id)) &&
            (page->point == PAGE_NONE || stop_part(stop, PREFIX_POINT, id));
 }
 

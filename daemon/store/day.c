@@ -66,6 +66,7 @@ void day_grant(struct day *day)
     uint64_t bytes = d.bytes < day->bytes ? day->bytes - d.bytes : 0;
     bytes = bytes < day->grant ? bytes : day->grant;
     d.bytes += bytes;
+    atomic_store(&day->taken, d.bytes);
     if (bytes > 0 && write_day(day, &d)) {
         atomic_fetch_add(&day->left, (int64_t)bytes);
         atomic_store(&day->short_of, false);
@@ -120,4 +121,9 @@ bool day_spend(struct day *day, uint64_t bytes)
 void day_unspend(struct day *day, uint64_t bytes)
 {
     atomic_fetch_add(&day->left, (int64_t)bytes);
+}
+
+bool day_has_half(const struct day *day)
+{
+    return atomic_load(&day->taken) <= day->bytes / 2;
 }

@@ -21,6 +21,7 @@ struct day {
     uint64_t (*today)(void); /* since 1970 */
     uint64_t said;           /* on that day the log said that it is spent */
     _Atomic int64_t left;    /* granted and not spent */
+    _Atomic uint64_t taken;  /* of the day, by all, at the last grant */
     _Atomic bool short_of;   /* a day_spend was refused since the last grant */
 };
 
@@ -32,6 +33,9 @@ void day_close(struct day *day);
 /* False: there is not so much left; the next day_grant may change that. */
 bool day_spend(struct day *day, uint64_t bytes);
 void day_unspend(struct day *day, uint64_t bytes);
+
+/* Was half of the day's bytes left at the last grant? */
+bool day_has_half(const struct day *day);
 
 /* Takes a grant, if less than half of one is left and the day has some. Reads and writes the file. */
 void day_grant(struct day *day);

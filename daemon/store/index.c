@@ -585,6 +585,13 @@ static bool is_there(const struct store_index *index, enum store_class class,
     return id != STORE_NONE && index->records[id].state != INDEX_ABSENT;
 }
 
+bool index_has_room(const struct store_index *index, enum store_class class)
+{
+    return index->bytes + index->other_bytes + index->sizes.classes[class].slot_bytes +
+               index->sizes.segment_bytes <=
+           index->sizes.bytes;
+}
+
 enum index_answer index_wants(struct store_index *index, enum store_class class,
                               const struct store_text *text, bool wanted)
 {

@@ -125,6 +125,9 @@ uint32_t index_find(const struct store_index *index, enum store_class class,
 uint32_t index_find_begun(const struct store_index *index, const struct store_text *text,
                           const uint32_t *tokens, uint32_t n, uint32_t *ret_n);
 
+/* Is there room for one more without an eviction? */
+bool index_has_room(const struct store_index *index, enum store_class class);
+
 /* Is it to be stored: not there yet, and long enough, wanted, needed by what is there, or offered again? */
 enum index_answer { INDEX_WANTS, INDEX_HAS, INDEX_SHORT };
 enum index_answer index_wants(struct store_index *index, enum store_class class,

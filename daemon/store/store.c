@@ -360,10 +360,9 @@ int store_event_fd(const struct store *store)
 
 /* ---- into the store ---------------------------------------------------------------------------- */
 
-/* Half of the buffers are for writes. */
-static bool is_busy(struct store *store)
+static bool is_busy(struct store *store, uint32_t buffers)
 {
-    return store->n_writing >= store->io.n_buffers / 2 || !is_room(store, INDEX_GONE + 1);
+    return store->n_writing >= buffers || !is_room(store, INDEX_GONE + 1);
 }
 
 static uint64_t bytes_of(const struct store *store, enum store_class class)
@@ -379,8 +378,9 @@ static bool spend(struct store *store, uint64_t bytes)
     return spent;
 }
 
-void *store_offer(struct store *store, enum store_class class, const struct store_text *text,
-                  uint64_t cost_ns, bool wanted)
+/* `buffers`: that writes may have. */
+static void *offer(struct store *store, enum store_class class, const struct store_text *text,
+                   uint64_t cost_ns, bool wanted, uint32_t buffers)
 {
     uint64_t *refused = NULL;
     uint32_t record = STORE_NONE;
@@ -390,7 +390,7 @@ void *store_offer(struct store *store, enum store_class class, const struct stor
         return NULL;
     if (answer == INDEX_SHORT)
         refused = &store->counts.too_short;
-    else if (is_busy(store))
+    else if (is_busy(store, buffers))
         refused = &store->counts.busy;
     else if (!spend(store, bytes_of(store, class)))
         refused = &store->counts.day_spent;
@@ -407,6 +407,20 @@ void *store_offer(struct store *store, enum store_class class, const struct stor
     }
     store->n_writing++;
     return io_payload(&store->io, take_buffer(store, record, BUFFER_FILLS));
+}
+
+void *store_offer(struct store *store, enum store_class class, const struct store_text *text,
+                  uint64_t cost_ns, bool wanted)
+{
+    return offer(store, class, text, cost_ns, wanted, store->io.n_buffers / 2);
+}
+
+void *store_offer_spare(struct store *store, enum store_class class, const struct store_text *text,
+                        uint64_t cost_ns, bool wanted)
+{
+    return index_has_room(&store->index, class) && day_has_half(&store->day)
+               ? offer(store, class, text, cost_ns, wanted, store->io.n_buffers / 4)
+               : NULL;
 }
 
 void store_write(struct store *store, void *payload)

@@ -169,6 +169,12 @@ uint32_t store_min_tokens(const struct store *store);
  * `cost_ns` is the time to compute it again. */
 void *store_offer(struct store *store, enum store_class class, const struct store_text *text,
                   uint64_t cost_ns, bool wanted);
+
+/* The same for what is of little use: also NULL (not counted) if something would have to give way for
+ * it, or half of the day's bytes are taken; and `busy` sooner. */
+void *store_offer_spare(struct store *store, enum store_class class, const struct store_text *text,
+                        uint64_t cost_ns, bool wanted);
+
 void store_write(struct store *store, void *payload);
 void store_withdraw(struct store *store, void *payload);
 

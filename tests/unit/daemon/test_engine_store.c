@@ -154,6 +154,26 @@ START_TEST(what_was_evicted_is_read_again)
 }
 END_TEST
 
+/* Of windows also what is in the middle of a text, if nothing else gives way for it. */
+START_TEST(what_was_evicted_is_read_by_a_text_that_parts_in_its_middle)
+{
+    struct rig_request first = request_of(0, LENGTH);
+    const struct rig_request second = request_of(1, LENGTH + 100), third = request_of(2, 200);
+    const uint32_t at = _i == STATES ? 0 : 200;
+    begin(_i);
+    rig_end(&rig, clients, CLIENTS);
+    desc.pages = 18;
+    open_rig();
+    ask(0, &first);
+    ask(1, &second);
+    ask(2, &third); /* and nothing of the first is left */
+    kill_it();
+    tokens[0][200] = FAKE_BYTES + 'z';
+    ck_assert_uint_eq(ask(2, &first)->stored, at);
+    finish();
+}
+END_TEST
+
 /* The store goes on alone; the request of client 1 is answered from it. */
 static void end_reading(int kind, const struct rig_request *request)
 {
@@ -847,6 +867,7 @@ int main(void)
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, a_text_is_warm_after_a_restart, 0, KINDS);
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
+    tcase_add_loop_test(t, what_was_evicted_is_read_by_a_text_that_parts_in_its_middle, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
     tcase_add_loop_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request, DENSE,

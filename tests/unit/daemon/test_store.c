@@ -224,6 +224,29 @@ START_TEST(what_is_abandoned_was_never_there)
 }
 END_TEST
 
+/* What is of little use takes nobody's place, and leaves half of the day to others. */
+START_TEST(what_is_spare_is_kept_where_there_is_room)
+{
+    rig.options.bytes = 4 << 20; /* 13 pages */
+    for (int tight = 0; tight < 2; tight++) {
+        store_rig_open(&rig);
+        for (uint32_t i = 0; i < 20; i++) {
+            struct store_text text = text_of(1000, 1000 * (uint32_t)tight + 10 * i, 96);
+            void *payload = store_offer_spare(rig.store, STORE_PAGE, &text, 1, false);
+            ck_assert(!payload == (i >= (tight ? 0 : 13)));
+            if (!payload)
+                continue;
+            store_rig_fill(payload, rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &text);
+            store_write(rig.store, payload);
+            store_rig_wait(&rig);
+        }
+        ck_assert_uint_eq(counts().evicted + counts().no_room, 0);
+        rig.options.bytes = 64 << 20;
+        rig.options.day_bytes = 4 << 20; /* of which 13 pages are spent */
+    }
+}
+END_TEST
+
 /* ---- what is taken ----------------------------------------------------------------------------- */
 
 START_TEST(a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed)
@@ -603,6 +626,7 @@ int main(void)
     tcase_add_test(tcase, a_record_is_found_when_it_is_written_and_not_before);
     tcase_add_test(tcase, what_is_withdrawn_was_never_there);
     tcase_add_test(tcase, what_is_abandoned_was_never_there);
+    tcase_add_test(tcase, what_is_spare_is_kept_where_there_is_room);
     tcase_add_test(tcase, a_short_text_is_stored_when_it_is_offered_again_or_wanted_or_followed);
     tcase_add_test(tcase, the_overflow_uid_has_no_records);
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
