@@ -63,9 +63,9 @@ def call(turn, n):
     }
 
 
-def answer_of(turn, thinks, calls):
-    """The model's answer: calls, or each tenth time a text alone."""
-    message = {"role": "assistant", "content": "" if turn % 3 else f"Step {turn}: I look at the next file."}
+def answer_of(turn, thinks, calls, beside):
+    """The model's answer: calls, at times with a text `beside` them, or each tenth time a text alone."""
+    message = {"role": "assistant", "content": f"Step {turn}: I look at the next file." if beside and turn % 3 == 0 else ""}
     if is_last(turn):
         message["content"] = f"After step {turn} it is done: nothing is left to change."
     else:
@@ -102,9 +102,9 @@ class Unreadable(Exception):
 
 
 class Conversation:
-    def __init__(self, client, template, thinks, variables, calls):
+    def __init__(self, client, template, thinks, variables, calls, beside):
         self.client, self.template, self.thinks = client, template, thinks
-        self.variables, self.calls = variables, calls
+        self.variables, self.calls, self.beside = variables, calls, beside
         self.tools = [tool(n) for n in range(TOOLS)]
         self.messages = [
             {"role": "system", "content": "You change files of a project. " * 20},
@@ -164,7 +164,7 @@ class Conversation:
 
     def turn(self, n):
         prompt = self.render(self.messages, True)
-        wanted = answer_of(n, self.thinks, self.calls)
+        wanted = answer_of(n, self.thinks, self.calls, self.beside)
         text = self.written(prompt, wanted)
         message = self.read(text, wanted)
         self.messages += [message, *results_of(n, message)]
@@ -196,13 +196,14 @@ def templates(paths):
 
 
 def converse(client, template, thinks, variables, turns):
-    """With two calls in an answer where the template writes that."""
-    try:
-        c = Conversation(client, template, thinks, variables, 2)
-        return c, c.run(turns)
-    except (hearth.Error, Unreadable):
-        c = Conversation(client, template, thinks, variables, 1)
-        return c, c.run(turns)
+    """With two calls in an answer, and a text beside calls, where the template writes these in one message."""
+    for calls, beside in ((2, True), (1, True), (2, False), (1, False)):
+        try:
+            c = Conversation(client, template, thinks, variables, calls, beside)
+            return c, c.run(turns)
+        except (hearth.Error, Unreadable) as error:
+            why = error
+    raise why
 
 
 def ways(template):
