@@ -37,8 +37,8 @@ static int check_folder(const char *folder)
                                          folder);
 }
 
-/* The folder that the path names, which may be a link, and all that the file really lies in: who can
- * rename one of them can put another in its place. */
+/* The folder in the path, which may be a link, and every folder above the file itself: whoever can
+ * rename one can put another in its place. */
 static int check_folders(const char *path)
 {
     char *copy = strdup(path), *real = realpath(path, NULL), *folder = copy ? dirname(copy) : NULL;

@@ -42,7 +42,7 @@ static enum look begin_string(const char *at, size_t left, struct python_quote *
     return LOOK_YES;
 }
 
-/* Does the string end with the quote at `at`? Before another string it does: that is no call. */
+/* Is the quote at `at` the end of the string? Also before another string, which no call has. */
 static enum look ends_string(const char *at, size_t left, struct python_quote q)
 {
     size_t i = 1;
@@ -131,7 +131,7 @@ static bool take(struct cursor *r, const char *mark)
     return true;
 }
 
-/* Half of a surrogate pair is no character. */
+/* Half of a surrogate pair alone is not a character. */
 static void add_point(struct buffer *text, uint32_t point)
 {
     char out[4];

@@ -158,7 +158,7 @@ bool reader_step_value_open(struct reader *p)
 static const char *const python_words[][2] = {
     {"True", "true"}, {"False", "false"}, {"None", "null"}};
 
-/* JSON's word for it; NULL: it is no such word. */
+/* JSON's word for it, or NULL if it is not one of these. */
 static const char *of_python(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < sizeof(python_words) / sizeof(python_words[0]); i++)

@@ -33,7 +33,7 @@ static json_t *object_of(const struct block *b)
     return NULL;
 }
 
-/* A call whose arguments are no object was cut off in them. */
+/* A call whose arguments are not an object was cut off in them. */
 static void end(struct choice *c, const struct block_writer *w)
 {
     struct blocks *l = &c->blocks;

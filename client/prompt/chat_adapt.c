@@ -23,7 +23,7 @@ enum chat_trait {
     TRAIT_THINKING = 16,      /* in `thinking` */
     TRAIT_THOUGHT_PART = 32,  /* in a part of the content */
     TRAIT_THOUGHT_ALONE = 64, /* and then it refuses a content beside it */
-    TRAIT_OBJECTS = 128,      /* it fails, or loses them, where arguments are no object of JSON */
+    TRAIT_OBJECTS = 128,      /* it fails, or drops them, where arguments are not a JSON object */
     /* It fails where a tool has none of these. */
     TRAIT_DESCRIPTION = 256,
     TRAIT_PARAMETERS = 512,

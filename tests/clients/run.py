@@ -320,7 +320,7 @@ def llama_vscode_lacks():
     if not LLAMA_VSCODE:
         return "HEARTH_LLAMA_VSCODE is not set: a folder with its sources"
     if not shutil.which("node"):
-        return "there is no node"
+        return "node is not installed"
     find = "['typescript', 'axios'].forEach((name) => require.resolve(name, {paths: [process.argv[1]]}))"
     command = ["node", "-e", find, LLAMA_VSCODE]
     if subprocess.run(command, env={**os.environ, **NODE}, capture_output=True).returncode:

@@ -20,7 +20,7 @@ COMPILER = shutil.which("c++")
 ROOT = pathlib.Path(FOLDER or ".").resolve().parents[1]
 pytestmark = pytest.mark.skipif(
     not FOLDER or not COMPILER or not (ROOT / "tests/test-chat.cpp").exists(),
-    reason="HEARTH_TEMPLATES names no folder in llama.cpp's sources, or there is no c++",
+    reason="HEARTH_TEMPLATES is not a folder in llama.cpp's sources, or c++ is not installed",
 )
 
 # ---- the cases, out of the C++ ---------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def read_cases(folder):
 # Templates whose calls or thoughts are of no form that hearth has, as client/README.md says.
 UNREAD = ("Apertus", "c4ai-command-r-plus", "fireworks-ai", "functionary-medium-v3.2", "GigaChat3-10B", "Kimi-K3",
           "MiniMax-M3", "muse")  # fmt: skip
-# Control tokens that are no marks: a daemon's answers lack them.
+# Control tokens that are not marks: a daemon leaves them out of its answers.
 NOT_SHOWN = re.compile(r"<\|(START|END)_(RESPONSE|TEXT)\|>|<\|role_end\|>")
 MARKS = re.compile(
     r"</?think>|\[/?THINK\]|<\|channel>thought|<channel\|>|<\|(START|END)_THINKING\|>|"
