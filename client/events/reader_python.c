@@ -319,13 +319,17 @@ static bool is_required(const json_t *parameters, const char *key)
 }
 
 /* The argument at this place: as in Python none that is required follows one that is not. NULL: the
- * schema does not say. */
+ * schema does not say, or has so many that looking for each would take long. */
 static const char *name_at(const json_t *parameters, size_t place)
 {
+    enum { MOST = 32 };
     json_t *properties = json_object_get(parameters, "properties"), *schema;
     const char *key, *found = NULL;
     size_t i = 0;
     bool optional = false;
+    if (json_object_size(properties) > MOST ||
+        json_array_size(json_object_get(parameters, "required")) > MOST)
+        return NULL;
     json_object_foreach(properties, key, schema) {
         bool required = is_required(parameters, key);
         if (required && optional)
