@@ -344,17 +344,23 @@ static json_t *one_by_one(const struct chat *c, size_t at, size_t n_results)
     return NULL;
 }
 
+/* Results are looked for call by call: a client could have a gateway look for long. */
+enum { MOST_SPLIT = 256 };
+
 /* Several calls of messages[at] become a message each where the template takes no more. */
 static int split_calls(struct chat *c, size_t at)
 {
     const json_t *m = json_array_get(c->messages, at);
     const enum content content = content_of(m);
+    const size_t n_calls = json_array_size(json_object_get(m, "tool_calls"));
     size_t n_results = 0;
-    if (json_array_size(json_object_get(m, "tool_calls")) < 2 || writes_calls(c, content, true) ||
+    if (n_calls < 2 || n_calls > MOST_SPLIT || writes_calls(c, content, true) ||
         !writes_calls(c, content, false))
         return 0;
-    while (is_result(json_array_get(c->messages, at + 1 + n_results)))
+    while (n_results <= MOST_SPLIT && is_result(json_array_get(c->messages, at + 1 + n_results)))
         n_results++;
+    if (n_results > MOST_SPLIT)
+        return 0;
     json_t *all = one_by_one(c, at, n_results), *one;
     size_t i;
     int rc = all ? 0 : -ENOMEM;
