@@ -152,43 +152,33 @@ static int refuse_images(const struct translation *t, const json_t *o)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* An id as some templates want it, for the n-th call or result that has none. */
-static json_t *numbered(uint32_t n)
-{
-    return json_sprintf("call%05u", n % 100000);
-}
-
-static int add_calls(struct translation *t, json_t *message, const json_t *calls, uint32_t *n_calls)
+static int add_calls(struct translation *t, json_t *message, const json_t *calls)
 {
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i);
         const json_t *function = json_object_get(call, "function");
-        json_t *name = json_object_get(function, "name"), *given = json_object_get(call, "id");
+        json_t *name = json_object_get(function, "name");
         const json_t *arguments = json_object_get(function, "arguments");
         if (!json_is_string(name))
             return fail_set(t->f, 400, FAIL_INVALID, "%s: a call needs a function's 'name'",
                             t->where);
-        json_t *own = json_is_string(given) ? NULL : numbered((*n_calls)++);
         json_t *none = json_is_object(arguments) ? NULL : json_object();
-        translate_call(t, message, own ? own : given, json_incref(name),
+        translate_call(t, message, json_object_get(call, "id"), json_incref(name),
                        translate_dump(none ? none : arguments));
         json_decref(none);
-        json_decref(own);
     }
     return 0;
 }
 
-static void add_result(struct translation *t, const json_t *m, json_t *content, uint32_t *n_results)
+static void add_result(struct translation *t, const json_t *m, json_t *content)
 {
-    json_t *given = json_object_get(m, "tool_call_id"), *name = json_object_get(m, "tool_name");
-    json_t *own = json_is_string(given) ? NULL : numbered((*n_results)++);
-    json_t *result = translate_result(t, own ? own : given, content);
+    json_t *name = json_object_get(m, "tool_name");
+    json_t *result = translate_result(t, json_object_get(m, "tool_call_id"), content);
     if (json_is_string(name))
         t->failed |= json_object_set(result, "name", name) != 0;
-    json_decref(own);
 }
 
-static int add_message(struct translation *t, const json_t *m, uint32_t counts[2])
+static int add_message(struct translation *t, const json_t *m)
 {
     const char *role = json_string_value(json_object_get(m, "role"));
     json_t *content = json_object_get(m, "content"), *thinking = json_object_get(m, "thinking");
@@ -200,25 +190,24 @@ static int add_message(struct translation *t, const json_t *m, uint32_t counts[2
         return -1;
     content = json_is_string(content) ? json_incref(content) : json_string("");
     if (strcmp(role, "tool") == 0) {
-        add_result(t, m, content, &counts[1]);
+        add_result(t, m, content);
         return 0;
     }
     json_t *message = translate_message(t, role, content);
     if (json_string_length(thinking))
         t->failed |= json_object_set(message, "reasoning_content", thinking) != 0;
-    return add_calls(t, message, json_object_get(m, "tool_calls"), &counts[0]);
+    return add_calls(t, message, json_object_get(m, "tool_calls"));
 }
 
 static int read_messages(struct translation *t, const json_t *body)
 {
     json_t *messages = NULL, *tools = NULL;
-    uint32_t counts[2] = {0}; /* of calls and of results without an id */
     if (field_array(body, "messages", &messages, t->f) < 0 ||
         field_array(body, "tools", &tools, t->f) < 0)
         return -1;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         snprintf(t->where, sizeof(t->where), "messages[%zu]", i);
-        if (add_message(t, json_array_get(messages, i), counts) < 0)
+        if (add_message(t, json_array_get(messages, i)) < 0)
             return -1;
     }
     translate_copy(t, body, "tools", "tools");

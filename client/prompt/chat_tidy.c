@@ -3,10 +3,16 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { ID_BYTES = 32 };
+/* Results that have no id are looked for call by call: a client could have a gateway look for
+ * long. */
+enum { MOST_OPEN = 256 };
+
+struct calls {
+    unsigned n;   /* that had no id */
+    json_t *open; /* [at most MOST_OPEN] those of the last message that had some, without results */
+};
 
 static bool has_role(const json_t *m, const char *role)
 {
@@ -25,63 +31,101 @@ static int tidy_content(json_t *m)
     return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0;
 }
 
-static int tidy_arguments(json_t *m)
+static int tidy_arguments(json_t *function)
 {
-    size_t i;
-    json_t *call;
-    json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
-        json_t *function = json_object_get(call, "function");
-        const json_t *arguments = json_object_get(function, "arguments");
-        const char *text = json_string_value(arguments);
-        const bool empty = text && strlen(text) == json_string_length(arguments) &&
-                           (text[strspn(text, " \t\r\n")] == 0 || strcmp(text, "null") == 0);
-        if (json_is_object(function) && (empty || is_none(arguments)) &&
-            json_object_set_new(function, "arguments", json_string("{}")))
-            return -ENOMEM;
-    }
-    return 0;
+    const json_t *arguments = json_object_get(function, "arguments");
+    const char *text = json_string_value(arguments);
+    const bool empty = text && strlen(text) == json_string_length(arguments) &&
+                       (text[strspn(text, " \t\r\n")] == 0 || strcmp(text, "null") == 0);
+    if (!json_is_object(function) || !(empty || is_none(arguments)))
+        return 0;
+    return json_object_set_new(function, "arguments", json_string("{}")) ? -ENOMEM : 0;
 }
 
-/* The call of before there were `tool_calls`, which had no id: messages[at] gives it one, for the
- * result after it. Templates of Mistral want nine letters and digits. */
-static int tidy_call(json_t *m, size_t at, char id[ID_BYTES])
+/* The call of before there were `tool_calls`. */
+static int tidy_call(json_t *m)
 {
     json_t *call = json_object_get(m, "function_call");
     if (!has_role(m, "assistant") || !json_is_object(call) ||
         json_array_size(json_object_get(m, "tool_calls")))
         return 0;
-    snprintf(id, ID_BYTES, "call%05zu", at);
-    json_t *calls = json_pack("[{s:s,s:s,s:O}]", "id", id, "type", "function", "function", call);
+    json_t *calls = json_pack("[{s:s,s:O}]", "type", "function", "function", call);
     return json_object_set_new(m, "tool_calls", calls) || json_object_del(m, "function_call")
                ? -ENOMEM
                : 0;
 }
 
-static int tidy_result(json_t *m, const char *id)
+/* An id for the n-th call without one: templates of Mistral want nine letters and digits. */
+static int tidy_id(json_t *call, struct calls *calls)
 {
-    if (!*id || !has_role(m, "function"))
+    if (!json_is_object(call) || json_string_length(json_object_get(call, "id")))
         return 0;
-    return json_object_set_new(m, "role", json_string("tool")) ||
-                   json_object_set_new(m, "tool_call_id", json_string(id))
-               ? -ENOMEM
-               : 0;
+    json_t *id = json_sprintf("call%05u", calls->n++ % 100000);
+    return json_object_set_new(call, "id", id) ? -ENOMEM : 0;
+}
+
+static int tidy_calls(json_t *m, struct calls *calls)
+{
+    int rc = tidy_call(m);
+    json_t *list = json_object_get(m, "tool_calls"), *call;
+    size_t i;
+    if (!rc && json_array_size(list))
+        rc = json_array_clear(calls->open);
+    json_array_foreach(list, i, call) {
+        rc = rc ? rc : tidy_arguments(json_object_get(call, "function"));
+        rc = rc ? rc : tidy_id(call, calls);
+        if (!rc && i < MOST_OPEN && json_array_append(calls->open, call))
+            rc = -ENOMEM;
+    }
+    return rc;
+}
+
+/* Which of the calls without a result this one answers: by its id, else the first of its name, else
+ * the first. */
+static size_t find_call(const json_t *m, const json_t *open)
+{
+    const json_t *id = json_object_get(m, "tool_call_id"), *name = json_object_get(m, "name");
+    size_t i;
+    const json_t *call;
+    json_array_foreach(open, i, call) {
+        const json_t *other = json_object_get(json_object_get(call, "function"), "name");
+        if (json_string_length(id) ? json_equal(id, json_object_get(call, "id"))
+                                   : json_is_string(name) && json_equal(name, other))
+            return i;
+    }
+    return json_string_length(id) ? i : 0;
+}
+
+static int tidy_result(json_t *m, struct calls *calls)
+{
+    const bool old = has_role(m, "function");
+    const size_t i = find_call(m, calls->open);
+    json_t *call = json_array_get(calls->open, i);
+    json_t *name = json_object_get(json_object_get(call, "function"), "name");
+    int rc = 0;
+    if (!call || !(old || has_role(m, "tool")))
+        return 0;
+    if (!json_string_length(json_object_get(m, "tool_call_id"))) {
+        rc = json_object_set(m, "tool_call_id", json_object_get(call, "id"));
+        if (json_is_string(name) && is_none(json_object_get(m, "name")))
+            rc |= json_object_set(m, "name", name);
+    }
+    if (old)
+        rc |= json_object_set_new(m, "role", json_string("tool"));
+    return rc || json_array_remove(calls->open, i) ? -ENOMEM : 0;
 }
 
 int chat_tidy(json_t *messages)
 {
-    char id[ID_BYTES] = "";
+    struct calls calls = {.open = json_array()};
     size_t i;
     json_t *m;
+    int rc = calls.open ? 0 : -ENOMEM;
     json_array_foreach(messages, i, m) {
-        int rc = tidy_content(m);
-        if (!rc)
-            rc = tidy_call(m, i, id);
-        if (!rc)
-            rc = tidy_result(m, id);
-        if (!rc)
-            rc = tidy_arguments(m);
-        if (rc)
-            return rc;
+        rc = rc ? rc : tidy_content(m);
+        rc = rc ? rc : tidy_calls(m, &calls);
+        rc = rc ? rc : tidy_result(m, &calls);
     }
-    return 0;
+    json_decref(calls.open);
+    return rc;
 }

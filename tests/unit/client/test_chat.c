@@ -447,8 +447,31 @@ START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
         "{{ m.tool_call_id }};{% endfor %}";
     connect_with(1, 0);
     assert_text(messages, template,
-                "user:x;assistant:None[call00001 f {\"a\":1}];tool:ycall00001;");
+                "user:x;assistant:None[call00000 f {\"a\":1}];tool:ycall00000;");
     assert_text("[{\"role\":\"function\",\"content\":\"y\"}]", template, "function:y;");
+}
+END_TEST
+
+/* Results answer calls by their names, or else in turn; what has an id keeps it. */
+START_TEST(calls_without_ids_are_numbered)
+{
+    static const char messages[] =
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}},"
+        "{\"id\":\"own\",\"function\":{\"name\":\"g\"}},{\"id\":\"\",\"function\":{"
+        "\"name\":\"h\"}}]},"
+        "{\"role\":\"tool\",\"name\":\"h\",\"content\":\"1\"},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"content\":\"2\"},"
+        "{\"role\":\"tool\",\"content\":\"3\"},{\"role\":\"tool\",\"content\":\"4\"},"
+        "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"\",\"name\":\"z\",\"content\":\"5\"}]";
+    static const char template[] =
+        "{% for m in messages %}{{ m.content }}:{{ m.tool_call_id }}:{{ m.name }}{% for c in "
+        "m.tool_calls or [] %}[{{ c.id }} {{ c.function.name }} {{ c.function.arguments }}]"
+        "{% endfor %};{% endfor %}";
+    connect_with(1, 0);
+    assert_text(messages, template,
+                "::[call00000 f {}][own g {}][call00001 h {}];1:call00001:h;2:own:;3:call00000:f;"
+                "4::;::[call00002 f {}];5:call00002:z;");
 }
 END_TEST
 
@@ -845,6 +868,7 @@ int main(void)
     tcase_add_test(c, arguments_of_calls_become_objects_where_a_template_wants_them);
     tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
+    tcase_add_test(c, calls_without_ids_are_numbered);
     tcase_add_test(c, a_tool_has_what_a_template_fails_without);
     tcase_add_test(c, ids_of_calls_are_as_a_template_takes_them);
     tcase_add_test(c, a_content_that_is_null_is_an_empty_text);
