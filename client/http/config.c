@@ -2,6 +2,7 @@
 #include "client/http/config.h"
 
 #include "client/http/guard.h"
+#include "client/jinja/jinja.h"
 #include "client/prompt/chat_families.h"
 
 #include <errno.h>
@@ -91,14 +92,31 @@ static int read_keys(struct http_config *c, char *err, size_t err_bytes)
     return -EINVAL;
 }
 
+static bool is_jinja(const char *text)
+{
+    return strstr(text, "{{") || strstr(text, "{%");
+}
+
+static int check_template(const char *text, char *err, size_t err_bytes)
+{
+    char why[300] = "it is not Jinja: there is neither {{ nor {% in it";
+    int rc = !is_jinja(text) ? -EINVAL : 0;
+    if (!rc)
+        rc = jinja_check(text, strlen(text), why, sizeof(why));
+    if (rc)
+        snprintf(err, err_bytes, "--chat-template: %s", why);
+    return rc;
+}
+
 /* A template is a Jinja text, or a file if it looks like a path, or the name of a family. */
 static int read_template(struct http_config *c, char *err, size_t err_bytes)
 {
     const char *given = c->chat_template;
     size_t n = strlen(given);
-    bool is_jinja = strstr(given, "{{") || strstr(given, "{%");
     bool is_path = strchr(given, '/') || (n > 6 && strcmp(given + n - 6, ".jinja") == 0);
-    if (is_jinja || (!is_path && chat_family_find(given, n)))
+    if (is_jinja(given))
+        return check_template(given, err, err_bytes);
+    if (!is_path && chat_family_find(given, n))
         return 0;
     if (!is_path) {
         snprintf(
@@ -110,7 +128,7 @@ static int read_template(struct http_config *c, char *err, size_t err_bytes)
     }
     int rc = read_file(given, TEMPLATE_MOST, "a Jinja template", &c->template_text, err, err_bytes);
     c->chat_template = c->template_text;
-    return rc;
+    return rc ? rc : check_template(c->template_text, err, err_bytes);
 }
 
 bool http_config_needs_key(const struct http_config *c)

@@ -147,10 +147,14 @@ static void run(struct job *j)
     give_out(j);
 }
 
-int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *err,
-                 size_t err_bytes)
+static void check(struct job *j)
 {
-    memset(ret, 0, sizeof(*ret));
+    (void)parse(&j->names, j->desc->source, j->desc->source_bytes);
+}
+
+static int work(void (*what)(struct job *), const struct jinja_desc *desc, struct jinja_output *ret,
+                char *err, size_t err_bytes)
+{
     struct job *j = calloc(1, sizeof(*j));
     if (!j) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
@@ -165,11 +169,24 @@ int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *
     j->out.heap = &j->heap;
     j->eval = (struct eval){.heap = &j->heap, .names = &j->names, .out = &j->out, .now = desc->now};
     if (setjmp(j->heap.escape) == 0)
-        run(j);
+        what(j);
     int code = j->heap.code;
     heap_fini(&j->heap);
     free(j);
     return code;
+}
+
+int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *err,
+                 size_t err_bytes)
+{
+    memset(ret, 0, sizeof(*ret));
+    return work(run, desc, ret, err, err_bytes);
+}
+
+int jinja_check(const char *source, size_t source_bytes, char *err, size_t err_bytes)
+{
+    const struct jinja_desc desc = {.source = source, .source_bytes = source_bytes};
+    return work(check, &desc, NULL, err, err_bytes);
 }
 
 void jinja_output_fini(struct jinja_output *o)

@@ -51,4 +51,8 @@ int jinja_render(const struct jinja_desc *desc, struct jinja_output *ret, char *
                  size_t err_bytes);
 void jinja_output_fini(struct jinja_output *o);
 
+/* Is this a template? What it does with its input is not known before it renders. Returns as
+ * jinja_render. */
+int jinja_check(const char *source, size_t source_bytes, char *err, size_t err_bytes);
+
 #endif

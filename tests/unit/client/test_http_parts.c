@@ -269,6 +269,12 @@ START_TEST(a_template_that_looks_like_a_path_is_a_file)
     ck_assert_int_eq(READ("--chat-template", "{% if a %}/{% endif %}"), 0);
     ck_assert_str_eq(config.chat_template, "{% if a %}/{% endif %}");
     http_config_fini(&config);
+    ck_assert_int_eq(READ("--chat-template", "{% if a %}/{% end %}"), -EINVAL);
+    ck_assert_msg(strstr(err, "--chat-template: line 1"), "%s", err);
+    http_config_fini(&config);
+    ck_assert_int_eq(READ("--chat-template", "/etc/passwd"), -EINVAL);
+    ck_assert_msg(strstr(err, "--chat-template: it is not Jinja"), "%s", err);
+    http_config_fini(&config);
     ck_assert_int_eq(READ("--chat-template", "nochatml"), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err, "it is not a family"));
     http_config_fini(&config);
