@@ -411,6 +411,9 @@ struct hearth_request {
     uint32_t
         n_closing; /* the tokens that close a thought at its limit, at most 64; they count as */
     const uint32_t *closing; /* tokens of the answer */
+
+    uint32_t n_banned;      /* tokens that are never picked, as with a bias of -INFINITY (such as */
+    const uint32_t *banned; /* those that begin a call); what `bias` says of them does not count */
 };
 
 /* Fills *request with the defaults above. `size` is sizeof(*request). */

@@ -156,16 +156,6 @@ static int set_bias(struct gen_params *a, uint32_t token, float value, struct fa
     return 0;
 }
 
-int gen_params_ban(struct gen_params *a, uint32_t token, struct fail *f)
-{
-    for (uint32_t i = 0; i < a->base.n_bias; i++)
-        if (a->bias[i].token == token) {
-            a->bias[i].value = -INFINITY;
-            return 0;
-        }
-    return set_bias(a, token, -INFINITY, f);
-}
-
 static int add_bias(struct gen_params *a, int64_t token, const json_t *value, struct fail *f)
 {
     float bias = json_is_false(value) ? -INFINITY : (float)json_number_value(value);

@@ -85,9 +85,6 @@ int gen_params_check_prompts(const struct gen_params *a, uint32_t context, struc
 int gen_params_check_model(const json_t *root, const struct http_config *config, const char *model,
                            struct fail *f);
 
-/* The answer never has this token, whatever `logit_bias` says of it. As gen_params_read. */
-int gen_params_ban(struct gen_params *a, uint32_t token, struct fail *f);
-
 /* The request of choice `index` in [0, n_prompts * n). */
 void gen_params_request(const struct gen_params *a, uint32_t index, struct hearth_request *ret);
 

@@ -195,11 +195,6 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct tal
             f, 400, FAIL_INVALID,
             "a grammar or 'response_format' does not go with a 'tool_choice' that requires "
             "a call: leave out one");
-    uint32_t n_banned;
-    const uint32_t *banned = chat_json_banned(a->readers[0], &n_banned);
-    for (uint32_t i = 0; i < n_banned; i++)
-        if (gen_params_ban(a, banned[i], f) < 0)
-            return -1;
     for (uint32_t i = 1; i < a->n; i++)
         if (hearth_chat_another(a->readers[0], &a->readers[i]) < 0)
             return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");

@@ -124,28 +124,41 @@ struct param_lists {
     struct params_mark marks[PARAMS_MARKS_MAX];
 };
 
-/* Adds the request's biases, and those of ignore_eos, to *p. */
+static bool is_banned(const struct hearth_request *r, uint32_t id)
+{
+    for (uint32_t i = 0; i < r->n_banned; i++)
+        if (r->banned[i] == id)
+            return true;
+    return false;
+}
+
+/* Adds the request's biases, and those of ignore_eos and of banned tokens, to *p. */
 static int make_biases(struct hearth *h, const struct hearth_request *r, struct param_lists *lists,
                        struct params *p)
 {
     uint32_t n = 0, n_ends = 0;
     for (uint32_t id = 0; r->ignore_eos && id < h->vocab.n_tokens; id++)
         n_ends += vocab_is_end(&h->vocab, id);
-    if ((uint64_t)r->n_bias + n_ends > PARAMS_BIAS_MAX)
-        return handle_fail(h, -EINVAL, "%u logit biases: give at most %u", r->n_bias,
-                           PARAMS_BIAS_MAX - n_ends);
-    if (!r->n_bias && !n_ends)
+    const uint64_t n_never = (uint64_t)r->n_banned + n_ends;
+    if (r->n_bias + n_never > PARAMS_BIAS_MAX)
+        return handle_fail(h, -EINVAL, "%u logit biases and %u banned tokens: give at most %u",
+                           r->n_bias, r->n_banned, PARAMS_BIAS_MAX - n_ends);
+    if (!r->n_bias && !n_never)
         return 0;
-    lists->bias = malloc((r->n_bias + n_ends) * sizeof(*lists->bias));
+    lists->bias = malloc((r->n_bias + n_never) * sizeof(*lists->bias));
     if (!lists->bias)
         return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
     for (uint32_t i = 0; i < r->n_bias; i++) {
         float value = r->bias[i].value;
-        if (n_ends && vocab_is_end(&h->vocab, r->bias[i].token))
+        if ((n_ends && vocab_is_end(&h->vocab, r->bias[i].token)) || is_banned(r, r->bias[i].token))
             continue;
         lists->bias[n].token = r->bias[i].token;
         lists->bias[n++].value = isinf(value) && value < 0 ? -PARAMS_BIAS_VALUE_MAX : value;
     }
+    for (uint32_t i = 0; i < r->n_banned; i++)
+        if (!n_ends || !vocab_is_end(&h->vocab, r->banned[i]))
+            lists->bias[n++] =
+                (struct params_bias){.token = r->banned[i], .value = -PARAMS_BIAS_VALUE_MAX};
     for (uint32_t id = 0; n_ends && id < h->vocab.n_tokens; id++)
         if (vocab_is_end(&h->vocab, id))
             lists->bias[n++] = (struct params_bias){.token = id, .value = -PARAMS_BIAS_VALUE_MAX};

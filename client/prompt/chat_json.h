@@ -35,7 +35,4 @@ int64_t chat_json_tokens(struct hearth *h, const struct hearth_chat *chat,
 int chat_json_open(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
                    struct hearth_chat_reader **ret_reader);
 
-/* The tokens that an answer may not have where tool_choice is none: those that begin a call. */
-const uint32_t *chat_json_banned(const struct hearth_chat_reader *reader, uint32_t *ret_n);
-
 #endif

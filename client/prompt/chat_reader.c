@@ -179,13 +179,9 @@ int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_r
     request->n_marks = own ? g->n_thought_marks : request->grammar || g->n_closing ? g->n_marks : 0;
     request->closing = g->closing;
     request->n_closing = g->n_closing;
+    request->banned = g->banned;
+    request->n_banned = g->n_banned;
     return 0;
-}
-
-const uint32_t *chat_json_banned(const struct hearth_chat_reader *reader, uint32_t *ret_n)
-{
-    *ret_n = reader->bound->grammar.n_banned;
-    return reader->bound->grammar.banned;
 }
 
 const char *hearth_chat_loosened(const struct hearth_chat_reader *reader)

@@ -41,6 +41,7 @@ class ChatReader:
         kinds = {number: kind for kind, number in _native.MARK_KINDS.items()}
         marks = ctypes.cast(c.marks, ctypes.POINTER(_native.Mark))
         closing = ctypes.cast(c.closing, ctypes.POINTER(ctypes.c_uint32))
+        banned = ctypes.cast(c.banned, ctypes.POINTER(ctypes.c_uint32))
         params: Params = {"shown_tokens": self.marks}
         if c.grammar:
             params["grammar"] = c.grammar.decode("utf-8")
@@ -51,6 +52,8 @@ class ChatReader:
             ]
         if c.n_closing:
             params["closing"] = [closing[i] for i in range(c.n_closing)]
+        if c.n_banned:
+            params["banned"] = [banned[i] for i in range(c.n_banned)]
         return params
 
     @property

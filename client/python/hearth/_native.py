@@ -168,6 +168,8 @@ class Request(ctypes.Structure):
         ("marks", c_void_p),
         ("n_closing", c_uint32),
         ("closing", c_void_p),
+        ("n_banned", c_uint32),
+        ("banned", c_void_p),
     ]
 
 

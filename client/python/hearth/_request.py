@@ -129,6 +129,7 @@ class Request:
         self.shown_tokens = make_ids("shown_tokens", values.pop("shown_tokens", ()))
         self.marks = _marks(values.pop("marks", ()))
         self.closing = make_ids("closing", values.pop("closing", ()))
+        self.banned = make_ids("banned", values.pop("banned", ()))
         self.bias = _bias(values.pop("logit_bias", {}))
         self.grammar = _grammar(values.pop("grammar", None), values.pop("json_schema", None))
         self._keep: List[Any] = []
@@ -172,4 +173,5 @@ class Request:
         marks = (_native.Mark * len(self.marks))(*self.marks)
         c.n_marks, c.marks = len(marks), ctypes.addressof(marks)
         c.n_closing, c.closing = len(self.closing), address(self.closing)
+        c.n_banned, c.banned = len(self.banned), address(self.banned)
         self._keep = [stops, bias, marks]

@@ -47,6 +47,7 @@ class Params(TypedDict, total=False):
     shown_tokens: Optional[Sequence[int]]  # control tokens that are part of the text (ChatReader.marks)
     marks: Optional[Sequence[Mark]]  # where the grammar binds, and thoughts lie (ChatReader.params)
     closing: Optional[Sequence[int]]  # the tokens that close a thought at its limit (ChatReader.params)
+    banned: Optional[Sequence[int]]  # tokens that are never picked, such as those that begin a call
     ignore_eos: Optional[bool]  # [False] True: the model cannot end the answer itself
     grammar: Optional[str]  # [none] a GBNF that the answer follows, from its rule "root" on
     json_schema: Optional[Schema]  # [none] the same, made of a JSON schema

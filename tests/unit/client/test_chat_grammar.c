@@ -226,6 +226,7 @@ START_TEST(nothing_binds_where_nothing_asks_for_it)
     ck_assert(!request.grammar && !request.n_marks && !request.n_closing);
     opens(THINKS, TWO("false"), HEARTH_TOOLS_AUTO, 0);
     ck_assert(!request.grammar && !request.n_marks);
+    ck_assert_uint_eq(request.n_banned, 0);
     opens(HERMES, TWO("true"), HEARTH_TOOLS_NONE, 1);
     ck_assert(!request.grammar && !request.n_marks);
 }

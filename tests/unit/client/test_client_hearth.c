@@ -330,6 +330,42 @@ START_TEST(ignore_eos_forbids_every_token_that_ends_an_answer)
 }
 END_TEST
 
+START_TEST(banned_tokens_are_never_picked_whatever_their_bias)
+{
+    connect_with(1, 0);
+    struct hearth_request r;
+    const struct hearth_bias bias[] = {{6, 50}, {5, 1.5f}};
+    const uint32_t banned[] = {6, FAKE_EOS, 9};
+    struct params p;
+    _Alignas(8) uint8_t block[4096];
+    hearth_request_init(&r, sizeof(r));
+    r.tokens = prompt;
+    r.n_tokens = 3;
+    r.bias = bias;
+    r.n_bias = 2;
+    r.banned = banned;
+    r.n_banned = 3;
+    for (r.ignore_eos = 0; r.ignore_eos < 2; r.ignore_eos++) {
+        const uint32_t ends[] = {FAKE_EOS, FAKE_RETURN, FAKE_CALL};
+        const uint32_t *never[2][5] = {{banned, banned + 1, banned + 2},
+                                       {banned, banned + 2, ends, ends + 1, ends + 2}};
+        const uint32_t n_never = r.ignore_eos ? 5 : 3;
+        struct submit_cell c = submit_request(&r);
+        memcpy(block, segment_params(&fake.segment, 0), c.params_bytes);
+        ck_assert_msg(params_decode(block, c.params_bytes, FAKE_VOCAB, &p, err, sizeof(err)) == 0,
+                      "%s", err);
+        ck_assert_uint_eq(p.n_bias, 1 + n_never);
+        ck_assert(p.bias[0].token == 5 && p.bias[0].value == 1.5f);
+        for (uint32_t i = 0; i < n_never; i++)
+            ck_assert(p.bias[1 + i].token == *never[r.ignore_eos][i] &&
+                      p.bias[1 + i].value == -PARAMS_BIAS_VALUE_MAX);
+    }
+    r.n_banned = PARAMS_BIAS_MAX;
+    ck_assert_int_eq(hearth_check(h, &r), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(hearth_error(h), "banned tokens"));
+}
+END_TEST
+
 START_TEST(keep_is_the_common_prefix_with_the_last_prompt)
 {
     connect_with(2, 0);
@@ -504,6 +540,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_name_and_slots_reach_the_daemon);
     tcase_add_test(t, a_request_lies_in_arena_cell_and_parameters);
     tcase_add_test(t, ignore_eos_forbids_every_token_that_ends_an_answer);
+    tcase_add_test(t, banned_tokens_are_never_picked_whatever_their_bias);
     tcase_add_test(t, keep_is_the_common_prefix_with_the_last_prompt);
     tcase_add_test(t, text_is_tokenized_with_its_bos);
     tcase_add_test(t, a_bad_request_changes_nothing);
