@@ -80,6 +80,8 @@ int routes_read_template(struct exchange *x, struct hearth *h, struct fail *f)
     struct talk t = {0};
     struct jinja_output o = {0};
     int rc = talk_read(&t, x->root, x->server->config->chat_template, f);
+    if (!rc)
+        rc = talk_check_tools(&t, h, f);
     int code = rc ? 0 : chat_json_render(h, &t.chat, &t.json, &o);
     if (code)
         rc = fail_library(f, code, hearth_error(h));

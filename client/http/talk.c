@@ -178,6 +178,23 @@ static int make_prompt(struct gen_params *a, struct hearth *h, const struct talk
     return p->n > info.context ? gen_params_check_prompts(a, info.context, f) : 0;
 }
 
+static int open_reader(const struct talk *t, struct hearth *h, struct hearth_chat_reader **ret,
+                       struct fail *f)
+{
+    int rc = chat_json_open(h, &t->chat, &t->json, ret);
+    if (rc == -ENOTSUP)
+        return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
+    return rc ? fail_library(f, rc, hearth_error(h)) : 0;
+}
+
+int talk_check_tools(const struct talk *t, struct hearth *h, struct fail *f)
+{
+    struct hearth_chat_reader *reader;
+    int rc = open_reader(t, h, &reader, f);
+    hearth_chat_close(reader);
+    return rc;
+}
+
 /* A reader for each choice, and the tokens that it has to see. */
 static int open_readers(struct gen_params *a, struct hearth *h, const struct talk *t,
                         struct fail *f)
@@ -185,11 +202,8 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct tal
     a->readers = calloc(a->n, sizeof(*a->readers));
     if (!a->readers)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    int rc = chat_json_open(h, &t->chat, &t->json, &a->readers[0]);
-    if (rc == -ENOTSUP)
-        return fail_set(f, 400, FAIL_NOT_SUPPORTED, "%s", hearth_error(h));
-    if (rc)
-        return fail_library(f, rc, hearth_error(h));
+    if (open_reader(t, h, &a->readers[0], f) < 0)
+        return -1;
     if (hearth_chat_request(a->readers[0], &a->base) < 0)
         return fail_set(
             f, 400, FAIL_INVALID,

@@ -25,6 +25,9 @@ void talk_fini(struct talk *t);
 /* The variables by which templates know whether the model is to think; the caller owns them. */
 json_t *talk_thinking(bool on);
 
+/* Would the model see its tools? Returns 0, or -1 with *f. */
+int talk_check_tools(const struct talk *t, struct hearth *h, struct fail *f);
+
 /* What follows changes the request's messages: only one of these. */
 
 /* How many tokens its prompt has. Returns -1 with *f where it cannot be rendered. */
