@@ -284,6 +284,34 @@ START_TEST(where_no_call_is_wanted_none_is_read)
 }
 END_TEST
 
+/* Each is looked for in the schema: of one with thousands of properties that takes long. */
+START_TEST(arguments_have_places_where_there_are_few_properties)
+{
+    static const char text[] = "<|tool_call_start|>[f(7)]<|tool_call_end|>";
+    for (int n = 32; n <= 33; n++)
+        for (int n_required = 32; n_required <= 33; n_required++) {
+            json_t *properties = json_object(), *required = json_array();
+            for (int i = 0; i < n; i++) {
+                char name[8];
+                snprintf(name, sizeof(name), "p%d", i);
+                json_object_set_new(properties, name, json_object());
+            }
+            for (int i = 0; i < n_required; i++)
+                json_array_append_new(required, json_string("p0"));
+            json_t *list =
+                json_pack("[{s:s, s:{s:s, s:{s:o, s:o}}}]", "type", "function", "function", "name",
+                          "f", "parameters", "properties", properties, "required", required);
+            const struct reader_desc desc = {.form = form_named("lfm2"), .tools = list};
+            const char *reason;
+            char *got = read_in_steps(&desc, text, 3, &reason);
+            ck_assert_msg((strstr(got, "f({\"p0\": 7})") != NULL) == (n == 32 && n_required == 32),
+                          "%d of %d: %s", n_required, n, got);
+            free(got);
+            json_decref(list);
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_events");
@@ -296,6 +324,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_answer_is_read_once_however_long_it_is, 0,
                         (int)(sizeof(long_answers) / sizeof(long_answers[0])));
     tcase_add_test(tcase, a_call_in_a_thought_may_be_part_of_it);
+    tcase_add_test(tcase, arguments_have_places_where_there_are_few_properties);
     tcase_add_loop_test(tcase, where_no_call_is_wanted_none_is_read, 0, n);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

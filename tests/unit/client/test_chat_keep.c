@@ -1,11 +1,13 @@
 /* Calls of the history, and results of tools, that a template does not write: they are in the prompt all
  * the same, in a form that does not depend on what follows. */
 #include <check.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/base/buffer.h"
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/rig/text_diff.h"
@@ -197,6 +199,31 @@ START_TEST(a_later_turn_goes_on_with_the_text_before_it)
 }
 END_TEST
 
+/* Results are looked for call by call: of 257 calls the template itself says that it takes one. */
+START_TEST(a_message_of_many_calls_is_not_split)
+{
+    connect_with(1, 0);
+    for (int n = 256; n <= 257; n++) {
+        struct buffer t = {0};
+        struct hearth_chat c;
+        char text[65536];
+        buffer_text(&t, "[" USER ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[" F);
+        for (int i = 1; i < n; i++)
+            buffer_text(&t, "," F);
+        buffer_text(&t, "]}]");
+        hearth_chat_init(&c, sizeof(c));
+        c.messages = t.data;
+        c.messages_bytes = t.bytes;
+        c.chat_template = ONE_CALL;
+        c.chat_template_bytes = strlen(ONE_CALL);
+        int64_t got = hearth_chat_text(h, &c, text, sizeof(text));
+        ck_assert_msg(n == 256 ? got > 0 : got == -EINVAL && strstr(hearth_error(h), "one call"),
+                      "%d: %s", n, hearth_error(h));
+        buffer_fini(&t);
+    }
+}
+END_TEST
+
 /* Published templates (vectors/jinja_chat_templates.hf.json): each renders, or says why not. */
 START_TEST(published_templates_lose_no_call)
 {
@@ -248,6 +275,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, fixture_setup, fixture_teardown);
     tcase_add_loop_test(tcase, no_call_of_the_history_is_lost, 0, sizeof(kept) / sizeof(kept[0]));
+    tcase_add_test(tcase, a_message_of_many_calls_is_not_split);
     tcase_add_test(tcase, a_later_turn_goes_on_with_the_text_before_it);
     if (getenv("HEARTH_TESTDATA"))
         tcase_add_test(tcase, published_templates_lose_no_call);
