@@ -380,8 +380,10 @@ START_TEST(a_template_that_passes_tools_over_is_not_given_any)
     ck_assert_msg(strstr(json_text(o, "error/message"), "does not write tools") != NULL, "%s",
                   json_text(o, "error/message"));
     json_decref(o);
+    json_decref(http_json(&rig_gate, "/apply-template", talk_with(more), 400));
     snprintf(more, sizeof(more), called, rig_calls, ",\"tool_choice\":\"none\"");
     json_decref(rig_json("/v1/chat/completions", talk_with(more)));
+    json_decref(rig_json("/apply-template", talk_with(more)));
 }
 END_TEST
 
