@@ -364,6 +364,8 @@ static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
                           space);
         }
     }
+    if (!t.bytes) /* it has none */
+        schema_add(&b->c, &t, "\"\"");
     const char *got = schema_rule(&b->c, NULL, "arguments", schema_get(&t));
     buffer_fini(&t);
     return got;

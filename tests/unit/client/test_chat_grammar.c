@@ -717,6 +717,38 @@ START_TEST(arguments_are_bound_as_python_has_them)
 }
 END_TEST
 
+START_TEST(a_tool_may_have_no_parameters)
+{
+    static const struct {
+        const char *template, *answer;
+    } forms[] = {
+        {HERMES, "<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>"},
+        {CODER, "<tool_call>\n<function=ping>\n</function>\n</tool_call>"},
+        {GLM, "<tool_call>ping\n</tool_call>"},
+        {KIMI, "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0"
+               "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"},
+        {GEMMA, "<|tool_call>call:ping{}<tool_call|>"},
+        {LFM2, "<|tool_call_start|>[ping()]<|tool_call_end|>"},
+        {LLAMA, "{\"name\": \"ping\", \"parameters\": {}}"},
+    };
+    static const char *const schemas[] = {
+        "{\"type\":\"object\",\"properties\":{}}", "{\"type\":\"object\"}", "{}",
+        "{\"type\":\"object\",\"properties\":{},\"required\":[],\"additionalProperties\":false}"};
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        for (size_t k = 0; k < sizeof(schemas) / sizeof(schemas[0]); k++)
+            for (int strict = 0; strict < 2; strict++) {
+                char tools[400];
+                snprintf(tools, sizeof(tools), "[" TOOL("ping", "%s", "%s") "]",
+                         strict ? "true" : "false", schemas[k]);
+                opens(forms[i].template, tools, HEARTH_TOOLS_REQUIRED, 0);
+                ck_assert_msg(takes(forms[i].answer), "%s %s\n%s", schemas[k], forms[i].answer,
+                              request.grammar);
+                hearth_chat_close(reader);
+                reader = NULL;
+            }
+}
+END_TEST
+
 START_TEST(an_answer_that_is_not_bound_is_not_checked)
 {
     opens(HERMES, TWO("false"), HEARTH_TOOLS_AUTO, 0);
@@ -799,6 +831,7 @@ int main(void)
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
     tcase_add_test(tcase, an_object_of_many_properties_is_loosened_for_gemma);
     tcase_add_test(tcase, arguments_are_bound_as_python_has_them);
+    tcase_add_test(tcase, a_tool_may_have_no_parameters);
     tcase_add_test(tcase, an_answer_that_is_not_bound_is_not_checked);
     tcase_add_test(tcase, sixty_four_tools_with_256_kilobytes_compile);
     suite_add_tcase(suite, tcase);
