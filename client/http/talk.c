@@ -99,21 +99,35 @@ static int read_tools(const json_t *o, struct talk *t, struct fail *f)
     return 0;
 }
 
-json_t *talk_thinking(bool on)
+/* What makes templates keep thoughts, which clients send back: the prefix stays as it was. */
+static json_t *keeping_thoughts(void)
 {
-    return json_pack("{s:b,s:b}", "enable_thinking", on, "thinking", on);
+    return json_pack("{s:b,s:b,s:b,s:b,s:b,s:b}", "preserve_thinking", 1, "preserved_thinking", 1,
+                     "keep_past_thinking", 1, "clear_thinking", 0, "truncate_history_thinking", 0,
+                     "drop_thinking", 0);
 }
 
-/* Unless `variables` say so themselves. */
 static int put_thinking(json_t *variables, bool on)
 {
-    json_t *names = talk_thinking(on);
-    int rc = names ? json_object_update_missing(variables, names) : -1;
-    json_decref(names);
-    return rc;
+    return json_object_set_new(variables, "enable_thinking", json_boolean(on)) ||
+           json_object_set_new(variables, "thinking", json_boolean(on));
 }
 
-/* More variables of the template. It knows no effort "none". */
+/* How much to think, in the words of any dialect: "none" is not at all. Templates know low, medium
+ * and high. */
+static int put_effort(json_t *variables, const char *effort)
+{
+    static const char *const other[][2] = {{"max", "high"}, {"xhigh", "high"}, {"minimal", "low"}};
+    const bool on = strcmp(effort, "none") != 0;
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+        if (strcmp(effort, other[i][0]) == 0)
+            effort = other[i][1];
+    return put_thinking(variables, on) ||
+           (on && json_object_set_new(variables, "reasoning_effort", json_string(effort)));
+}
+
+/* More variables of the template; of its own names those in `chat_template_kwargs` have the last
+ * word. */
 static int read_extra(const json_t *o, struct talk *t, struct fail *f)
 {
     json_t *extra = NULL;
@@ -123,16 +137,10 @@ static int read_extra(const json_t *o, struct talk *t, struct fail *f)
         field_text(o, "reasoning_effort", &effort, NULL, f) < 0 ||
         field_bool(o, "enable_thinking", &on, f) < 0)
         return -1;
-    if (!effort && !says) {
-        t->json.extra = json_incref(extra);
-        return 0;
-    }
-    const bool none = effort && strcmp(effort, "none") == 0;
-    t->json.extra = extra ? json_copy(extra) : json_object();
-    if (!t->json.extra || (says && put_thinking(t->json.extra, on)) ||
-        (none && put_thinking(t->json.extra, false)) ||
-        (effort && !none &&
-         json_object_set_new(t->json.extra, "reasoning_effort", json_string(effort))))
+    t->json.extra = keeping_thoughts();
+    if (!t->json.extra || (effort && put_effort(t->json.extra, effort)) ||
+        (says && put_thinking(t->json.extra, on)) ||
+        (extra && json_object_update(t->json.extra, extra)))
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     return 0;
 }

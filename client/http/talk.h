@@ -22,9 +22,6 @@ struct talk {
 int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f);
 void talk_fini(struct talk *t);
 
-/* The variables by which templates know whether the model is to think; the caller owns them. */
-json_t *talk_thinking(bool on);
-
 /* Would the model see its tools? Returns 0, or -1 with *f. */
 int talk_check_tools(const struct talk *t, struct hearth *h, struct fail *f);
 

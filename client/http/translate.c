@@ -29,6 +29,8 @@ static const char *const shared[] = {
     "logit_bias",
     "prediction",
     "ignore_eos",
+    "thinking_budget_tokens",
+    "chat_template_kwargs",
 };
 
 void translate_set(struct translation *t, const char *name, json_t *value)
@@ -65,20 +67,13 @@ void translate_begin(struct translation *t, const json_t *body, struct fail *f)
     *t = (struct translation){.from = body, .to = json_object(), .names = json_object(), .f = f};
     t->messages = open_member(t, "messages", json_array());
     t->tools = open_member(t, "tools", json_array());
-    t->variables = open_member(t, "chat_template_kwargs", json_object());
     json_object_foreach((json_t *)(uintptr_t)body, name, value)
         if (is_shared(name))
             translate_copy(t, body, name, name);
-    /* Clients send thoughts back: a template that keeps them leaves the prefix as it was. */
-    t->failed |= json_object_set_new(t->variables, "preserve_thinking", json_true()) != 0;
-    t->failed |= json_object_set_new(t->variables, "clear_thinking", json_false()) != 0;
 }
 
 json_t *translate_end(struct translation *t, int rc)
 {
-    const json_t *given = json_object_get(t->from, "chat_template_kwargs");
-    if (json_is_object(given)) /* hearth's own field has the last word */
-        t->failed |= json_object_update(t->variables, (json_t *)(uintptr_t)given) != 0;
     json_decref(t->names);
     if (!rc && !t->failed)
         return t->to;
@@ -142,25 +137,6 @@ void translate_strict(struct translation *t)
 }
 
 /* Templates know low, medium and high. */
-void translate_effort(struct translation *t, const char *effort)
-{
-    static const char *const other[][2] = {{"max", "high"}, {"xhigh", "high"}, {"minimal", "low"}};
-    bool on = strcmp(effort, "none") != 0;
-    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
-        if (strcmp(effort, other[i][0]) == 0)
-            effort = other[i][1];
-    translate_thinking(t, on);
-    if (on)
-        translate_set(t, "reasoning_effort", json_string(effort));
-}
-
-void translate_thinking(struct translation *t, bool on)
-{
-    json_t *names = talk_thinking(on);
-    t->failed |= !names || json_object_update(t->variables, names) != 0;
-    json_decref(names);
-}
-
 void translate_add_text(struct buffer *all, const json_t *text)
 {
     if (all->bytes)

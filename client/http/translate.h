@@ -41,10 +41,9 @@ struct translation {
     json_t *to;         /* the new object */
     json_t *messages;   /* its own, as are these; borrowed */
     json_t *tools;
-    json_t *variables; /* of the template */
-    json_t *names;     /* of the tools that calls so far named, by the calls' ids; owned */
-    json_t *turn;      /* the assistant's message that is being made of several items, or NULL */
-    char where[32];    /* what is being read, for errors: "messages.3" */
+    json_t *names;  /* of the tools that calls so far named, by the calls' ids; owned */
+    json_t *turn;   /* the assistant's message that is being made of several items, or NULL */
+    char where[32]; /* what is being read, for errors: "messages.3" */
     struct fail *f;
     bool failed; /* no memory */
 };
@@ -77,12 +76,6 @@ void translate_tool(struct translation *t, json_t *name, json_t *description, js
 
 /* The last tool is `strict`: its calls have to follow its schema. */
 void translate_strict(struct translation *t);
-
-/* How much to think, in the words of any dialect: "none" is not at all. */
-void translate_effort(struct translation *t, const char *effort);
-
-/* Turns thinking on or off, in the words of all templates that can. */
-void translate_thinking(struct translation *t, bool on);
 
 /* Another text of one message: a line of its own. */
 void translate_add_text(struct buffer *all, const json_t *text);

@@ -270,9 +270,9 @@ static int read_thinking(struct translation *t, const json_t *body)
         return fail_set(t->f, 400, FAIL_INVALID,
                         "'thinking' must be of type enabled, adaptive or disabled");
     if (on && effort)
-        translate_effort(t, effort);
+        translate_set(t, "reasoning_effort", json_string(effort));
     else
-        translate_thinking(t, on);
+        translate_set(t, "enable_thinking", json_boolean(on));
     if (on)
         translate_copy(t, thinking, "budget_tokens", "thinking_budget_tokens");
     return 0;

@@ -133,9 +133,9 @@ static int read_think(struct translation *t, const json_t *body)
     if (!think || json_is_null(think))
         return 0;
     if (json_is_string(think))
-        translate_effort(t, json_string_value(think));
+        translate_set(t, "reasoning_effort", json_string(json_string_value(think)));
     else if (json_is_boolean(think))
-        translate_thinking(t, json_is_true(think));
+        translate_set(t, "enable_thinking", json_boolean(json_is_true(think)));
     else
         return fail_set(t->f, 400, FAIL_INVALID,
                         "'think' must be true, false, \"low\", \"medium\" or \"high\"");

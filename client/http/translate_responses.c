@@ -326,7 +326,7 @@ static int read_reasoning(struct translation *t, const json_t *body)
         (reasoning && field_text(reasoning, "effort", &effort, NULL, t->f) < 0))
         return -1;
     if (effort)
-        translate_effort(t, effort);
+        translate_set(t, "reasoning_effort", json_string(effort));
     return 0;
 }
 

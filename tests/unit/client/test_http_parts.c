@@ -367,38 +367,59 @@ END_TEST
 
 /* ---- talk ------------------------------------------------------------------------------------ */
 
-/* The template's variables of a conversation with these members; compact JSON, sorted. */
+/* The template's variables of a conversation with these members, beside those that keep thoughts. */
 static void assert_variables(const char *members, const char *variables)
 {
     static const char form[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]%s}";
+    static const char keep[] = "{\"preserve_thinking\":true,\"preserved_thinking\":true,"
+                               "\"keep_past_thinking\":true,\"clear_thinking\":false,"
+                               "\"truncate_history_thinking\":false,\"drop_thinking\":false}";
     char text[400];
     struct talk talk;
     struct fail f;
     snprintf(text, sizeof(text), form, members);
-    json_t *o = json_loads(text, 0, NULL);
-    ck_assert_ptr_nonnull(o);
+    json_t *o = json_loads(text, 0, NULL), *want = json_loads(variables, 0, NULL),
+           *kept = json_loads(keep, 0, NULL);
+    ck_assert(o && want && kept);
+    ck_assert_int_eq(json_object_update_missing(want, kept), 0);
     ck_assert_int_eq(talk_read(&talk, o, NULL, &f), 0);
-    char *found =
-        talk.json.extra ? json_dumps(talk.json.extra, JSON_COMPACT | JSON_SORT_KEYS) : strdup("");
-    ck_assert_str_eq(found, variables);
+    char *found = json_dumps(talk.json.extra, JSON_COMPACT | JSON_SORT_KEYS),
+         *wanted = json_dumps(want, JSON_COMPACT | JSON_SORT_KEYS);
+    ck_assert_str_eq(found, wanted);
     free(found);
+    free(wanted);
     talk_fini(&talk);
     json_decref(o);
+    json_decref(want);
+    json_decref(kept);
 }
 
-/* Both ways to ask for no thinking, as every template may call it; what is said to the template
+/* Every way to ask for thinking, or none, as every template may call it; what is said to the template
  * itself counts. */
-START_TEST(no_thinking_is_what_templates_call_it)
+START_TEST(thinking_is_what_templates_call_it)
 {
     static const char off[] = "{\"enable_thinking\":false,\"thinking\":false}";
-    assert_variables("", "");
+    assert_variables("", "{}");
     assert_variables(",\"reasoning_effort\":\"none\"", off);
     assert_variables(",\"enable_thinking\":false", off);
     assert_variables(",\"enable_thinking\":true", "{\"enable_thinking\":true,\"thinking\":true}");
-    assert_variables(",\"reasoning_effort\":\"low\"", "{\"reasoning_effort\":\"low\"}");
+    static const char *const efforts[][2] = {{"minimal", "low"},   {"low", "low"},
+                                             {"medium", "medium"}, {"high", "high"},
+                                             {"xhigh", "high"},    {"max", "high"}};
+    for (size_t i = 0; i < sizeof(efforts) / sizeof(efforts[0]); i++) {
+        char members[60], want[100];
+        snprintf(members, sizeof(members), ",\"reasoning_effort\":\"%s\"", efforts[i][0]);
+        snprintf(want, sizeof(want),
+                 "{\"enable_thinking\":true,\"thinking\":true,\"reasoning_effort\":\"%s\"}",
+                 efforts[i][1]);
+        assert_variables(members, want);
+    }
+    assert_variables(
+        ",\"reasoning_effort\":\"high\",\"enable_thinking\":false",
+        "{\"enable_thinking\":false,\"thinking\":false,\"reasoning_effort\":\"high\"}");
     assert_variables(",\"reasoning_effort\":\"none\","
-                     "\"chat_template_kwargs\":{\"enable_thinking\":true}",
-                     "{\"enable_thinking\":true,\"thinking\":false}");
+                     "\"chat_template_kwargs\":{\"enable_thinking\":true,\"clear_thinking\":true}",
+                     "{\"enable_thinking\":true,\"thinking\":false,\"clear_thinking\":true}");
 }
 END_TEST
 
@@ -422,7 +443,7 @@ int main(void)
     tcase_add_test(tcase, a_text_grows_and_gives_back);
     tcase_add_test(tcase, a_template_that_looks_like_a_path_is_a_file);
     tcase_add_test(tcase, options_are_read_and_checked);
-    tcase_add_test(tcase, no_thinking_is_what_templates_call_it);
+    tcase_add_test(tcase, thinking_is_what_templates_call_it);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

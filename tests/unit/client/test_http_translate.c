@@ -182,28 +182,23 @@ END_TEST
 
 START_TEST(thinking_is_off_unless_it_is_asked_for)
 {
-    static const char variables[] = "{\"preserve_thinking\":true,\"clear_thinking\":false,"
-                                    "\"enable_thinking\":%s,\"thinking\":%s}";
     static const char *const on[] = {"{\"type\":\"adaptive\",\"display\":\"omitted\"}",
                                      "{\"type\":\"enabled\",\"budget_tokens\":2048}"};
-    char want[200], json[300];
-    snprintf(want, sizeof(want), variables, "false", "false");
-    assert_member(of_messages, "{" ASK "}", "chat_template_kwargs", want);
-    assert_member(of_messages, "{" ASK ",\"thinking\":{\"type\":\"disabled\"}}",
-                  "chat_template_kwargs", want);
-    snprintf(want, sizeof(want), variables, "true", "true");
+    char json[300];
+    assert_member(of_messages, "{" ASK "}", "enable_thinking", "false");
+    assert_member(of_messages, "{" ASK ",\"thinking\":{\"type\":\"disabled\"}}", "enable_thinking",
+                  "false");
     for (size_t i = 0; i < 2; i++) {
+        snprintf(json, sizeof(json), "{" ASK ",\"thinking\":%s}", on[i]);
+        assert_member(of_messages, json, "enable_thinking", "true");
         snprintf(json, sizeof(json),
                  "{" ASK ",\"thinking\":%s,\"output_config\":{\"effort\":\"max\"}}", on[i]);
-        assert_member(of_messages, json, "chat_template_kwargs", want);
-        assert_member(of_messages, json, "reasoning_effort", "\"high\"");
+        assert_member(of_messages, json, "reasoning_effort", "\"max\"");
     }
     assert_member(of_messages, json, "thinking_budget_tokens", "2048");
     assert_member(of_messages,
                   "{" ASK ",\"chat_template_kwargs\":{\"enable_thinking\":true,\"x\":1}}",
-                  "chat_template_kwargs",
-                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":true,"
-                  "\"thinking\":false,\"x\":1}");
+                  "chat_template_kwargs", "{\"enable_thinking\":true,\"x\":1}");
 }
 END_TEST
 
@@ -431,15 +426,17 @@ START_TEST(a_response_s_fields_are_renamed)
         "{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{}},\"verbosity\":\"low\"}}";
     assert_member(translate_responses, json, "max_tokens", "7");
     assert_member(translate_responses, json, "parallel_tool_calls", "false");
-    assert_member(translate_responses, json, "reasoning_effort", "\"low\"");
+    assert_member(translate_responses, json, "reasoning_effort", "\"minimal\"");
     assert_member(translate_responses, json, "tool_choice", "\"auto\"");
     assert_member(translate_responses, json, "response_format",
                   "{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{}}");
     assert_member(translate_responses, json, "store", "null");
-    assert_member(translate_responses, "{\"input\":\"U\",\"reasoning\":{\"effort\":\"none\"}}",
-                  "chat_template_kwargs",
-                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":false,"
-                  "\"thinking\":false}");
+    assert_member(
+        translate_responses,
+        "{\"input\":\"U\",\"thinking_budget_tokens\":9,\"reasoning\":{\"effort\":\"none\"}}",
+        "reasoning_effort", "\"none\"");
+    assert_member(translate_responses, "{\"input\":\"U\",\"thinking_budget_tokens\":9}",
+                  "thinking_budget_tokens", "9");
 }
 END_TEST
 
@@ -542,9 +539,7 @@ START_TEST(ollama_s_options_have_its_defaults)
     assert_member(of_chat, "{" OLLAMA_ASK ",\"format\":{\"type\":\"string\"}}", "response_format",
                   "{\"type\":\"json_schema\",\"schema\":{\"type\":\"string\"}}");
     assert_member(of_chat, "{" OLLAMA_ASK ",\"think\":\"low\"}", "reasoning_effort", "\"low\"");
-    assert_member(of_chat, "{" OLLAMA_ASK ",\"think\":false}", "chat_template_kwargs",
-                  "{\"preserve_thinking\":true,\"clear_thinking\":false,\"enable_thinking\":false,"
-                  "\"thinking\":false}");
+    assert_member(of_chat, "{" OLLAMA_ASK ",\"think\":false}", "enable_thinking", "false");
 }
 END_TEST
 
