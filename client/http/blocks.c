@@ -1,11 +1,13 @@
 /* blocks: see blocks.h. */
 #include "client/http/blocks.h"
 
+#include "client/events/json_scan.h"
 #include "client/http/exchange.h"
 #include "client/http/json_put.h"
 #include "client/http/token_json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void begin(struct choice *c, uint32_t kind, const struct block_writer *w)
 {
@@ -24,13 +26,21 @@ static void begin(struct choice *c, uint32_t kind, const struct block_writer *w)
         w->begin(c, &items[l->n - 1]);
 }
 
-static json_t *object_of(const struct block *b)
+/* Is it an object of JSON, and nothing else? What numbers are in it does not matter. */
+static bool is_object(const struct block *b)
 {
-    json_t *o = json_loadb(b->text.data ? b->text.data : "", b->text.bytes, JSON_ALLOW_NUL, NULL);
-    if (json_is_object(o))
-        return o;
-    json_decref(o);
-    return NULL;
+    const char *at = b->text.data ? b->text.data : "", *end = at + b->text.bytes;
+    struct json_scan scan = {0};
+    enum json_scan_result got = JSON_GOES_ON;
+    while (at < end && strchr(" \t\r\n", *at) && *at)
+        at++;
+    if (at == end || *at != '{')
+        return false;
+    for (; at < end && got == JSON_GOES_ON; at++)
+        got = json_scan_byte(&scan, *at);
+    while (at < end && strchr(" \t\r\n", *at) && *at)
+        at++;
+    return got == JSON_ENDS && at == end;
 }
 
 /* A call whose arguments are not an object was cut off in them. */
@@ -42,10 +52,8 @@ static void end(struct choice *c, const struct block_writer *w)
     struct block *b = &l->items[l->n - 1];
     l->is_open = false;
     if (b->kind == HEARTH_CHAT_CALL) {
-        json_t *o = object_of(b);
-        b->is_cut = !o;
-        l->n_whole_calls += o != NULL;
-        json_decref(o);
+        b->is_cut = !is_object(b);
+        l->n_whole_calls += !b->is_cut;
     }
     if (w && w->end)
         w->end(c, b);
@@ -174,10 +182,20 @@ json_t *block_name(const struct block *b)
     return text_of(&b->name);
 }
 
-json_t *block_arguments(const struct block *b)
+/* The digits of its numbers stay as they are. A line's end in it would end an event. */
+void block_put_arguments(struct buffer *t, const struct block *b)
 {
-    json_t *o = object_of(b);
-    return o ? o : json_object();
+    bool in_string = false;
+    if (!is_object(b)) {
+        buffer_text(t, "{}");
+        return;
+    }
+    for (size_t i = 0, n; i < b->text.bytes; i += n) {
+        const char *at = b->text.data + i;
+        n = in_string && *at == '\\' ? 2 : 1;
+        in_string ^= *at == '"';
+        buffer_add(t, at, *at == '\n' || *at == '\r' ? 0 : n);
+    }
 }
 
 void block_put_cut(struct buffer *t, const struct block *b)

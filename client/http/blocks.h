@@ -55,8 +55,9 @@ json_t *block_text(const struct block *b);
 json_t *block_name(const struct block *b);
 json_t *block_call_id(const struct choice *c, const struct block *b);
 
-/* A call's arguments as an object: an empty one where the answer ended within them. */
-json_t *block_arguments(const struct block *b);
+/* Adds a call's arguments as an object in one line: an empty one where the answer ended within
+ * them. */
+void block_put_arguments(struct buffer *t, const struct block *b);
 
 /* Adds what there is of a call that is cut, as text: the beginning of an object with its name and
  * arguments. */

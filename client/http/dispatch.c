@@ -1,6 +1,7 @@
 /* dispatch: see dispatch.h. */
 #include "client/http/dispatch.h"
 
+#include "client/base/json_mend.h"
 #include "client/http/fields.h"
 #include "client/http/ollama.h"
 #include "client/http/routes.h"
@@ -63,8 +64,11 @@ static void check_passed(struct exchange *x)
 static void parse_body(struct exchange *x)
 {
     json_error_t e;
-    size_t flags = JSON_ALLOW_NUL | (x->server->config->upstreams ? JSON_REJECT_DUPLICATES : 0);
-    x->root = json_loadb(x->body.data ? x->body.data : "", x->body.bytes, flags, &e);
+    const char *text = x->body.data ? x->body.data : "";
+    if (x->server->config->upstreams) /* which read the same bytes, perhaps otherwise */
+        x->root = json_loadb(text, x->body.bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
+    else
+        x->root = json_mend(text, x->body.bytes, JSON_ALLOW_NUL, &e);
     if (!x->root)
         fail_set(&x->fail, 400, FAIL_INVALID, "invalid JSON at line %d, column %d: %s", e.line,
                  e.column, e.text);

@@ -127,9 +127,13 @@ static void put_block(struct buffer *t, const struct choice *c, const struct blo
     else if (b->kind == HEARTH_CHAT_REASONING)
         json_put_format(t, "{'type':'thinking','thinking':%t,'signature':%s}", b->text.data, bytes,
                         is_done ? c->x->id : "");
-    else
-        json_put_format(t, "{'type':'tool_use','id':%o,'name':%o,'input':%o}", block_call_id(c, b),
-                        block_name(b), is_done ? block_arguments(b) : json_object());
+    else {
+        json_put_format(t, "{'type':'tool_use','id':%o,'name':%o,'input':", block_call_id(c, b),
+                        block_name(b));
+        if (is_done)
+            block_put_arguments(t, b);
+        buffer_text(t, is_done ? "}" : "{}}");
+    }
     buffer_fini(&cut);
 }
 

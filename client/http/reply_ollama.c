@@ -49,8 +49,11 @@ static void end_message(struct exchange *x)
 
 static void put_call(struct buffer *t, const struct choice *c, const struct block *b)
 {
-    json_put_format(t, "{'id':%o,'function':{'index':%d,'name':%o,'arguments':%o}}",
-                    block_call_id(c, b), (int64_t)b->call, block_name(b), block_arguments(b));
+    json_put_format(t,
+                    "{'id':%o,'function':{'index':%d,'name':%o,'arguments':", block_call_id(c, b),
+                    (int64_t)b->call, block_name(b));
+    block_put_arguments(t, b);
+    buffer_text(t, "}}");
 }
 
 /* How the answer ended: the end of its last object. Times are in nanoseconds. */

@@ -1,4 +1,5 @@
 /* reply_responses: answers in the form of OpenAI's Responses. */
+#include "client/base/json_mend.h"
 #include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
@@ -34,7 +35,8 @@ static bool is_custom(const struct choice *c, const struct block *b)
 /* What the model gave a tool that takes any text. */
 static json_t *custom_input(const struct block *b)
 {
-    json_t *arguments = block_arguments(b);
+    json_t *arguments =
+        json_mend(b->text.data ? b->text.data : "", b->text.bytes, JSON_ALLOW_NUL, NULL);
     json_t *input = json_object_get(arguments, "input");
     input = json_is_string(input) ? json_incref(input) : block_text(b);
     json_decref(arguments);

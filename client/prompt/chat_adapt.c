@@ -7,6 +7,8 @@
  * look for, once a template and only when a conversation needs to know. */
 #include "client/prompt/chat_adapt.h"
 
+#include "client/base/json_mend.h"
+#include "client/base/json_shortest.h"
 #include "client/prompt/chat_form.h"
 
 #include <errno.h>
@@ -247,8 +249,8 @@ static int adapt_calls(const struct chat *c, json_t *m)
         if (!json_is_string(arguments) ||
             !(has_trait(c, TRAIT_ARGUMENTS) || has_trait(c, TRAIT_OBJECTS)))
             continue;
-        json_t *object = json_loadb(json_string_value(arguments), json_string_length(arguments),
-                                    JSON_ALLOW_NUL, NULL);
+        json_t *object = json_mend(json_string_value(arguments), json_string_length(arguments),
+                                   JSON_ALLOW_NUL, NULL);
         const bool is_object = json_is_object(object);
         if (!is_object) { /* the model wrote none, or was cut off */
             json_decref(object);
