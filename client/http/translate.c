@@ -106,6 +106,13 @@ void translate_call(struct translation *t, json_t *message, const json_t *id, js
     t->failed |= json_array_append_new(calls, call) != 0;
 }
 
+json_t *translate_arguments(const json_t *given)
+{
+    if (json_is_string(given)) /* a text of JSON, as other protocols have it */
+        return json_incref((json_t *)(uintptr_t)given);
+    return json_is_object(given) ? translate_dump(given) : json_string("{}");
+}
+
 json_t *translate_result(struct translation *t, const json_t *id, json_t *content)
 {
     json_t *name = json_object_get(t->names, json_is_string(id) ? json_string_value(id) : "");

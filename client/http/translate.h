@@ -67,6 +67,9 @@ json_t *translate_message(struct translation *t, const char *role, json_t *conte
 void translate_call(struct translation *t, json_t *message, const json_t *id, json_t *name,
                     json_t *arguments);
 
+/* A call's arguments as the text of an object; what is neither an object nor a text is none. */
+json_t *translate_arguments(const json_t *given);
+
 /* Appends the result of a call, and returns it, borrowed; its name is looked up among the calls so
  * far. */
 json_t *translate_result(struct translation *t, const json_t *id, json_t *content);

@@ -150,10 +150,8 @@ static int add_call(struct translation *t, json_t *message, const json_t *block)
     json_t *name = json_object_get(block, "name"), *input = json_object_get(block, "input");
     if (!json_is_string(name))
         return fail_set(t->f, 400, FAIL_INVALID, "%s: a tool_use needs a 'name'", t->where);
-    json_t *none = json_is_object(input) ? NULL : json_object();
     translate_call(t, message, json_object_get(block, "id"), json_incref(name),
-                   translate_dump(none ? none : input));
-    json_decref(none);
+                   translate_arguments(input));
     return 0;
 }
 

@@ -162,10 +162,8 @@ static int add_calls(struct translation *t, json_t *message, const json_t *calls
         if (!json_is_string(name))
             return fail_set(t->f, 400, FAIL_INVALID, "%s: a call needs a function's 'name'",
                             t->where);
-        json_t *none = json_is_object(arguments) ? NULL : json_object();
         translate_call(t, message, json_object_get(call, "id"), json_incref(name),
-                       translate_dump(none ? none : arguments));
-        json_decref(none);
+                       translate_arguments(arguments));
     }
     return 0;
 }

@@ -550,7 +550,7 @@ START_TEST(ollama_s_calls_may_have_ids)
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"hm\",\"tool_"
         "calls\":["
         "{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}},"
-        "{\"id\":\"own\",\"function\":{\"name\":\"g\",\"arguments\":{}}}]},"
+        "{\"id\":\"own\",\"function\":{\"name\":\"g\",\"arguments\":\"{ \\\"b\\\":1}\"}}]},"
         "{\"role\":\"tool\",\"content\":\"r\"},"
         "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"content\":\"s\"},"
         "{\"role\":\"tool\",\"tool_name\":\"h\",\"content\":\"t\"}]}",
@@ -558,7 +558,7 @@ START_TEST(ollama_s_calls_may_have_ids)
         "[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"hm\",\"tool_calls\":["
         "{\"id\":\"\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
         "\"{\\\"a\\\": 1}\"}},{\"id\":\"own\",\"type\":\"function\",\"function\":{\"name\":\"g\","
-        "\"arguments\":\"{}\"}}]},"
+        "\"arguments\":\"{ \\\"b\\\":1}\"}}]},"
         "{\"role\":\"tool\",\"content\":\"r\"},"
         "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"name\":\"g\",\"content\":\"s\"},"
         "{\"role\":\"tool\",\"content\":\"t\",\"name\":\"h\"}]");
