@@ -115,6 +115,7 @@ class Bias(ctypes.Structure):
     _fields_ = [("token", c_uint32), ("value", c_float)]
 
 
+TOOLS_NONE = 1
 TOOLS_REQUIRED = 2
 MARK_KINDS = {"call": 1, "thought": 2, "thought_end": 3}
 

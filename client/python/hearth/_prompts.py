@@ -53,9 +53,11 @@ def bind_calls(
     chat: _native.Chat, tool_choice: str, parallel_tool_calls: bool, thinking_tokens: Optional[int]
 ) -> None:
     """What an answer has to call, and how long it may think."""
-    if tool_choice != "auto":
+    if tool_choice == "none":
+        chat.tool_choice = _native.TOOLS_NONE
+    elif tool_choice != "auto":
         chat.tool_choice = _native.TOOLS_REQUIRED
-    if tool_choice not in ("auto", "required"):
+    if tool_choice not in ("auto", "none", "required"):
         chat.tool_name = encode("tool_choice", tool_choice)
     chat.single_call = not parallel_tool_calls
     if thinking_tokens is not None:
