@@ -30,8 +30,10 @@ enum chat_trait {
     TRAIT_DESCRIPTION = 256,
     TRAIT_PARAMETERS = 512,
     TRAIT_PROPERTIES = 1024,
-    TRAIT_PROPERTY = 2048, /* or a property no description */
-    TRAIT_IDS = 4096,      /* it takes ids of nine letters and digits alone */
+    TRAIT_PROPERTY = 2048,  /* or a property no description */
+    TRAIT_IDS = 4096,       /* it takes ids of nine letters and digits alone */
+    TRAIT_DEVELOPER = 8192, /* it writes a developer's message, and names that role */
+    TRAIT_TEXTS = 16384,    /* it fails where arguments of calls are objects */
 };
 
 #define NEEDLE "hearthneedle"
@@ -164,6 +166,13 @@ static bool try_trait(const struct chat *c, enum chat_trait trait)
         return !writes(c, "[" USER(TEXT) "]", NEEDLE) && writes(c, "[" USER(PART) "]", NEEDLE);
     case TRAIT_OBJECTS:
         return writes(c, CALL(OBJECT), NEEDLE) && !writes(c, CALL(TEXT), NEEDLE);
+    case TRAIT_DEVELOPER:
+        return memmem(c->source, c->source_bytes, "developer", strlen("developer")) &&
+               writes(c, "[{\"role\":\"developer\",\"content\":" TEXT "}," USER("\"x\"") "]",
+                      NEEDLE);
+    case TRAIT_TEXTS:
+        return !writes(c, CALL(OBJECT), "") &&
+               writes(c, CALL("\"{\\\"" NEEDLE "\\\":1}\""), NEEDLE);
     case TRAIT_IDS:
         return !takes_id(c, "call_1234567890") && takes_id(c, "call12345");
     default: /* a text that it takes as it is stays: another spacing would break the prefix */
@@ -239,6 +248,14 @@ static int adapt_content(const struct chat *c, json_t *m)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+static int write_arguments(json_t *function)
+{
+    char *text = json_shortest(json_object_get(function, "arguments"), 0);
+    const int rc = json_object_set_new(function, "arguments", json_string(text ? text : ""));
+    free(text);
+    return text ? rc : -1;
+}
+
 static int adapt_calls(const struct chat *c, json_t *m)
 {
     size_t i;
@@ -246,6 +263,11 @@ static int adapt_calls(const struct chat *c, json_t *m)
     json_array_foreach(json_object_get(m, "tool_calls"), i, call) {
         json_t *function = json_object_get(call, "function");
         const json_t *arguments = json_object_get(function, "arguments");
+        if (json_is_object(arguments) && has_trait(c, TRAIT_TEXTS)) {
+            if (write_arguments(function))
+                return -ENOMEM;
+            continue;
+        }
         if (!json_is_string(arguments) ||
             !(has_trait(c, TRAIT_ARGUMENTS) || has_trait(c, TRAIT_OBJECTS)))
             continue;
@@ -462,12 +484,25 @@ static int adapt_thought(const struct chat *c, json_t *m)
     return has_trait(c, TRAIT_THOUGHT_PART) ? add_thought_part(m, thought) : 0;
 }
 
+/* ---- roles ----------------------------------------------------------------------------------- */
+
+/* The role `developer` is OpenAI's later name of `system`, which most templates pass over or refuse. */
+static int adapt_role(const struct chat *c, size_t i)
+{
+    json_t *m = json_array_get(c->messages, i);
+    if (!has_role(m, "developer") || (i == 0 && has_trait(c, TRAIT_DEVELOPER)))
+        return 0;
+    return json_object_set_new(m, "role", json_string("system")) ? -ENOMEM : 0;
+}
+
 int chat_adapt(struct chat *c)
 {
     int rc = 0;
     for (size_t i = 0; !rc && i < json_array_size(c->messages); i++) {
         json_t *m = json_array_get(c->messages, i);
-        rc = adapt_content(c, m);
+        rc = adapt_role(c, i);
+        if (!rc)
+            rc = adapt_content(c, m);
         if (!rc)
             rc = adapt_calls(c, m);
         if (!rc)

@@ -96,23 +96,72 @@ static size_t find_call(const json_t *m, const json_t *open)
     return json_string_length(id) ? i : 0;
 }
 
-static int tidy_result(json_t *m, struct calls *calls)
+/* *ret_call: the call that it answers, borrowed, or NULL. */
+static int tidy_result(json_t *m, struct calls *calls, const json_t **ret_call)
 {
-    const bool old = has_role(m, "function");
     const size_t i = find_call(m, calls->open);
     json_t *call = json_array_get(calls->open, i);
     json_t *name = json_object_get(json_object_get(call, "function"), "name");
     int rc = 0;
-    if (!call || !(old || has_role(m, "tool")))
+    *ret_call = call;
+    if (!call)
         return 0;
     if (!json_string_length(json_object_get(m, "tool_call_id"))) {
         rc = json_object_set(m, "tool_call_id", json_object_get(call, "id"));
         if (json_is_string(name) && is_none(json_object_get(m, "name")))
             rc |= json_object_set(m, "name", name);
     }
-    if (old)
+    if (has_role(m, "function"))
         rc |= json_object_set_new(m, "role", json_string("tool"));
     return rc || json_array_remove(calls->open, i) ? -ENOMEM : 0;
+}
+
+static bool is_result(const json_t *m)
+{
+    return m && (has_role(m, "tool") || has_role(m, "function"));
+}
+
+static size_t place_of(const json_t *call, const json_t *list, size_t n)
+{
+    size_t i = 0;
+    while (i < n && json_array_get(list, i) != call)
+        i++;
+    return i;
+}
+
+/* The n results after messages[at], of[i] the call that each answers, in the order of the message's
+ * calls: some templates write no ids. Those of no call are the last. */
+static int order_results(json_t *messages, size_t at, size_t n, const json_t *const *of)
+{
+    const json_t *list = json_object_get(json_array_get(messages, at), "tool_calls");
+    const size_t n_calls = json_array_size(list) < MOST_OPEN ? json_array_size(list) : MOST_OPEN;
+    size_t place[MOST_OPEN];
+    json_t *sorted = json_array();
+    int rc = sorted ? 0 : -1;
+    for (size_t i = 0; i < n; i++)
+        place[i] = place_of(of[i], list, n_calls);
+    for (size_t k = 0; k <= n_calls; k++)
+        for (size_t i = 0; i < n && !rc; i++)
+            if (place[i] == k)
+                rc = json_array_append(sorted, json_array_get(messages, at + 1 + i));
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = json_array_set(messages, at + 1 + i, json_array_get(sorted, i));
+    json_decref(sorted);
+    return rc ? -ENOMEM : 0;
+}
+
+static int tidy_results(json_t *messages, size_t at, struct calls *calls)
+{
+    const json_t *of[MOST_OPEN];
+    size_t n = 0;
+    int rc = 0;
+    if (is_result(json_array_get(messages, at))) /* it was among those after another */
+        return 0;
+    while (!rc && n < MOST_OPEN && is_result(json_array_get(messages, at + 1 + n))) {
+        rc = tidy_result(json_array_get(messages, at + 1 + n), calls, &of[n]);
+        n++;
+    }
+    return rc || n < 2 ? rc : order_results(messages, at, n, of);
 }
 
 int chat_tidy(json_t *messages)
@@ -124,7 +173,7 @@ int chat_tidy(json_t *messages)
     json_array_foreach(messages, i, m) {
         rc = rc ? rc : tidy_content(m);
         rc = rc ? rc : tidy_calls(m, &calls);
-        rc = rc ? rc : tidy_result(m, &calls);
+        rc = rc ? rc : tidy_results(messages, i, &calls);
     }
     json_decref(calls.open);
     return rc;

@@ -452,7 +452,8 @@ START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
 }
 END_TEST
 
-/* Results answer calls by their names, or else in turn; what has an id keeps it. */
+/* Results answer calls by their names, or else in turn, and stand in the order of the calls; what has
+ * an id keeps it. */
 START_TEST(calls_without_ids_are_numbered)
 {
     static const char messages[] =
@@ -470,8 +471,67 @@ START_TEST(calls_without_ids_are_numbered)
         "{% endfor %};{% endfor %}";
     connect_with(1, 0);
     assert_text(messages, template,
-                "::[call00000 f {}][own g {}][call00001 h {}];1:call00001:h;2:own:;3:call00000:f;"
+                "::[call00000 f {}][own g {}][call00001 h {}];3:call00000:f;2:own:;1:call00001:h;"
                 "4::;::[call00002 f {}];5:call00002:z;");
+}
+END_TEST
+
+START_TEST(a_developer_s_message_is_the_system_s_unless_the_template_has_both)
+{
+    static const char messages[] = "[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\","
+                                   "\"content\":\"u\"},{\"role\":\"developer\",\"content\":\"e\"}]";
+#define OF_ROLES(roles)                                                                            \
+    "{% for m in messages %}{% if m.role in " roles " %}{{ m.role }}:{{ m.content }};{% endif %}"  \
+    "{% endfor %}"
+    connect_with(1, 0);
+    assert_text(messages, OF_ROLES("['user', 'system']"), "system:d;user:u;system:e;");
+    assert_text(messages, OF_ROLES("['user', 'system', 'developer']"),
+                "developer:d;user:u;system:e;");
+    assert_text(messages, OF_ROLES("['user']"), "user:d\nu\ne;");
+    assert_text(messages, "{# developer #}" OF_ROLES("['user', 'system']"),
+                "system:d;user:u;system:e;");
+}
+END_TEST
+
+/* As DeepSeek R1's and Functionary's. */
+START_TEST(arguments_are_texts_where_objects_fail)
+{
+    static const char adds[] =
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "{{ '[' + c.function.name + ' ' + c.function.arguments + ']' }}"
+        "{% endfor %}{% endfor %}";
+    connect_with(1, 0);
+    assert_text(
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+        "\"arguments\":{\"a\":0.1}}},{\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}]",
+        adds, "[f {\"a\": 0.1}][g {}]");
+}
+END_TEST
+
+START_TEST(results_stand_in_the_order_of_their_calls)
+{
+    static const char calling[] =
+        "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"a\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"id\":\"b\","
+        "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}";
+#define RESULT_OF(id) ",{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"" id "\"}"
+    static const char *const turns[][2] = {
+        {RESULT_OF("a") RESULT_OF("b"), "a;b;"},
+        {RESULT_OF("b") RESULT_OF("a"), "a;b;"},
+        {RESULT_OF("b") RESULT_OF("x") RESULT_OF("a"), "a;b;x;"},
+        {RESULT_OF("b") ",{\"role\":\"user\",\"content\":\"u\"}" RESULT_OF("a"), "b;u;a;"},
+        {RESULT_OF("b") RESULT_OF("b") RESULT_OF("a"), "a;b;b;"},
+    };
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
+        char messages[1000], want[40];
+        snprintf(messages, sizeof(messages), "[%s%s]", calling, turns[i][0]);
+        snprintf(want, sizeof(want), "[f{}][g{}]%s", turns[i][1]);
+        assert_text(messages,
+                    "{% for m in messages %}{% for c in m.tool_calls or [] %}[{{ c.function.name }}"
+                    "{{ c.function.arguments }}]{% else %}{{ m.content }};{% endfor %}{% endfor %}",
+                    want);
+    }
 }
 END_TEST
 
@@ -498,10 +558,10 @@ START_TEST(ids_of_calls_are_as_a_template_takes_them)
     connect_with(1, 0);
     assert_text(messages, shows,
                 ":x;[call_a1 {'name': 'f', 'arguments': '{}'}]"
-                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;aB3456789:b;call_a1:a;");
+                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;call_a1:a;aB3456789:b;");
     assert_text(messages, nine,
                 ":x;[mlDAveFBK {'name': 'f', 'arguments': '{}'}]"
-                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;aB3456789:b;mlDAveFBK:a;");
+                "[aB3456789 {'name': 'g', 'arguments': '{}'}]:;mlDAveFBK:a;aB3456789:b;");
 }
 END_TEST
 
@@ -869,6 +929,9 @@ int main(void)
     tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
     tcase_add_test(c, calls_without_ids_are_numbered);
+    tcase_add_test(c, results_stand_in_the_order_of_their_calls);
+    tcase_add_test(c, a_developer_s_message_is_the_system_s_unless_the_template_has_both);
+    tcase_add_test(c, arguments_are_texts_where_objects_fail);
     tcase_add_test(c, a_tool_has_what_a_template_fails_without);
     tcase_add_test(c, ids_of_calls_are_as_a_template_takes_them);
     tcase_add_test(c, a_content_that_is_null_is_an_empty_text);
