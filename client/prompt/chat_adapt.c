@@ -34,6 +34,9 @@ enum chat_trait {
     TRAIT_IDS = 4096,       /* it takes ids of nine letters and digits alone */
     TRAIT_DEVELOPER = 8192, /* it writes a developer's message, and names that role */
     TRAIT_TEXTS = 16384,    /* it fails where arguments of calls are objects */
+    /* Those of calls: they are tried with a tool, without which some templates write none. */
+    TRAITS_OF_CALLS = TRAIT_ARGUMENTS | TRAIT_OBJECTS | TRAIT_TEXTS | TRAIT_IDS | TRAIT_THINKING |
+                      TRAIT_THOUGHT_PART | TRAIT_THOUGHT_ALONE,
 };
 
 #define NEEDLE "hearthneedle"
@@ -195,7 +198,9 @@ static bool has_trait(const struct chat *c, enum chat_trait trait)
 {
     struct chat_traits *t = chat_traits(c);
     if (!(t->known & trait)) {
-        const bool holds = try_trait(c, trait); /* which may find others */
+        struct chat probe = chat_probe_begin(c, trait & TRAITS_OF_CALLS);
+        const bool holds = try_trait(&probe, trait); /* which may find others */
+        chat_probe_end(&probe);
         t->known |= trait;
         t->holds |= holds ? trait : 0u;
     }

@@ -6,12 +6,32 @@
 #include <string.h>
 
 #define NEEDLE "hearthneedle"
+#define MADE_UP "hearthtool" /* in no made-up message */
 #define ASKED "{\"role\":\"user\",\"content\":\"x\"}"
 #define CALLED(content)                                                                            \
     "[" ASKED ",{\"role\":\"assistant\",\"content\":" content                                      \
     ",\"tool_calls\":[{\"id\":\"call12345\","                                                      \
     "\"type\":\"function\",\"function\":{\"name\":\"tool" NEEDLE "\",\"arguments\":"               \
     "\"{\\\"" NEEDLE "\\\": \\\"it is\\\"}\"}}]}]"
+
+struct chat chat_probe_begin(const struct chat *c, bool tool)
+{
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"" MADE_UP
+                                "\",\"description\":\"x\",\"parameters\":{\"type\":\"object\","
+                                "\"properties\":{\"x\":{\"type\":"
+                                "\"string\",\"description\":\"x\"}},\"required\":[\"x\"]}}}]";
+    struct chat probe = *c;
+    probe.extra = probe.answer = probe.opening = NULL;
+    probe.prompt = true;
+    probe.tools = probe.shown = tool ? json_loads(tools, 0, NULL) : NULL;
+    return probe;
+}
+
+void chat_probe_end(struct chat *probe)
+{
+    json_decref(probe->tools);
+    probe->tools = probe->shown = NULL;
+}
 
 bool chat_form_render(const struct chat *c, const char *text, bool prompt, struct jinja_output *ret)
 {
@@ -105,9 +125,11 @@ static const struct call_form *find_named(const struct chat *c)
 
 static const struct call_form *find_form(const struct chat *c)
 {
-    const struct call_form *found = find_written(c, CALLED("\"\""));
+    struct chat probe = chat_probe_begin(c, true);
+    const struct call_form *found = find_written(&probe, CALLED("\"\""));
     if (!found)
-        found = find_written(c, CALLED("null"));
+        found = find_written(&probe, CALLED("null"));
+    chat_probe_end(&probe);
     return found ? found : find_named(c);
 }
 
@@ -125,18 +147,13 @@ bool chat_form_has_tools(const struct chat *c)
 {
     struct chat_traits *t = chat_traits(c);
     if (!t->has_tools) {
-        struct chat probe = *c;
+        struct chat probe = chat_probe_begin(c, true);
         struct jinja_output o = {0};
-        probe.tools = json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"" NEEDLE
-                                 "\",\"description\":\"x\",\"parameters\":{\"type\":\"object\","
-                                 "\"properties\":{}}}}]",
-                                 0, NULL);
-        probe.shown = probe.tools;
         bool writes = chat_form_render(&probe, CHAT_FORM_ASKED, true, &o) &&
-                      memmem(o.text, o.bytes, NEEDLE, strlen(NEEDLE));
+                      memmem(o.text, o.bytes, MADE_UP, strlen(MADE_UP));
         t->has_tools = writes ? 1 : -1;
         jinja_output_fini(&o);
-        json_decref(probe.tools);
+        chat_probe_end(&probe);
     }
     return t->has_tools > 0;
 }

@@ -6,6 +6,11 @@
 #include "client/events/reader.h"
 #include "client/prompt/chat_render.h"
 
+/* c's template with nothing of what c's caller gave: what is found with it is remembered, and holds for
+ * every caller. `tool`: with a made-up tool, else without tools. To be ended by chat_probe_end. */
+struct chat chat_probe_begin(const struct chat *c, bool tool);
+void chat_probe_end(struct chat *probe);
+
 /* Renders made-up messages (a JSON array), adapted to the template; `prompt`: up to where an answer
  * begins. Returns false where that fails. */
 bool chat_form_render(const struct chat *c, const char *messages, bool prompt,

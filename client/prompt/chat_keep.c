@@ -63,7 +63,10 @@ static enum kept try_words(const struct chat *c, struct turn turn, const char *c
                  ? ""
                  : ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
                    "\"x\"}");
-    if (!chat_form_render(c, messages, true, &o)) {
+    struct chat probe = chat_probe_begin(c, json_array_size(c->tools) > 0);
+    const bool renders = chat_form_render(&probe, messages, true, &o);
+    chat_probe_end(&probe);
+    if (!renders) {
         if (turn.ends || turn.apart)
             return KEPT_FAILS;
         turn.ends = true;

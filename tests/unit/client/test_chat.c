@@ -508,6 +508,55 @@ START_TEST(arguments_are_texts_where_objects_fail)
 }
 END_TEST
 
+/* Of all requests of a connection: what the first ones bring is not the template's doing. */
+START_TEST(what_a_template_does_is_found_without_what_a_caller_gives)
+{
+    static const char messages[] =
+        "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_"
+        "calls\":"
+        "[{\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"k\\\":1}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"r\"}]";
+    static const char template[] =
+        "{% for t in tools or [] %}<{{ t.function.name }}>{% endfor %}{% if poison %}"
+        "{{ raise_exception('poison') }}{% endif %}{% for m in messages %}{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments.items() %}"
+        "[{{ c.function.name }} {{ k }} {{ v }}]{% endfor %}{% endfor %};{% endfor %}";
+    static const char *const poisons[][2] = {
+        {"{\"poison\":1}", NULL},
+        {"{\"tools\":5}", NULL},
+        {NULL, "[5]"},
+        {NULL,
+         "[{\"type\":\"function\",\"function\":{\"name\":\"hearthneedle hearthname1 hearthkey1 "
+         "hearthvalue1 hearthresult1\"}}]"},
+    };
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(poisons) / sizeof(poisons[0]); i++) {
+        struct hearth_chat c;
+        char text[256], other[sizeof(template) + 16];
+        snprintf(other, sizeof(other), "%s{# %zu #}", template, i); /* of which nothing is known */
+        hearth_chat_init(&c, sizeof(c));
+        c.messages = messages;
+        c.messages_bytes = strlen(messages);
+        c.chat_template = other;
+        c.chat_template_bytes = strlen(other);
+        c.extra = poisons[i][0];
+        c.extra_bytes = c.extra ? strlen(c.extra) : 0;
+        c.tools = poisons[i][1];
+        c.tools_bytes = c.tools ? strlen(c.tools) : 0;
+        (void)hearth_chat_text(h, &c, text, sizeof(text));
+        c.extra = NULL;
+        c.extra_bytes = 0;
+        c.tools = tools;
+        c.tools_bytes = strlen(tools);
+        int64_t n = hearth_chat_text(h, &c, text, sizeof(text));
+        ck_assert_msg(n > 0 && strncmp(text, "<f>s;[f k 1];r;", (size_t)n) == 0,
+                      "%zu: %lld %.*s %s", i, (long long)n, n > 0 ? (int)n : 0, text,
+                      n < 0 ? hearth_error(h) : "");
+    }
+}
+END_TEST
+
 START_TEST(results_stand_in_the_order_of_their_calls)
 {
     static const char calling[] =
@@ -930,6 +979,7 @@ int main(void)
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
     tcase_add_test(c, calls_without_ids_are_numbered);
     tcase_add_test(c, results_stand_in_the_order_of_their_calls);
+    tcase_add_test(c, what_a_template_does_is_found_without_what_a_caller_gives);
     tcase_add_test(c, a_developer_s_message_is_the_system_s_unless_the_template_has_both);
     tcase_add_test(c, arguments_are_texts_where_objects_fail);
     tcase_add_test(c, a_tool_has_what_a_template_fails_without);
