@@ -307,6 +307,12 @@ static const char malformed[] = "a call's arguments are not as Python writes the
 static const char nameless[] =
     "a call's arguments have no names, and the tool's schema does not say which they are";
 
+/* The names of arguments by their place. */
+struct places {
+    const char *name[32];
+    size_t bytes[32], n;
+};
+
 static bool is_required(const json_t *parameters, const char *key)
 {
     size_t i;
@@ -318,26 +324,28 @@ static bool is_required(const json_t *parameters, const char *key)
     return false;
 }
 
-/* The argument at this place: as in Python none that is required follows one that is not. NULL: the
- * schema does not say, or has so many that looking for each would take long. */
-static const char *name_at(const json_t *parameters, size_t place)
+/* As in Python none that is required follows one that is not: else the schema does not say which they
+ * are; nor does one that has so many that looking for each would take long. */
+static void find_places(const json_t *parameters, struct places *ret)
 {
-    enum { MOST = 32 };
+    enum { MOST = sizeof(ret->name) / sizeof(ret->name[0]) };
     json_t *properties = json_object_get(parameters, "properties"), *schema;
-    const char *key, *found = NULL;
-    size_t i = 0;
+    const char *key;
     bool optional = false;
+    ret->n = 0;
     if (json_object_size(properties) > MOST ||
         json_array_size(json_object_get(parameters, "required")) > MOST)
-        return NULL;
+        return;
     json_object_foreach(properties, key, schema) {
-        bool required = is_required(parameters, key);
-        if (required && optional)
-            return NULL;
+        const bool required = is_required(parameters, key);
+        if (required && optional) {
+            ret->n = 0;
+            return;
+        }
         optional |= !required;
-        found = i++ == place ? key : found;
+        ret->name[ret->n] = key;
+        ret->bytes[ret->n++] = strlen(key);
     }
-    return found;
 }
 
 /* A key, and what follows it up to the value; false: none stands here. */
@@ -354,14 +362,12 @@ static bool read_key(struct cursor *r, const char **ret, size_t *ret_bytes)
     return false;
 }
 
-/* Is a key the name of an argument that was given by its place? */
-static bool is_given(const json_t *parameters, size_t places, const char *key, size_t bytes)
+/* Is a key the name of one of the `given` arguments that have no key? */
+static bool is_given(const struct places *places, size_t given, const char *key, size_t bytes)
 {
-    for (size_t i = 0; i < places; i++) {
-        const char *name = name_at(parameters, i);
-        if (strlen(name) == bytes && memcmp(name, key, bytes) == 0)
+    for (size_t i = 0; i < given; i++)
+        if (places->bytes[i] == bytes && memcmp(places->name[i], key, bytes) == 0)
             return true;
-    }
     return false;
 }
 
@@ -377,8 +383,8 @@ static bool read_unpacked(struct cursor *r)
     return true;
 }
 
-/* Reads one argument after `places` that have no key. Returns NULL, or why it is none. */
-static const char *read_argument(struct cursor *r, const json_t *parameters, size_t *places,
+/* Reads one argument after `given` that have no key. Returns NULL, or why it is none. */
+static const char *read_argument(struct cursor *r, const struct places *places, size_t *given,
                                  bool *named)
 {
     const char *key;
@@ -389,13 +395,14 @@ static const char *read_argument(struct cursor *r, const json_t *parameters, siz
     }
     if (read_key(r, &key, &bytes)) {
         *named = true;
-        if (is_given(parameters, *places, key, bytes))
+        if (is_given(places, *given, key, bytes))
             return malformed;
     } else {
-        key = name_at(parameters, (*places)++);
-        if (!key || *named)
-            return !read_value(r) || key ? malformed : nameless;
-        bytes = strlen(key);
+        const bool has_name = *given < places->n;
+        if (!has_name || *named)
+            return !read_value(r) || has_name ? malformed : nameless;
+        key = places->name[*given];
+        bytes = places->bytes[(*given)++];
     }
     quote_text(r->out, key, bytes);
     buffer_text(r->out, ": ");
@@ -405,15 +412,17 @@ static const char *read_argument(struct cursor *r, const json_t *parameters, siz
 /* Reads arguments up to the bracket after them. Returns NULL, or why they are none. */
 static const char *read_arguments(struct cursor *r, const json_t *parameters)
 {
-    size_t places = 0;
+    struct places places;
+    size_t given = 0;
     bool named = false;
     const char *fault = NULL;
+    find_places(parameters, &places);
     buffer_text(r->out, "{");
     for (skip_space(r); !fault && !take(r, ")"); skip_space(r)) {
         size_t before = r->out->bytes, from;
         buffer_text(r->out, before > 1 ? ", " : "");
         from = r->out->bytes;
-        fault = read_argument(r, parameters, &places, &named);
+        fault = read_argument(r, &places, &given, &named);
         if (r->out->bytes == from) /* **{} */
             r->out->bytes = before;
         skip_space(r);

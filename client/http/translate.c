@@ -94,7 +94,7 @@ void translate_call(struct translation *t, json_t *message, const json_t *id, js
                     json_t *arguments)
 {
     json_t *calls = json_object_get(message, "tool_calls");
-    if (json_is_string(id))
+    if (json_string_length(id))
         t->failed |= json_object_set(t->names, json_string_value(id), name) != 0;
     json_t *call =
         json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", json_is_string(id) ? json_string_value(id) : "",

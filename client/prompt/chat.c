@@ -39,7 +39,23 @@ static int read_json(struct hearth *h, const char *what, const char *text, size_
     return 0;
 }
 
-/* Every message has a role, and a content that is text, parts, or nothing. */
+static int check_calls(struct hearth *h, size_t i, const json_t *calls)
+{
+    size_t k;
+    const json_t *call;
+    if (calls && !json_is_array(calls) && !json_is_null(calls))
+        return handle_fail(h, -EINVAL, "messages[%zu].tool_calls: give an array", i);
+    json_array_foreach(calls, k, call) {
+        if (!json_is_object(json_object_get(call, "function")))
+            return handle_fail(h, -EINVAL,
+                               "messages[%zu].tool_calls[%zu]: give an object with a function, "
+                               "which has a name and arguments",
+                               i, k);
+    }
+    return 0;
+}
+
+/* Every message has a role, a content that is text, parts, or nothing, and calls of functions. */
 static int check_messages(struct hearth *h, const json_t *messages)
 {
     size_t i;
@@ -59,6 +75,9 @@ static int check_messages(struct hearth *h, const json_t *messages)
                                "messages[%zu].content: give a string, or an array of "
                                "parts",
                                i);
+        int rc = check_calls(h, i, json_object_get(m, "tool_calls"));
+        if (rc)
+            return rc;
     }
     return 0;
 }

@@ -293,15 +293,17 @@ static const char *tagged(struct chat_calls *b, const char *tool, json_t *root, 
     return got;
 }
 
-bool chat_calls_requires(const json_t *schema, const char *key)
+json_t *chat_calls_required(struct chat_calls *b, const json_t *schema)
 {
+    json_t *names = json_object(), *item;
     size_t i;
-    json_t *item;
-    json_array_foreach(json_object_get(schema, "required"), i, item) {
-        if (json_is_string(item) && strcmp(json_string_value(item), key) == 0)
-            return true;
-    }
-    return false;
+    int rc = names ? 0 : -1;
+    json_array_foreach(json_object_get(schema, "required"), i, item)
+        if (json_is_string(item))
+            rc |= json_object_set_new(names, json_string_value(item), json_true());
+    if (rc)
+        b->c.rc = -ENOMEM;
+    return names;
 }
 
 static bool is_object_type(const json_t *type)
@@ -358,11 +360,15 @@ static const char *tagged_arguments(struct chat_calls *b, const json_t *tool)
     if (!binds || !json_is_object(properties)) {
         schema_format(&b->c, &t, "(%s %s)*", tagged(b, name_of(tool), NULL, NULL, NULL), space);
     } else {
+        json_t *required = chat_calls_required(b, schema);
         json_object_foreach(properties, key, value) {
+            if (b->c.rc)
+                break;
             const char *one = tagged(b, name_of(tool), schema, key, value);
-            schema_format(&b->c, &t, chat_calls_requires(schema, key) ? " %s %s" : " (%s %s)?", one,
+            schema_format(&b->c, &t, json_object_get(required, key) ? " %s %s" : " (%s %s)?", one,
                           space);
         }
+        json_decref(required);
     }
     if (!t.bytes) /* it has none */
         schema_add(&b->c, &t, "\"\"");

@@ -32,8 +32,8 @@ __attribute__((format(printf, 3, 4))) void chat_calls_loosen(struct chat_calls *
 /* Are these more texts of an enum, or more bytes of them, than can be bound? Notes that. */
 bool chat_calls_are_large(struct chat_calls *b, const char *tool, size_t n, size_t bytes);
 
-/* Whether a schema requires a key of an object. */
-bool chat_calls_requires(const json_t *schema, const char *key);
+/* The keys that a schema requires of an object, as members; the caller owns them. */
+json_t *chat_calls_required(struct chat_calls *b, const json_t *schema);
 
 /* chat_calls_gemma.c: the rule of a value as Gemma 4 writes it. */
 const char *chat_calls_gemma(struct chat_calls *b, const char *tool, json_t *schema, int depth);

@@ -82,7 +82,8 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
     for (void *it = json_object_iter(properties); it; it = json_object_iter_next(properties, it))
         at[i++] = it;
     after[0] = after[1] = schema_rule(c, NULL, "gemma-end", "\"}\"");
-    while (i-- > 0) {
+    json_t *required = chat_calls_required(b, schema);
+    while (i-- > 0 && !c->rc) {
         const char *key = json_object_iter_key(at[i]), *made[2];
         const char *value = chat_calls_gemma(b, tool, json_object_iter_value(at[i]), depth + 1);
         for (int before = 0; before < 2; before++) {
@@ -90,7 +91,7 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
             schema_add(c, &t, before ? "\",\"" : "");
             add_key(b, &t, key);
             schema_format(c, &t, " \":\" %s %s", value, after[1]);
-            if (!chat_calls_requires(schema, key))
+            if (!json_object_get(required, key))
                 schema_format(c, &t, " | %s", after[before]);
             made[before] = schema_rule(c, NULL, "gemma-members", schema_get(&t));
             buffer_fini(&t);
@@ -98,6 +99,7 @@ static const char *add_members(struct chat_calls *b, const char *tool, json_t *p
         after[0] = made[0];
         after[1] = made[1];
     }
+    json_decref(required);
     return after[0];
 }
 

@@ -95,13 +95,14 @@ static const char *add_arguments(struct chat_calls *b, const char *tool, json_t 
     for (void *it = json_object_iter(properties); it; it = json_object_iter_next(properties, it))
         at[n++] = it;
     after[0] = after[1] = schema_rule(c, NULL, "python-end", "\")\"");
-    while (n-- > 0) {
+    json_t *required = chat_calls_required(b, schema);
+    while (n-- > 0 && !c->rc) {
         const char *key = json_object_iter_key(at[n]), *made[2];
         const char *one = argument(b, tool, schema, key, json_object_iter_value(at[n]));
         for (int before = 0; before < 2; before++) {
             struct buffer t = {0};
             schema_format(c, &t, "%s%s %s", before ? "\",\" blank " : "", one, after[1]);
-            if (!chat_calls_requires(schema, key))
+            if (!json_object_get(required, key))
                 schema_format(c, &t, " | %s", after[before]);
             made[before] = schema_rule(c, NULL, "python-members", schema_get(&t));
             buffer_fini(&t);
@@ -109,6 +110,7 @@ static const char *add_arguments(struct chat_calls *b, const char *tool, json_t 
         after[0] = made[0];
         after[1] = made[1];
     }
+    json_decref(required);
     return after[0];
 }
 

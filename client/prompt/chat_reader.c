@@ -128,7 +128,8 @@ int hearth_chat_another(const struct hearth_chat_reader *reader,
     *other = (struct hearth_chat_reader){.desc = reader->desc,
                                          .tools = json_incref(reader->tools),
                                          .n_marks = reader->n_marks,
-                                         .bound = reader->bound};
+                                         .bound = reader->bound,
+                                         .steps = SCHEMA_FITS_STEPS};
     memcpy(other->marks, reader->marks, sizeof(other->marks));
     atomic_fetch_add(&other->bound->readers, 1);
     other->core = reader_open(&other->desc);

@@ -55,10 +55,22 @@ static int tidy_call(json_t *m)
                : 0;
 }
 
+/* Some clients count calls. */
+static int tidy_number(json_t *object, const char *key)
+{
+    const json_t *id = json_object_get(object, key);
+    if (!json_is_integer(id))
+        return 0;
+    json_t *text = json_sprintf("%" JSON_INTEGER_FORMAT, json_integer_value(id));
+    return json_object_set_new(object, key, text) ? -ENOMEM : 0;
+}
+
 /* An id for the n-th call without one: templates of Mistral want nine letters and digits. */
 static int tidy_id(json_t *call, struct calls *calls)
 {
-    if (!json_is_object(call) || json_string_length(json_object_get(call, "id")))
+    if (tidy_number(call, "id"))
+        return -ENOMEM;
+    if (json_string_length(json_object_get(call, "id")))
         return 0;
     json_t *id = json_sprintf("call%05u", calls->n++ % 100000);
     return json_object_set_new(call, "id", id) ? -ENOMEM : 0;
@@ -99,13 +111,13 @@ static size_t find_call(const json_t *m, const json_t *open)
 /* *ret_call: the call that it answers, borrowed, or NULL. */
 static int tidy_result(json_t *m, struct calls *calls, const json_t **ret_call)
 {
+    int rc = tidy_number(m, "tool_call_id");
     const size_t i = find_call(m, calls->open);
     json_t *call = json_array_get(calls->open, i);
     json_t *name = json_object_get(json_object_get(call, "function"), "name");
-    int rc = 0;
     *ret_call = call;
-    if (!call)
-        return 0;
+    if (rc || !call)
+        return rc;
     if (!json_string_length(json_object_get(m, "tool_call_id"))) {
         rc = json_object_set(m, "tool_call_id", json_object_get(call, "id"));
         if (json_is_string(name) && is_none(json_object_get(m, "name")))

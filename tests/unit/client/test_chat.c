@@ -508,6 +508,44 @@ START_TEST(arguments_are_texts_where_objects_fail)
 }
 END_TEST
 
+START_TEST(ids_may_be_numbers)
+{
+    connect_with(1, 0);
+    assert_text(
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":1,\"function\":{"
+        "\"name\":\"f\"}},"
+        "{\"id\":2,\"function\":{\"name\":\"g\"}}]},{\"role\":\"tool\",\"tool_call_id\":2,"
+        "\"content\":"
+        "\"of g\"},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"of f\"}]",
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }} "
+        "{{ c.function.name }}{{ c.function.arguments }}]{% endfor %}{{ m.tool_call_id }};{% "
+        "endfor %}",
+        "[1 f{}][2 g{}];of f1;of g2;");
+}
+END_TEST
+
+START_TEST(calls_that_are_none_are_refused)
+{
+    static const char *const bad[] = {"[5]", "[null]", "[{}]", "[{\"function\":\"f\"}]",
+                                      "{}",  "\"f\""};
+    connect_with(1, 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct hearth_chat c;
+        char messages[200];
+        snprintf(
+            messages, sizeof(messages),
+            "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"tool_calls\":%s},"
+            "{\"role\":\"tool\",\"content\":\"r\"}]",
+            bad[i]);
+        hearth_chat_init(&c, sizeof(c));
+        c.messages = messages;
+        c.messages_bytes = strlen(messages);
+        ck_assert_int_eq(hearth_chat_text(h, &c, NULL, 0), -EINVAL);
+        ck_assert_msg(strstr(hearth_error(h), "messages[1].tool_calls"), "%s", hearth_error(h));
+    }
+}
+END_TEST
+
 /* Of all requests of a connection: what the first ones bring is not the template's doing. */
 START_TEST(what_a_template_does_is_found_without_what_a_caller_gives)
 {
@@ -979,6 +1017,8 @@ int main(void)
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
     tcase_add_test(c, calls_without_ids_are_numbered);
     tcase_add_test(c, results_stand_in_the_order_of_their_calls);
+    tcase_add_test(c, ids_may_be_numbers);
+    tcase_add_test(c, calls_that_are_none_are_refused);
     tcase_add_test(c, what_a_template_does_is_found_without_what_a_caller_gives);
     tcase_add_test(c, a_developer_s_message_is_the_system_s_unless_the_template_has_both);
     tcase_add_test(c, arguments_are_texts_where_objects_fail);

@@ -335,13 +335,25 @@ END_TEST
 
 /* ---- what cannot be bound -------------------------------------------------------------------- */
 
-static const char *unparsed(const char *answer)
+static const char *unparsed_by(struct hearth_chat_reader *of, const char *answer)
 {
     struct hearth_chat_event e = {.size = sizeof(e)};
-    ck_assert_int_eq(hearth_chat_feed(reader, answer, strlen(answer), 1), 0);
-    while (hearth_chat_next(reader, &e))
+    ck_assert_int_eq(hearth_chat_feed(of, answer, strlen(answer), 1), 0);
+    while (hearth_chat_next(of, &e))
         ;
-    return hearth_chat_unparsed(reader);
+    return hearth_chat_unparsed(of);
+}
+
+/* The readers of all choices say the same. */
+static const char *unparsed(const char *answer)
+{
+    struct hearth_chat_reader *another;
+    ck_assert_int_eq(hearth_chat_another(reader, &another), 0);
+    const char *why = unparsed_by(reader, answer), *same = unparsed_by(another, answer);
+    ck_assert_msg(!why == !same && (!why || strcmp(why, same) == 0), "%s: %s", answer,
+                  same ? same : "nothing");
+    hearth_chat_close(another);
+    return why;
 }
 
 static const struct {
