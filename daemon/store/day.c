@@ -58,21 +58,27 @@ static void say_spent(struct day *day, uint64_t today)
 
 void day_grant(struct day *day)
 {
-    const int64_t left = atomic_load(&day->left);
+    const uint64_t today = day->today();
+    const int64_t half = (int64_t)day->grant / 2;
     struct store_file_day d;
-    if (left >= (int64_t)day->grant / 2 || flock(day->fd, LOCK_EX) < 0)
+    if ((atomic_load(&day->left) >= half && day->last == today) || flock(day->fd, LOCK_EX) < 0)
         return;
-    read_day(day, day->today(), &d);
-    uint64_t bytes = d.bytes < day->bytes ? day->bytes - d.bytes : 0;
-    bytes = bytes < day->grant ? bytes : day->grant;
-    d.bytes += bytes;
-    atomic_store(&day->taken, d.bytes);
-    if (bytes > 0 && write_day(day, &d)) {
-        atomic_fetch_add(&day->left, (int64_t)bytes);
-        atomic_store(&day->short_of, false);
-    } else if (atomic_load(&day->short_of)) {
-        say_spent(day, d.day);
+    read_day(day, today, &d);
+    if (d.day != day->last) /* what is left is another day's */
+        atomic_store(&day->left, 0);
+    day->last = d.day;
+    if (atomic_load(&day->left) < half) {
+        uint64_t bytes = d.bytes < day->bytes ? day->bytes - d.bytes : 0;
+        bytes = bytes < day->grant ? bytes : day->grant;
+        d.bytes += bytes;
+        if (bytes > 0 && write_day(day, &d)) {
+            atomic_fetch_add(&day->left, (int64_t)bytes);
+            atomic_store(&day->short_of, false);
+        } else if (atomic_load(&day->short_of)) {
+            say_spent(day, d.day);
+        }
     }
+    atomic_store(&day->taken, d.bytes);
     flock(day->fd, LOCK_UN);
 }
 
@@ -125,5 +131,6 @@ void day_unspend(struct day *day, uint64_t bytes)
 
 bool day_has_half(const struct day *day)
 {
-    return atomic_load(&day->taken) <= day->bytes / 2;
+    const int64_t left = atomic_load(&day->left);
+    return atomic_load(&day->taken) <= day->bytes / 2 + (left > 0 ? (uint64_t)left : 0);
 }

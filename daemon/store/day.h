@@ -20,6 +20,7 @@ struct day {
     uint64_t grant;
     uint64_t (*today)(void); /* since 1970 */
     uint64_t said;           /* on that day the log said that it is spent */
+    uint64_t last;           /* the day of the last grant, of which `taken` speaks */
     _Atomic int64_t left;    /* granted and not spent */
     _Atomic uint64_t taken;  /* of the day, by all, at the last grant */
     _Atomic bool short_of;   /* a day_spend was refused since the last grant */
@@ -34,10 +35,11 @@ void day_close(struct day *day);
 bool day_spend(struct day *day, uint64_t bytes);
 void day_unspend(struct day *day, uint64_t bytes);
 
-/* Was half of the day's bytes left at the last grant? */
+/* Is half of the day's bytes left, but for what others took since the last grant? */
 bool day_has_half(const struct day *day);
 
-/* Takes a grant, if less than half of one is left and the day has some. Reads and writes the file. */
+/* Takes a grant, if less than half of one is left and the day has some. Reads and writes the file, as
+ * it does on a new day. */
 void day_grant(struct day *day);
 
 /* The clock's day. */

@@ -383,6 +383,30 @@ START_TEST(a_day_has_its_bytes_over_all_restarts)
 }
 END_TEST
 
+START_TEST(what_is_spare_leaves_half_of_every_day)
+{
+    rig.options.day_bytes = 4 << 20; /* 13 pages, taken in advance as a whole */
+    rig.options.today = today;
+    uint32_t at = 0;
+    for (day = 20000; day < 20003; day++) {
+        uint32_t n = 0;
+        if (day == 20000)
+            store_rig_open(&rig);
+        store_work(rig.store, 1);
+        for (;; n++, at += 10) {
+            struct store_text text = text_of(1000, at, 96);
+            void *payload = store_offer_spare(rig.store, STORE_PAGE, &text, 1, false);
+            if (!payload)
+                break;
+            store_rig_fill(payload, rig.options.class_bytes[STORE_PAGE], STORE_PAGE, &text);
+            store_write(rig.store, payload);
+            store_rig_wait(&rig);
+        }
+        ck_assert_uint_eq(n, 7);
+    }
+}
+END_TEST
+
 START_TEST(when_the_day_is_spent_the_thread_looks_for_another_one)
 {
     rig.options.day_bytes = 400000; /* a page */
@@ -632,6 +656,7 @@ int main(void)
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
     tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_test(tcase, what_is_spare_leaves_half_of_every_day);
     tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_loop_test(tcase, without_a_free_buffer_it_is_later, 0, 2);
     tcase_add_loop_test(tcase, a_record_is_read_into_the_memory_of_who_asks, 0, 2);
