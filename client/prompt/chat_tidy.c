@@ -7,7 +7,7 @@
 
 /* Results that have no id are looked for call by call: a client could have a gateway look for
  * long. */
-enum { MOST_OPEN = 256 };
+enum { MOST_OPEN = 64 };
 
 struct calls {
     unsigned n;   /* that had no id */
