@@ -288,8 +288,11 @@ HEARTH_API const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *re
 
 /* Sets what a request for such an answer needs, and nothing else: shown_tokens, and what tool_choice,
  * single_call, strict tools and thinking_tokens ask for. What it points to belongs to the reader:
- * valid until hearth_chat_close(). A grammar that the request has already stays, and binds what
- * follows a thought instead; -EINVAL where a call is required beside it. Else returns 0. */
+ * valid until hearth_chat_close(). A grammar that the request has already binds what follows a
+ * thought instead. Where the model may choose to call, and the form of calls is known, it becomes
+ * one that takes what it took, or calls in that form (after a thought, blanks before either); one
+ * that writes calls or control tokens itself stays as it is. Returns 0; -EINVAL where a call is
+ * required beside such a grammar; -ENOMEM. */
 HEARTH_API int hearth_chat_request(const struct hearth_chat_reader *reader,
                                    struct hearth_request *request);
 

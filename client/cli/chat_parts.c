@@ -14,8 +14,8 @@ int chat_parts_open(struct chat_parts *p, struct hearth *h, const struct hearth_
         return cli_no_memory();
     if (rc)
         return cli_fail(CLI_BAD_INPUT, "%s", hearth_error(h));
-    (void)hearth_chat_request(p->reader, request); /* no call is required */
-    return CLI_OK;
+    rc = hearth_chat_request(p->reader, request); /* no call is required */
+    return rc ? cli_no_memory() : CLI_OK;
 }
 
 void chat_parts_close(struct chat_parts *p)

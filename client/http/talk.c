@@ -212,15 +212,15 @@ static int open_readers(struct gen_params *a, struct hearth *h, const struct tal
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
     if (open_reader(t, h, &a->readers[0], f) < 0)
         return -1;
-    if (hearth_chat_request(a->readers[0], &a->base) < 0)
+    int rc = hearth_chat_request(a->readers[0], &a->base);
+    if (rc == -EINVAL)
         return fail_set(
             f, 400, FAIL_INVALID,
             "a grammar or 'response_format' does not go with a 'tool_choice' that requires "
             "a call: leave out one");
-    for (uint32_t i = 1; i < a->n; i++)
-        if (hearth_chat_another(a->readers[0], &a->readers[i]) < 0)
-            return fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
-    return 0;
+    for (uint32_t i = 1; i < a->n && !rc; i++)
+        rc = hearth_chat_another(a->readers[0], &a->readers[i]);
+    return rc ? fail_set(f, 500, FAIL_SERVER, "out of memory: try again") : 0;
 }
 
 int talk_prepare(const struct talk *t, struct gen_params *a, struct hearth *h, struct fail *f)

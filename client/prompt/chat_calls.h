@@ -11,6 +11,7 @@ struct chat_calls {
     struct schema c;
     const struct chat *chat;
     const struct call_form *form;
+    bool thinks;                         /* the answer begins in a thought */
     const char *until_mark, *until_rule; /* what chat_calls_until made last */
 };
 

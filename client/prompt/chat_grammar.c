@@ -52,6 +52,12 @@ static int is_needed(const struct chat *c)
     return json_array_size(c->tools) && (required || strict || c->single_call);
 }
 
+/* The text that marks the beginning of a call. */
+static const char *call_begins(const struct call_form *f)
+{
+    return f->body == CALL_HARMONY ? " to=functions." : call_form_opening(f);
+}
+
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* From where one call begins in the list that `open` begins. */
@@ -99,19 +105,30 @@ static const char *add_block(struct chat_calls *b)
     return got;
 }
 
-/* In harmony a message may hold thoughts, then one calls. */
-static void add_harmony(struct chat_calls *b, struct buffer *t, const char *block, bool from_start)
+/* In harmony a message may hold thoughts, then one calls, or (`beside`) follows an own grammar. */
+static void add_harmony(struct chat_calls *b, struct buffer *t, const char *block, bool from_start,
+                        bool beside)
 {
     if (from_start) {
         schema_add(&b->c, t, "(");
         chat_calls_mark(b, t, "<|channel|>analysis<|message|>");
         schema_add(&b->c, t, " [\\x00-\\U0010FFFF]*");
         chat_calls_mark(b, t, "<|end|><|start|>assistant");
-        schema_add(&b->c, t, " )? ( \" \" |");
+        schema_add(&b->c, t, " )?");
+        if (beside) { /* without its header where the prompt has that */
+            schema_add(&b->c, t, " ( (");
+            chat_calls_mark(b, t, "<|channel|>final");
+            schema_add(&b->c, t, " ( \" \"?");
+            chat_calls_mark(b, t, "<|constrain|>");
+            schema_add(&b->c, t, " \"json\" )?");
+            chat_calls_mark(b, t, "<|message|>");
+            schema_add(&b->c, t, " )? _root |");
+        }
+        schema_add(&b->c, t, " ( \" \" |");
         chat_calls_mark(b, t, "<|channel|>commentary ");
         schema_add(&b->c, t, " ) \"to=functions.\"");
     }
-    schema_format(&b->c, t, " %s", block);
+    schema_format(&b->c, t, " %s%s", block, beside ? " )" : "");
 }
 
 /* An answer that does not begin with {"name": what follows the beginning that it shares with that. */
@@ -131,23 +148,22 @@ static void add_other(struct chat_calls *b, struct buffer *t)
     schema_add(&b->c, t, " )");
 }
 
-static void add_root(struct chat_calls *b)
+/* `beside`: the answer is calls, or follows an own grammar. The blanks that a model writes after a
+ * thought may come before both: before calls alone they would choose calls. */
+static void add_root(struct chat_calls *b, const char *block, bool beside)
 {
     const struct call_form *f = b->form;
-    bool required = b->chat->choice == HEARTH_TOOLS_REQUIRED, from_start = required || f->bare;
+    bool required = b->chat->choice == HEARTH_TOOLS_REQUIRED;
+    bool from_start = required || f->bare || beside;
     struct buffer t = {0};
     if (b->chat->choice == HEARTH_TOOLS_NONE) {
         schema_add(&b->c, &t, "blank");
         add_other(b, &t);
-        schema_rule(&b->c, NULL, "root", schema_get(&t));
-        buffer_fini(&t);
-        return;
-    }
-    const char *block = add_block(b);
-    if (f->body == CALL_HARMONY) {
-        add_harmony(b, &t, block, from_start);
+    } else if (f->body == CALL_HARMONY) {
+        add_harmony(b, &t, block, from_start, beside);
     } else {
-        schema_add(&b->c, &t, from_start ? "blank" : "");
+        schema_add(&b->c, &t, (beside ? b->thinks : from_start) ? "blank" : "");
+        schema_add(&b->c, &t, beside ? " ( _root | " : "");
         if (from_start && f->bare)
             schema_add(&b->c, &t, " (");
         if (from_start)
@@ -160,31 +176,44 @@ static void add_root(struct chat_calls *b)
             chat_calls_mark(b, &t, call_form_opening(f));
             schema_format(&b->c, &t, " %s )*", block);
         }
-        schema_add(&b->c, &t, " blank");
-        if (f->bare && !required)
+        schema_add(&b->c, &t, beside ? " blank )" : " blank");
+        if (f->bare && !required && !beside)
             add_other(b, &t);
     }
-    schema_rule(&b->c, NULL, "root", schema_get(&t));
+    schema_rule(&b->c, "root", "root", schema_get(&t));
     buffer_fini(&t);
 }
 
-static int write_grammar(const struct chat *c, const struct call_form *form,
+/* `binds`: calls are bound without an own grammar, too. Where rules for calls beside one cannot be
+ * made, there are none. */
+static int write_grammar(const struct chat *c, const struct reader_desc *desc, bool binds,
                          struct chat_grammar *ret)
 {
     char err[300] = "";
-    struct chat_calls b = {.chat = c, .form = form};
+    struct chat_calls b = {.chat = c, .form = desc->form, .thinks = desc->thinks};
     b.c.err = err;
     b.c.err_bytes = sizeof(err);
-    if (!schema_open(&b.c)) {
+    int rc = schema_open(&b.c);
+    if (!rc) {
         b.c.loosened = json_array();
         schema_rule(&b.c, NULL, "blank", "[ \\t\\r\\n]{0,8}");
         schema_builtin(&b.c, "value", NULL);
         schema_builtin(&b.c, "integer", NULL);
-        add_root(&b);
-        schema_write(&b.c, &ret->text);
-        ret->loosened = json_incref(b.c.loosened);
+        const char *block = c->choice == HEARTH_TOOLS_NONE ? NULL : add_block(&b);
+        if (binds) {
+            add_root(&b, block, false);
+            schema_write(&b.c, &ret->text);
+            ret->loosened = json_incref(b.c.loosened);
+            rc = b.c.rc;
+        }
+        if (c->choice == HEARTH_TOOLS_AUTO) {
+            add_root(&b, block, true);
+            schema_write(&b.c, &ret->beside);
+            ret->begins = call_begins(desc->form);
+        }
     }
-    int rc = b.c.rc;
+    if (b.c.rc)
+        buffer_fini(&ret->beside);
     schema_close(&b.c);
     if (rc)
         handle_fail(c->h, rc, "the grammar of calls: %s", err);
@@ -315,8 +344,9 @@ int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
                            "can be required: leave tool_choice out");
     bool none = c->choice == HEARTH_TOOLS_NONE && c->tools && desc->form;
     bool binds = (needed || (none && desc->form->bare)) && desc->form;
-    if (binds)
-        rc = write_grammar(c, desc->form, ret);
+    bool chooses = c->choice == HEARTH_TOOLS_AUTO && json_array_size(c->tools) && desc->form;
+    if (binds || chooses)
+        rc = write_grammar(c, desc, binds, ret);
     if (!rc && desc->thoughts && (c->thinking_tokens >= 0 || binds || desc->thinks))
         rc = add_thoughts(c, desc, ret);
     ret->n_thought_marks = ret->n_marks;
@@ -325,16 +355,60 @@ int chat_grammar_make(const struct chat *c, const struct reader_desc *desc,
         ban(&c->h->vocab, call_form_alone(desc->form), ret);
     }
     if (!rc && binds && !ret->required && !desc->form->bare)
-        add_mark(ret, HEARTH_MARK_CALL,
-                 desc->form->body == CALL_HARMONY ? " to=functions."
-                                                  : call_form_opening(desc->form),
-                 0, 0);
+        add_mark(ret, HEARTH_MARK_CALL, call_begins(desc->form), 0, 0);
     return rc;
+}
+
+/* ---- beside a grammar of the request's own --------------------------------------------------- */
+
+static bool is_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
+
+/* Adds GBNF with _ before each name of a rule. Returns false where it has a control token (<[id]>),
+ * or a literal or class that does not end. */
+static bool add_renamed(struct buffer *t, const char *text, size_t bytes)
+{
+    bool counts = false; /* inside of {m,n} */
+    for (size_t i = 0, from = 0; i < bytes; from = i) {
+        const char c = text[i++], close = c == '[' ? ']' : c;
+        if (c == '<')
+            return false;
+        if (c == '"' || c == '[') {
+            while (i < bytes && text[i] != close)
+                i += text[i] == '\\' ? 2 : 1;
+            if (i++ >= bytes)
+                return false;
+        } else if (c == '#') {
+            while (i < bytes && text[i] != '\n' && text[i] != '\r')
+                i++;
+        } else if (c == '{' || c == '}') {
+            counts = c == '{';
+        } else if (is_name(c) && !counts) {
+            while (i < bytes && is_name(text[i]))
+                i++;
+            buffer_text(t, "_");
+        }
+        buffer_add(t, text + from, i - from);
+    }
+    return true;
+}
+
+bool chat_grammar_join(const struct chat_grammar *g, const char *own, size_t bytes,
+                       struct buffer *ret)
+{
+    if (!g->beside.bytes || !bytes || memmem(own, bytes, g->begins, strlen(g->begins)))
+        return false;
+    buffer_add(ret, g->beside.data, g->beside.bytes);
+    return add_renamed(ret, own, bytes) && ret->bytes <= SCHEMA_GRAMMAR_MAX;
 }
 
 void chat_grammar_fini(struct chat_grammar *g)
 {
     buffer_fini(&g->text);
+    buffer_fini(&g->beside);
     json_decref(g->loosened);
     free(g->closing);
     *g = (struct chat_grammar){0};

@@ -10,9 +10,16 @@
 
 enum { MOST_MARKS = 32 };
 
+/* A request's own grammar with calls beside it. */
+struct joined {
+    struct joined *next;
+    struct buffer text;
+};
+
 /* What binds answers to a chat. */
 struct bound {
     atomic_uint readers;
+    struct joined *_Atomic joined; /* all that were made: requests point into them */
     struct chat_grammar grammar;
     json_t *tools;  /* array: those whose calls follow their schemas */
     char *loosened; /* a line for each place that does not bind, or NULL */
@@ -66,6 +73,7 @@ static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
     if (!reader->bound)
         return -ENOMEM;
     atomic_init(&reader->bound->readers, 1);
+    atomic_init(&reader->bound->joined, NULL);
     reader->core = reader_open(&reader->desc);
     if (!reader->core)
         return -ENOMEM;
@@ -147,6 +155,11 @@ void hearth_chat_close(struct hearth_chat_reader *reader)
         return;
     struct bound *bound = reader->bound;
     if (bound && atomic_fetch_sub(&bound->readers, 1) == 1) {
+        for (struct joined *one = atomic_load(&bound->joined), *next; one; one = next) {
+            next = one->next;
+            buffer_fini(&one->text);
+            free(one);
+        }
         chat_grammar_fini(&bound->grammar);
         json_decref(bound->tools);
         free(bound->loosened);
@@ -164,12 +177,36 @@ const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *reader, uint3
     return reader->marks;
 }
 
+/* Puts calls beside the request's own grammar, where they can stand there. Returns 0 or -ENOMEM. */
+static int add_calls(struct bound *bound, struct hearth_request *request)
+{
+    struct joined *one = calloc(1, sizeof(*one));
+    bool joins = one && chat_grammar_join(&bound->grammar, request->grammar, request->grammar_bytes,
+                                          &one->text);
+    if (!joins || one->text.failed) {
+        int rc = !one || one->text.failed ? -ENOMEM : 0;
+        if (one)
+            buffer_fini(&one->text);
+        free(one);
+        return rc;
+    }
+    request->grammar = one->text.data;
+    request->grammar_bytes = one->text.bytes;
+    one->next = atomic_load(&bound->joined);
+    while (!atomic_compare_exchange_weak(&bound->joined, &one->next, one))
+        ;
+    return 0;
+}
+
 int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
 {
     const struct chat_grammar *g = &reader->bound->grammar;
     bool own = request->grammar != NULL;
     if (own && g->required)
         return -EINVAL;
+    int rc = own ? add_calls(reader->bound, request) : 0;
+    if (rc)
+        return rc;
     request->shown_tokens = reader->marks;
     request->n_shown_tokens = reader->n_marks;
     if (!own && g->text.bytes) {

@@ -235,6 +235,32 @@ def no_calls(folder):
         assert none["usage"]["input_tokens"] == auto["usage"]["input_tokens"], none
 
 
+def calls_beside_a_format(folder):
+    """With tools and a format, as agents send them each turn, the model calls, and then answers in the format."""
+    result = {"done": True, "why": "It was read."}
+    answers = [{"calls": [{"name": "read", "arguments": {"path": "/a/b"}}]}, json.dumps(result)]
+    model, built = build(folder, {"answers": answers})
+    assert built.returncode == 0, built
+    schema = {
+        "type": "object",
+        "properties": {"done": {"type": "boolean"}, "why": {"type": "string"}},
+        "required": ["done", "why"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "result", "strict": True, "schema": schema}}
+    with Served(folder, model) as served:
+        text = {"role": "user", "content": "Go."}
+        call = served.chat([text], response_format=form)["choices"][0]
+        assert call["finish_reason"] == "tool_calls", call
+        check_answer(call["message"], answers[0])
+        said = call["message"]
+        messages = [text, said, {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "x"}]
+        for more in {}, {"tool_choice": "none"}:
+            check_answer(served.chat(messages, response_format=form, **more)["choices"][0]["message"], answers[1])
+        alone = served.chat([text], response_format=form, tool_choice="none", max_tokens=20)["choices"][0]["message"]
+        assert not calls_of(alone) and alone["content"].startswith("{"), alone
+
+
 def own_words(served, schema, **more):
     """What hearth says of its own in an answer of each dialect: whole, and in the last event of a stream."""
     text = [{"role": "user", "content": "Go."}]
@@ -319,6 +345,7 @@ def main():
         refused_scripts,
         scripted_answers,
         no_calls,
+        calls_beside_a_format,
         streams_say_what_whole_answers_do,
         calls_that_are_cut_are_not_run,
         another_template,

@@ -282,16 +282,178 @@ START_TEST(a_grammar_binds_after_its_mark_and_after_thoughts)
     ck_assert_uint_eq(request.n_marks, 2);
     ck_assert(request.marks[0].kind == HEARTH_MARK_THOUGHT && request.marks[0].open == 1);
     ck_assert_str_eq(request.marks[1].text, "</think>");
-    opens(THINKS, TWO("true"), HEARTH_TOOLS_AUTO, 0); /* a grammar of one's own stays */
-    request.grammar = "root ::= \"a\"";
-    request.grammar_bytes = strlen(request.grammar);
-    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
-    ck_assert_uint_eq(request.n_marks, 2);
-    ck_assert_str_eq(request.grammar, "root ::= \"a\"");
     opens(SHOWS, TWO("true"), HEARTH_TOOLS_AUTO, 1); /* no form is known */
     ck_assert(!request.grammar && !request.n_marks);
 }
 END_TEST
+
+/* ---- beside a grammar of the request's own --------------------------------------------------- */
+
+/* Its names are those of rules of calls, and stand in texts, classes, comments and after counts. */
+#define OWN                                                                                        \
+    "# root ::= \"root\n"                                                                          \
+    "root ::= \"{\\\"root\\\": \" block{1,2} space \"}\" | # block\n \"[\" root \"]\"\n"           \
+    "block ::= [root\\]\"#] | call\n\n"                                                            \
+    "call ::= \"\\x21\" \"\\\\\" # <\n"                                                            \
+    "space ::= \"..\"?"
+#define OWN_TEXT "[{\"root\": ]!\\..}]"
+
+static void opens_own(const char *template, const char *tools, uint32_t choice, uint32_t single,
+                      const char *own)
+{
+    ck_assert_msg(open_chat(template, tools, choice, single) == 0, "%s", hearth_error(h));
+    request.grammar = own;
+    request.grammar_bytes = strlen(own);
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+}
+
+#define CODER_STOP                                                                                 \
+    "<tool_call>\n<function=stop>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>"
+#define CODER_OPEN(argument)                                                                       \
+    "<tool_call><function=open><parameter=" argument "</parameter></function></tool_call>"
+#define MISTRAL SHOWS "[TOOL_CALLS][ARGS][CALL_ID]"
+#define LLAMA_OPEN "{\"name\": \"open\", \"parameters\": {\"path\": \"a\"}}"
+#define HARMONY_THOUGHT "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+#define HARMONY_OPEN " to=functions.open<|channel|>commentary json<|message|>{\"path\": \"a\"}"
+
+/* As takes(), with the one mark that the vocabulary has as a control token as a text. */
+static bool takes_channels(const char *text)
+{
+    struct buffer t = {0};
+    const char *at = request.grammar, *token;
+    for (; (token = strstr(at, "<[")) != NULL; at = strchr(token, '>') + 1) {
+        buffer_add(&t, at, (size_t)(token - at));
+        buffer_text(&t, " \"<|channel|>\"");
+    }
+    buffer_text(&t, at);
+    bool fits = schema_grammar_takes(text, t.data, t.bytes, text);
+    buffer_fini(&t);
+    return fits;
+}
+
+/* One tool is strict. */
+static const struct {
+    const char *template, *text;
+    bool single, fits;
+} besides[] = {
+    {HERMES, OWN_TEXT, false, true},
+    {HERMES, HERMES_OPEN, false, true},
+    {HERMES, HERMES_OPEN "\n" HERMES_OPEN, false, true},
+    {HERMES, HERMES_OPEN "\n" HERMES_OPEN, true, false},
+    {HERMES, OWN_TEXT HERMES_OPEN, false, false},
+    {HERMES, HERMES_OPEN OWN_TEXT, false, false},
+    {HERMES, "text", false, false},
+    {HERMES, "\n" OWN_TEXT, false, false},
+    {HERMES, "<tool_call>{\"name\": \"stop\", \"arguments\": {\"any\": 1}}</tool_call>", false,
+     true},
+    {HERMES, "<tool_call>{\"name\": \"open\", \"arguments\": {}}</tool_call>", false, false},
+    {HERMES, "<tool_call>{\"name\": \"none\", \"arguments\": {}}</tool_call>", false, false},
+    {THINKS, "\n\n" OWN_TEXT, false, true},
+    {THINKS, "\n\n" HERMES_OPEN, false, true},
+    {CODER, OWN_TEXT, false, true},
+    {CODER, CODER_STOP "\n" CODER_OPEN("path>a"), false, true},
+    {CODER, CODER_OPEN("lines>1"), false, false},
+    {CODER, CODER_STOP OWN_TEXT, false, false},
+    {GEMMA, OWN_TEXT, false, true},
+    {GEMMA, "<|tool_call>call:open{path:<|\"|>a<|\"|>}<tool_call|>", false, true},
+    {GEMMA, "<|tool_call>call:stop{}<tool_call|>" OWN_TEXT, false, false},
+    {LFM2, OWN_TEXT, false, true},
+    {LFM2, "<|tool_call_start|>[open(path=\"a\"), stop(a=1)]<|tool_call_end|>", false, true},
+    {LFM2, "<|tool_call_start|>[open(lines=1)]<|tool_call_end|>", false, false},
+    {LFM2, OWN_TEXT "<|tool_call_start|>[stop()]<|tool_call_end|>", false, false},
+    {MISTRAL, OWN_TEXT, false, true},
+    {MISTRAL, "[TOOL_CALLS]open[ARGS]{\"path\": \"a\"}[TOOL_CALLS]stop[ARGS]{}", false, true},
+    {MISTRAL, "[TOOL_CALLS]stop[ARGS]{}" OWN_TEXT, false, false},
+    {LLAMA, OWN_TEXT, false, true},
+    {LLAMA, LLAMA_OPEN, false, true},
+    {LLAMA, "<|python_tag|>" LLAMA_OPEN, false, true},
+    {LLAMA, "{\"name\": \"open\", \"parameters\": {}}", false, false},
+    {LLAMA, "Hello", false, false},
+    {HARMONY, OWN_TEXT, false, true},
+    {HARMONY, "<|channel|>final<|message|>" OWN_TEXT, false, true},
+    {HARMONY, HARMONY_THOUGHT "<|channel|>final <|constrain|>json<|message|>" OWN_TEXT, false,
+     true},
+    {HARMONY, HARMONY_THOUGHT HARMONY_OPEN, false, true},
+    {HARMONY, "<|channel|>final<|message|>text", false, false},
+    {HARMONY, "<|channel|>final<|message|>" OWN_TEXT HARMONY_OPEN, false, false},
+};
+
+START_TEST(an_answer_follows_an_own_grammar_or_calls)
+{
+    opens_own(besides[_i].template, TWO("true"), HEARTH_TOOLS_AUTO, besides[_i].single, OWN);
+    ck_assert_msg(takes_channels(besides[_i].text) == besides[_i].fits, "%s\n%s", besides[_i].text,
+                  request.grammar);
+    ck_assert(!request.n_marks || request.marks[0].kind == HEARTH_MARK_THOUGHT);
+    ck_assert_ptr_null(hearth_chat_loosened(reader));
+}
+END_TEST
+
+/* What the own grammar says is all of the content. */
+START_TEST(what_follows_an_own_grammar_is_the_content)
+{
+    static const char *const texts[] = {HARMONY_THOUGHT "<|channel|>final<|message|>{}", "{}",
+                                        "hm</think>\n\n{}"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct hearth_chat_event e = {.size = sizeof(e)};
+        const char *close = strstr(texts[i], "</think>");
+        opens_own(close ? THINKS : HARMONY, TWO("false"), HEARTH_TOOLS_AUTO, 0, "root ::= \"{}\"");
+        ck_assert(takes_channels(close ? close + strlen("</think>") : texts[i]));
+        ck_assert_int_eq(hearth_chat_feed(reader, texts[i], strlen(texts[i]), 1), 0);
+        while (hearth_chat_next(reader, &e))
+            ck_assert(e.kind == HEARTH_CHAT_REASONING ||
+                      (e.kind == HEARTH_CHAT_CONTENT && e.text_bytes == 2));
+        ck_assert_ptr_null(hearth_chat_unparsed(reader));
+    }
+}
+END_TEST
+
+START_TEST(an_own_grammar_stays_alone_where_calls_cannot_stand_beside_it)
+{
+    static const struct {
+        const char *template, *tools, *own;
+        uint32_t choice;
+    } alone[] = {
+        {HERMES, TWO("true"), "root ::= \"a\"", HEARTH_TOOLS_NONE},
+        {HERMES, NULL, "root ::= \"a\"", HEARTH_TOOLS_AUTO},
+        {HERMES, "[]", "root ::= \"a\"", HEARTH_TOOLS_AUTO},
+        {SHOWS, TWO("true"), "root ::= \"a\"", HEARTH_TOOLS_AUTO}, /* no form is known */
+        {HERMES, TWO("true"), "root ::= \"<tool_call>\" [a-z]*", HEARTH_TOOLS_AUTO},
+        {HERMES, TWO("true"), "root ::= \"a\" <[7]>", HEARTH_TOOLS_AUTO},
+        {HERMES, TWO("true"), "root ::= \"a\\\"", HEARTH_TOOLS_AUTO},
+        {HERMES, TWO("true"), "root ::= [a", HEARTH_TOOLS_AUTO},
+        {HERMES, TWO("true"), "", HEARTH_TOOLS_AUTO},
+        {HERMES, "[{\"type\":\"function\",\"function\":{}}]", "root ::= \"a\"", HEARTH_TOOLS_AUTO},
+    };
+    for (size_t i = 0; i < sizeof(alone) / sizeof(alone[0]); i++) {
+        opens_own(alone[i].template, alone[i].tools, alone[i].choice, 0, alone[i].own);
+        ck_assert_str_eq(request.grammar, alone[i].own);
+        ck_assert_uint_eq(request.n_marks, 0);
+    }
+}
+END_TEST
+
+/* Each request has a text of its own, until its reader is closed; a second time changes nothing. */
+START_TEST(texts_of_requests_stay_until_their_reader_is_closed)
+{
+    struct hearth_chat_reader *other;
+    opens_own(THINKS, TWO("true"), HEARTH_TOOLS_AUTO, 0, "root ::= \"a\"");
+    ck_assert_uint_eq(request.n_marks, 2);
+    struct hearth_request first = request;
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+    ck_assert_ptr_eq(request.grammar, first.grammar);
+    ck_assert_int_eq(hearth_chat_another(reader, &other), 0);
+    hearth_chat_close(reader);
+    reader = other;
+    request.grammar = "root ::= \"b\"";
+    request.grammar_bytes = strlen(request.grammar);
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+    ck_assert(takes("b") && !takes("a") && takes(HERMES_OPEN));
+    opens(THINKS, TWO("true"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert(!takes("b") && takes(HERMES_OPEN + 11));
+}
+END_TEST
+
+/* ---- thoughts, what is refused --------------------------------------------------------------- */
 
 /* What stands between a thought and what is said after it is what the template writes there. */
 START_TEST(a_limit_of_thoughts_closes_them_as_the_template_does)
@@ -825,6 +987,11 @@ int main(void)
     tcase_add_test(tcase, no_answer_begins_with_a_bare_call_where_none_is_wanted);
     tcase_add_test(tcase, a_message_to_a_tool_is_content_where_there_are_no_tools);
     tcase_add_test(tcase, a_grammar_binds_after_its_mark_and_after_thoughts);
+    tcase_add_loop_test(tcase, an_answer_follows_an_own_grammar_or_calls, 0,
+                        (int)(sizeof(besides) / sizeof(besides[0])));
+    tcase_add_test(tcase, what_follows_an_own_grammar_is_the_content);
+    tcase_add_test(tcase, an_own_grammar_stays_alone_where_calls_cannot_stand_beside_it);
+    tcase_add_test(tcase, texts_of_requests_stay_until_their_reader_is_closed);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
