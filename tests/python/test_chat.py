@@ -96,8 +96,19 @@ def test_a_call_is_bound_and_checked(chat):
     assert 1 <= arguments["line"] <= 9
     assert len(reader.loosened) == 1 and "multipleOf" in reader.loosened[0]
     assert 'at #/line: "multipleOf"' in reader.unparsed
-    with pytest.raises(hearth.InvalidRequest, match="names 'none'"):
-        chat.chat_reader(MESSAGES, tools, template=template, tool_choice="none")
+    with pytest.raises(hearth.InvalidRequest, match="names 'other'"):
+        chat.chat_reader(MESSAGES, tools, template=template, tool_choice="other")
+
+
+def test_no_call_is_read_where_none_is_wanted(chat):
+    tools = [{"type": "function", "function": {"name": "open", "parameters": {"type": "object", "properties": {}}}}]
+    template = "{{ messages[0].content }}{{ tools }}{# <tool_call></tool_call> #}"
+    answer = '<tool_call>{"name": "open", "arguments": {}}</tool_call>'
+    reader = chat.chat_reader(MESSAGES, tools, template=template, tool_choice="none")
+    assert [(e.kind, e.text) for e in reader.feed(answer) + reader.finish()] == [("content", answer)]
+    assert "tool_choice is none" in reader.unparsed
+    stream = chat.chat(MESSAGES, tools, template=template, max_tokens=2, banned=[chat.info.eos], **reader.params)
+    assert stream.wait().output_tokens == 2
 
 
 def test_reasoning_ends_at_its_limit(chat):
