@@ -222,7 +222,8 @@ struct hearth_chat {
 enum hearth_tool_choice {
     HEARTH_TOOLS_AUTO = 0,    /* the model chooses. A tool's own `strict`: true binds its calls */
     HEARTH_TOOLS_NONE = 1,    /* no calls: the tools stay in the prompt, a call is content */
-    HEARTH_TOOLS_REQUIRED = 2 /* the answer calls a tool, once it has thought */
+    HEARTH_TOOLS_REQUIRED = 2 /* the answer is calls, from its first token on, or from the end of a
+                                 thought that the prompt opened */
 };
 
 /* Fills *chat with the defaults. `size` is sizeof(*chat). */
