@@ -6,6 +6,7 @@
 #include "client/prompt/chat_families.h"
 #include "client/prompt/chat_keep.h"
 #include "client/prompt/chat_tidy.h"
+#include "client/prompt/chat_turns.h"
 
 #include <errno.h>
 #include <string.h>
@@ -138,6 +139,8 @@ static int prepare(struct chat *c)
         rc = chat_keep_calls(c);
     if (!rc)
         rc = chat_adapt(c);
+    if (!rc)
+        rc = chat_turns(c);
     return rc ? handle_fail(c->h, rc, "%s", *err ? err : "out of memory: free some and try again")
               : 0;
 }

@@ -139,7 +139,9 @@ START_TEST(a_template_like_gemmas_renders)
                 "<s><start_of_turn>user\nBe kind\n\nOnce<end_of_turn>\n<start_of_turn>model\n"
                 "upon<end_of_turn>\n<start_of_turn>user\na time<end_of_turn>\n"
                 "<start_of_turn>model\n");
-    struct hearth_chat c = chat_of("[{\"role\":\"user\",\"content\":\"a\"},"
+    assert_text("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]",
+                template, "<s><start_of_turn>user\na\n\nb<end_of_turn>\n<start_of_turn>model\n");
+    struct hearth_chat c = chat_of("[{\"role\":\"assistant\",\"content\":\"a\"},"
                                    "{\"role\":\"user\",\"content\":\"b\"}]",
                                    template);
     assert_refused(&c, -EINVAL, "roles must take turns");
