@@ -1,10 +1,11 @@
 /* chat_keep: calls of tools, texts beside them, and their results, that a template does not write.
  *
  * Some templates pass over the calls of a message, or over messages of tools: all of them, those
- * beside a text, or where the request has no tools. What a template does is tried on a made-up
- * conversation, once a template and kind of message: so a message is written the same way in every
- * turn, and the prefix stays. What it drops becomes text: a call in the form of the template's
- * family where that is JSON between marks, or Python, else in the form that most families know:
+ * beside a text, or where the request has no tools. Some refuse them. What a template does is tried
+ * on a made-up conversation, once a template and kind of message: so a message is written the same
+ * way in every turn, and the prefix stays. What it does not write becomes text: a call in the form
+ * of the template's family where that is JSON between marks, or Python, else in the form that most
+ * families know:
  *
  *     <tool_call>
  *     {"name": "f", "arguments": {}}
@@ -44,6 +45,7 @@ struct turn {
     enum content content;
     bool many, apart; /* two calls; a text in a message before that with the calls */
     bool ends;        /* nothing follows the results */
+    bool unanswered;  /* nor are there results */
 };
 
 /* Are all of these in what the template writes? */
@@ -58,8 +60,10 @@ static enum kept try_words(const struct chat *c, struct turn turn, const char *c
              "\"tool_calls\":[%s]}%s%s]",
              turn.apart ? ",{\"role\":\"assistant\",\"content\":\"" TEXT "\"}" : "",
              contents[turn.content], turn.many ? CALL("1") "," CALL("2") : CALL("1"),
-             turn.many ? RESULT("1") RESULT("2") : RESULT("1"),
-             turn.ends
+             turn.unanswered ? ""
+             : turn.many     ? RESULT("1") RESULT("2")
+                             : RESULT("1"),
+             turn.ends || turn.unanswered
                  ? ""
                  : ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
                    "\"x\"}");
@@ -67,7 +71,7 @@ static enum kept try_words(const struct chat *c, struct turn turn, const char *c
     const bool renders = chat_form_render(&probe, messages, true, &o);
     chat_probe_end(&probe);
     if (!renders) {
-        if (turn.ends || turn.apart)
+        if (turn.ends || turn.apart || turn.unanswered)
             return KEPT_FAILS;
         turn.ends = true;
         return try_words(c, turn, words);
@@ -76,6 +80,19 @@ static enum kept try_words(const struct chat *c, struct turn turn, const char *c
         found &= memmem(o.text, o.bytes, *words, strlen(*words)) != NULL;
     jinja_output_fini(&o);
     return found ? KEPT_WRITTEN : KEPT_LOST;
+}
+
+/* What becomes of results; KEPT_FAILS: the template takes none, with calls of any content. */
+static enum kept results(const struct chat *c)
+{
+    static const char *const word[] = {"hearthresult1", NULL};
+    uint8_t *kept = &chat_traits(c)->results[json_array_size(c->tools) > 0];
+    enum kept got = *kept;
+    for (unsigned content = CONTENT_NONE; *kept == KEPT_UNKNOWN && content <= CONTENT_TEXT;
+         content++)
+        if (got == KEPT_UNKNOWN || got == KEPT_FAILS)
+            got = try_words(c, (struct turn){.content = content}, word);
+    return *kept = (uint8_t)got;
 }
 
 /* What becomes of the calls of a message with such a content. */
@@ -87,8 +104,10 @@ static enum kept calls(const struct chat *c, enum content content, bool many)
     static const char *const one[] = {"hearthname1", "hearthkey1", "hearthvalue1", NULL};
     uint8_t *kept = &chat_traits(c)->calls[json_array_size(c->tools) > 0][content][many];
     if (*kept == KEPT_UNKNOWN)
-        *kept = (uint8_t)try_words(c, (struct turn){.content = content, .many = many},
-                                   many ? two : one);
+        *kept = (uint8_t)try_words(
+            c,
+            (struct turn){.content = content, .many = many, .unanswered = results(c) == KEPT_FAILS},
+            many ? two : one);
     return *kept;
 }
 
@@ -122,18 +141,6 @@ static bool wants_text_apart(const struct chat *c, bool many)
         *kept = lost && try_words(c, apart, all) == KEPT_WRITTEN ? KEPT_LOST : KEPT_WRITTEN;
     }
     return *kept == KEPT_LOST;
-}
-
-static enum kept results(const struct chat *c)
-{
-    static const char *const word[] = {"hearthresult1", NULL};
-    uint8_t *kept = &chat_traits(c)->results[json_array_size(c->tools) > 0];
-    enum kept got = *kept;
-    for (unsigned content = CONTENT_NONE; *kept == KEPT_UNKNOWN && content <= CONTENT_TEXT;
-         content++)
-        if (got == KEPT_UNKNOWN || got == KEPT_FAILS)
-            got = try_words(c, (struct turn){.content = content}, word);
-    return *kept = (uint8_t)got;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -410,6 +417,8 @@ static int keep(const struct chat *c, json_t *m)
                    : 0;
     if (kept == KEPT_FAILS && content != CONTENT_TEXT)
         kept = calls(c, other, many);
+    if (kept == KEPT_FAILS && results(c) == KEPT_FAILS) /* of any kind */
+        kept = KEPT_LOST;
     if (kept != KEPT_LOST) /* one that fails says why when the conversation is rendered */
         return 0;
     add_calls(c, &text, list);
@@ -436,6 +445,7 @@ static int show_result(json_t *m)
     }
     buffer_fini(&t);
     json_decref(text);
+    json_object_del(m, "name"); /* the tool's */
     return rc || json_object_set_new(m, "role", json_string("user")) ? -ENOMEM : 0;
 }
 
@@ -477,5 +487,5 @@ int chat_keep_calls(struct chat *c)
             return rc;
         has_results |= is_result(json_array_get(c->messages, i));
     }
-    return has_results && results(c) == KEPT_LOST ? show_results(c) : 0;
+    return has_results && results(c) != KEPT_WRITTEN ? show_results(c) : 0;
 }

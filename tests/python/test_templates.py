@@ -259,10 +259,8 @@ LATER = {
                            ["A ti"]),
 }
 
-# Those that take no conversation with tools: they change lists, want variables of their own, or users and
-# assistants in turn. And what else they do.
-REFUSE = {"Kimi-K2-Instruct.jinja", "Kimi-K2-Thinking.jinja", "fireworks-ai-llama-3-firefunction-v2.jinja",
-          "google-gemma-2-2b-it.jinja"}
+# One that wants variables of its own. And what others do.
+REFUSE = {"fireworks-ai-llama-3-firefunction-v2.jinja"}
 LOSE = {("Mistral-Small-3.2-24B-Instruct-2506.jinja", "a text beside calls"),
         ("mistralai-Mistral-Nemo-Instruct-2407.jinja", "a text beside calls")}
 

@@ -59,6 +59,14 @@
     "m.tool_calls %}{% if m.role == ns.last %}{{ raise_exception('in turn') }}{% endif %}"         \
     "{% set ns.last = m.role %}{% endif %}{% endfor %}"
 
+/* As Gemma 2's and 3's; one that refuses results alone, and one that refuses all calls. */
+#define STRICT                                                                                     \
+    EACH("{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('in turn') }}"   \
+         "{% endif %}")                                                                            \
+    PLAIN
+#define NO_RESULTS EACH("{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}") WRITES
+#define NO_CALLS EACH("{% if m.tool_calls %}{{ raise_exception('no') }}{% endif %}") WRITES
+
 #define WRITTEN_F "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"
 #define WRITTEN_G "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>"
 
@@ -131,6 +139,21 @@ static const struct {
      "user:Go;assistant:[{\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", "
      "\"arguments\": {}}}];"},
     {ONLY_ONE, TOOLS, "[" USER "," CALLS("\"\"", F) "]", "user:Go;assistant:" WRITTEN_F ";"},
+    /* refused: the user's, and what the user says after them follows in the same message */
+    {STRICT, TOOLS,
+     "[" USER "," CALLS("null", F "," G) "," RESULT("1", "r") "," RESULT("2", "s") "," USER
+                                                                                   "," ANSWER "]",
+     "user:Go;assistant:" WRITTEN_F "\n" WRITTEN_G
+     ";user:<tool_response>\nr\n</tool_response>\n<tool_response>\ns\n</tool_response>\n\nGo;"
+     "assistant:Done;"},
+    {STRICT, NULL, "[" USER "," CALLS("null", F) "," USER "]",
+     "user:Go;assistant:" WRITTEN_F ";user:Go;"},
+    {STRICT, NULL, "[" USER "," CALLS("\"So:\"", F) "]", "user:Go;assistant:So:\n" WRITTEN_F ";"},
+    {NO_RESULTS, TOOLS, "[" USER "," CALLS("\"\"", F "," G) "," RESULT("1", "r") "," ANSWER "]",
+     "user:Go;assistant:[f {\"a\": 1}][g {}];user:<tool_response>\nr\n</tool_response>;"
+     "assistant:Done;"},
+    {NO_CALLS, TOOLS, "[" USER "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
+     "user:Go;assistant:" WRITTEN_F ";user:<tool_response>\nr\n</tool_response>;"},
     /* in the form of the family that the template names */
     {PLAIN "{# <|tool_call|> #}", TOOLS, "[" USER "," CALLS("\"\"", F "," G) "]",
      "user:Go;assistant:<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": "
@@ -180,8 +203,8 @@ START_TEST(a_later_turn_goes_on_with_the_text_before_it)
         USER,
         CALLS("\"\"", G),
         RESULT("2", "u")};
-    static const char *const templates[] = {PLAIN,      WITHOUT_TEXT, FIRST,   WRITES,
-                                            WITH_TOOLS, NO_TEXT,      ONE_CALL};
+    static const char *const templates[] = {PLAIN,   WITHOUT_TEXT, FIRST,  WRITES,     WITH_TOOLS,
+                                            NO_TEXT, ONE_CALL,     STRICT, NO_RESULTS, NO_CALLS};
     enum { N = sizeof(turns) / sizeof(turns[0]) };
     connect_with(1, 0);
     for (size_t k = 0; k < sizeof(templates) / sizeof(templates[0]); k++) {
