@@ -62,7 +62,10 @@ static bool renders(const struct chat *c, const char *probe, const char *content
     char list[1024], messages[sizeof(list) + 2];
     snprintf(list, sizeof(list), probe, content);
     snprintf(messages, sizeof(messages), "[%s]", list);
-    if (!chat_form_render(c, messages, true, &o))
+    struct chat made_up = chat_probe_begin(c, json_array_size(c->tools) > 0);
+    const bool ok = chat_form_render(&made_up, messages, true, &o);
+    chat_probe_end(&made_up);
+    if (!ok)
         return false;
     const bool found = memmem(o.text, o.bytes, word, strlen(word)) != NULL;
     jinja_output_fini(&o);
@@ -91,7 +94,7 @@ static bool has_role(const json_t *m, const char *role)
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* Results are looked for call by call: a client could have a gateway look for long. */
-enum { MOST_CALLS = 256 };
+enum { MOST_CALLS = 64 };
 
 /* Where the result of a call is in a list of them; its size: nowhere. */
 static size_t find_result(const json_t *results, const json_t *call)
