@@ -7,6 +7,7 @@
  * look for, once a template and only when a conversation needs to know. */
 #include "client/prompt/chat_adapt.h"
 
+#include "client/base/buffer.h"
 #include "client/base/json_mend.h"
 #include "client/base/json_shortest.h"
 #include "client/prompt/chat_form.h"
@@ -388,46 +389,30 @@ static bool has_role(const json_t *m, const char *role)
     return strcmp(json_string_value(json_object_get(m, "role")), role) == 0;
 }
 
-/* The content of one message after that of another, both texts or both parts; NULL: they are not, or
- * no memory. */
-static json_t *join_contents(const json_t *first, const json_t *second)
+/* The contents of messages one after the other, all texts or all parts; NULL: they are not, or no
+ * memory. */
+static json_t *join_contents(const json_t *messages)
 {
-    const json_t *a = json_object_get(first, "content"), *b = json_object_get(second, "content");
-    if (json_is_array(a) && json_is_array(b)) {
-        json_t *parts = json_copy((json_t *)(uintptr_t)a);
-        if (parts && json_array_extend(parts, (json_t *)(uintptr_t)b) == 0)
-            return parts;
-        json_decref(parts);
-        return NULL;
+    struct buffer text = {0};
+    json_t *parts = json_array(), *joined = NULL;
+    size_t i, n_texts = 0;
+    const json_t *m;
+    bool failed = !parts;
+    json_array_foreach(messages, i, m) {
+        json_t *content = json_object_get(m, "content");
+        n_texts += json_is_string(content);
+        buffer_text(&text, i ? "\n" : "");
+        buffer_add(&text, json_string_value(content), json_string_length(content));
+        failed |= json_is_array(content) ? json_array_extend(parts, content) != 0
+                                         : !json_is_string(content);
     }
-    if (!json_is_string(a) || !json_is_string(b))
-        return NULL;
-    size_t n = json_string_length(a), more = json_string_length(b);
-    char *all = malloc(n + more + 1);
-    if (!all)
-        return NULL;
-    memcpy(all, json_string_value(a), n);
-    all[n] = '\n';
-    memcpy(all + n + 1, json_string_value(b), more);
-    json_t *joined = json_stringn_nocheck(all, n + more + 1);
-    free(all);
+    if (!failed && !text.failed && n_texts == i)
+        joined = json_stringn_nocheck(text.data, text.bytes);
+    else if (!failed && n_texts == 0)
+        joined = json_incref(parts);
+    buffer_fini(&text);
+    json_decref(parts);
     return joined;
-}
-
-/* The system message becomes text of the user: of the message before it, which does not depend on
- * what follows and so keeps a prefix stable; else of the one after it; else a message of its own. */
-static int merge_system(struct chat *c, size_t i)
-{
-    json_t *system = json_array_get(c->messages, i), *next = json_array_get(c->messages, i + 1);
-    json_t *before = i ? json_array_get(c->messages, i - 1) : NULL, *joined = NULL, *to = NULL;
-    if (before && has_role(before, "user") && (joined = join_contents(before, system)))
-        to = before;
-    else if (next && has_role(next, "user") && (joined = join_contents(system, next)))
-        to = next;
-    if (!to)
-        return json_object_set_new(system, "role", json_string("user")) ? -ENOMEM : 0;
-    return json_object_set_new(to, "content", joined) || json_array_remove(c->messages, i) ? -ENOMEM
-                                                                                           : 0;
 }
 
 /* Is it a message of the system that the template does not write at its place? */
@@ -437,17 +422,59 @@ static bool is_misplaced(const struct chat *c, size_t i)
            (!has_trait(c, TRAIT_SYSTEM) || (i && !has_trait(c, TRAIT_LATER)));
 }
 
+/* Messages of the system become text of the user: of the message before them, which does not depend
+ * on what follows and so keeps a prefix stable; else of the one after them; else a message of their
+ * own. *all: the messages before. */
+static int place_systems(json_t *all, json_t *run, json_t *next)
+{
+    json_t *before = json_array_get(all, json_array_size(all) - 1), *to = NULL, *joined, *m;
+    size_t i;
+    int rc = 0;
+    if (before && has_role(before, "user"))
+        rc = json_array_insert(run, 0, to = before);
+    else if (next && has_role(next, "user"))
+        rc = json_array_append(run, to = next);
+    joined = to && !rc ? join_contents(run) : NULL;
+    if (joined)
+        return json_object_set_new(to, "content", joined) ? -ENOMEM : 0;
+    json_array_foreach(run, i, m) {
+        if (rc || m == to)
+            continue;
+        rc = json_object_set_new(m, "role", json_string("user")) || json_array_append(all, m);
+    }
+    return rc ? -ENOMEM : 0;
+}
+
+static int adapt_systems(struct chat *c)
+{
+    json_t *all = json_array(), *run = json_array();
+    const size_t n = json_array_size(c->messages);
+    int rc = all && run ? 0 : -ENOMEM;
+    for (size_t i = 0; i < n && !rc; i++) {
+        json_t *m = json_array_get(c->messages, i), *next = json_array_get(c->messages, i + 1);
+        const bool misplaced = is_misplaced(c, i);
+        if (json_array_append(misplaced ? run : all, m))
+            rc = -ENOMEM;
+        else if (misplaced && !(next && is_misplaced(c, i + 1)))
+            rc = place_systems(all, run, next) || json_array_clear(run) ? -ENOMEM : 0;
+    }
+    if (!rc && (json_array_clear(c->messages) || json_array_extend(c->messages, all)))
+        rc = -ENOMEM;
+    json_decref(all);
+    json_decref(run);
+    return rc;
+}
+
 /* ---- thoughts -------------------------------------------------------------------------------- */
 
 /* The template refuses a content beside a thought: it follows the thought. */
-static json_t *with_content(const json_t *m, json_t *thought)
+static json_t *with_content(json_t *m, json_t *thought)
 {
-    const json_t *content = json_object_get(m, "content");
-    if (!json_string_length(content))
+    if (!json_string_length(json_object_get(m, "content")))
         return json_incref(thought);
-    json_t *before = json_pack("{s:O}", "content", thought), *all = NULL;
-    all = before ? join_contents(before, m) : NULL;
-    json_decref(before);
+    json_t *both = json_pack("[{s:O},O]", "content", thought, m);
+    json_t *all = both ? join_contents(both) : NULL;
+    json_decref(both);
     return all;
 }
 
@@ -515,11 +542,5 @@ int chat_adapt(struct chat *c)
         if (!rc)
             rc = adapt_thought(c, m);
     }
-    for (size_t i = 0; !rc && i < json_array_size(c->messages);) {
-        size_t n = json_array_size(c->messages);
-        if (is_misplaced(c, i))
-            rc = merge_system(c, i);
-        i += json_array_size(c->messages) == n;
-    }
-    return rc;
+    return rc ? rc : adapt_systems(c);
 }
