@@ -12,8 +12,8 @@
  *     </tool_call>
  *
  * Some templates write one call a message, or fail where there are two: each call becomes a
- * message, followed by its result. Some write no text beside calls: it becomes the message before
- * them, where the template takes that. Else it is lost. */
+ * message, followed by its result. Some write no text beside calls, or write it after the results:
+ * it becomes the message before them, where the template takes that. Else it is lost. */
 #include "client/prompt/chat_keep.h"
 
 #include "client/base/json_shortest.h"
@@ -43,23 +43,22 @@ enum content { CONTENT_NONE, CONTENT_EMPTY, CONTENT_TEXT };
 /* A made-up turn with a call, and its results. */
 struct turn {
     enum content content;
-    bool many, apart; /* two calls; a text in a message before that with the calls */
-    bool ends;        /* nothing follows the results */
-    bool unanswered;  /* nor are there results */
+    const char *apart; /* the role of a message before that with the calls, which has the text */
+    bool many;         /* two calls */
+    bool ends;         /* nothing follows the results */
+    bool unanswered;   /* nor are there results */
 };
 
-/* Are all of these in what the template writes? */
-static enum kept try_words(const struct chat *c, struct turn turn, const char *const *words)
+static bool render_turn(const struct chat *c, struct turn turn, struct jinja_output *ret)
 {
     static const char *const contents[] = {"null", "\"\"", "\"" TEXT "\""};
-    struct jinja_output o;
-    char messages[1024];
-    bool found = true;
+    char messages[1024], text[64] = "";
+    if (turn.apart)
+        snprintf(text, sizeof(text), ",{\"role\":\"%s\",\"content\":\"" TEXT "\"}", turn.apart);
     snprintf(messages, sizeof(messages),
              "[{\"role\":\"user\",\"content\":\"x\"}%s,{\"role\":\"assistant\",\"content\":%s,"
              "\"tool_calls\":[%s]}%s%s]",
-             turn.apart ? ",{\"role\":\"assistant\",\"content\":\"" TEXT "\"}" : "",
-             contents[turn.content], turn.many ? CALL("1") "," CALL("2") : CALL("1"),
+             text, contents[turn.content], turn.many ? CALL("1") "," CALL("2") : CALL("1"),
              turn.unanswered ? ""
              : turn.many     ? RESULT("1") RESULT("2")
                              : RESULT("1"),
@@ -68,16 +67,30 @@ static enum kept try_words(const struct chat *c, struct turn turn, const char *c
                  : ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"user\",\"content\":"
                    "\"x\"}");
     struct chat probe = chat_probe_begin(c, json_array_size(c->tools) > 0);
-    const bool renders = chat_form_render(&probe, messages, true, &o);
+    const bool renders = chat_form_render(&probe, messages, true, ret);
     chat_probe_end(&probe);
-    if (!renders) {
+    return renders;
+}
+
+static size_t find_word(const struct jinja_output *o, const char *word)
+{
+    const char *at = memmem(o->text, o->bytes, word, strlen(word));
+    return at ? (size_t)(at - o->text) : o->bytes;
+}
+
+/* Are all of these in what the template writes? */
+static enum kept try_words(const struct chat *c, struct turn turn, const char *const *words)
+{
+    struct jinja_output o;
+    bool found = true;
+    if (!render_turn(c, turn, &o)) {
         if (turn.ends || turn.apart || turn.unanswered)
             return KEPT_FAILS;
         turn.ends = true;
         return try_words(c, turn, words);
     }
     for (; *words; words++)
-        found &= memmem(o.text, o.bytes, *words, strlen(*words)) != NULL;
+        found &= find_word(&o, *words) < o.bytes;
     jinja_output_fini(&o);
     return found ? KEPT_WRITTEN : KEPT_LOST;
 }
@@ -123,24 +136,68 @@ static bool writes_calls(const struct chat *c, enum content content, bool many)
            (content != CONTENT_TEXT && calls(c, other_than(content), many) == KEPT_WRITTEN);
 }
 
-/* Is a text beside calls lost that is written in a message before them? That it is in the prompt
- * until the turn ends is enough: gpt-oss's template has it as a thought. */
-static bool wants_text_apart(const struct chat *c, bool many)
+/* What becomes of a text beside calls: it stays, or becomes the message before them. */
+enum aside { ASIDE_UNKNOWN, ASIDE_STAYS, ASIDE_APART, ASIDE_OF_MODEL };
+
+/* Is the text written before the result, and the end as it is without a text? That it is in the
+ * prompt until the turn ends is enough: gpt-oss's template has it as a thought. */
+static bool is_in_place(const struct jinja_output *o, const struct jinja_output *without)
 {
-    static const char *const text[] = {TEXT, NULL}, *const all[] = {TEXT, "hearthname1",
-                                                                    "hearthvalue1", NULL};
-    uint8_t *kept = &chat_traits(c)->texts[json_array_size(c->tools) > 0][many];
-    if (*kept == KEPT_UNKNOWN) {
-        const struct turn beside = {.content = CONTENT_TEXT, .many = many, .ends = true},
-                          apart = {.content = calls(c, CONTENT_NONE, many) == KEPT_WRITTEN
-                                                  ? CONTENT_NONE
-                                                  : CONTENT_EMPTY,
-                                   .many = many,
-                                   .apart = true};
-        const bool lost = try_words(c, beside, text) == KEPT_LOST;
-        *kept = lost && try_words(c, apart, all) == KEPT_WRITTEN ? KEPT_LOST : KEPT_WRITTEN;
+    const size_t text = find_word(o, TEXT), at = find_word(o, "hearthresult1"),
+                 other = find_word(without, "hearthresult1");
+    return text < at &&
+           (!without->bytes || (o->bytes - at == without->bytes - other &&
+                                memcmp(o->text + at, without->text + other, o->bytes - at) == 0));
+}
+
+/* Gemma 4's template takes two messages of the assistant for one turn, though it ends a turn after
+ * a text: the calls stand in none. After one of `model`, as it calls the assistant, they begin a
+ * turn: what it writes is the same up to the text's end, and more between that and the calls. */
+static bool wants_model(const struct jinja_output *apart, const struct jinja_output *of_model)
+{
+    const size_t end = find_word(apart, TEXT) + strlen(TEXT);
+    return of_model->bytes > apart->bytes && memcmp(apart->text, of_model->text, end) == 0;
+}
+
+static enum aside try_text(const struct chat *c, bool many)
+{
+    static const char *const all[] = {TEXT, "hearthname1", "hearthvalue1", NULL};
+    const struct turn bare = {
+        .content = calls(c, CONTENT_NONE, many) == KEPT_WRITTEN ? CONTENT_NONE : CONTENT_EMPTY,
+        .many = many,
+        .ends = true};
+    struct turn turn = bare;
+    struct jinja_output without = {0}, beside = {0}, apart = {0}, of_model = {0};
+    enum aside aside = ASIDE_STAYS;
+    render_turn(c, bare, &without);
+    turn.content = CONTENT_TEXT;
+    if (render_turn(c, turn, &beside) && !is_in_place(&beside, &without)) {
+        turn = bare;
+        turn.apart = "assistant";
+        if (render_turn(c, turn, &apart) && is_in_place(&apart, &without))
+            aside = ASIDE_APART;
+        turn.apart = "model";
+        if (aside == ASIDE_APART && render_turn(c, turn, &of_model) &&
+            is_in_place(&of_model, &without) && wants_model(&apart, &of_model))
+            aside = ASIDE_OF_MODEL;
+        turn.ends = false; /* some refuse what follows */
+        turn.apart = aside == ASIDE_OF_MODEL ? turn.apart : "assistant";
+        if (try_words(c, turn, all) != KEPT_WRITTEN)
+            aside = ASIDE_STAYS;
     }
-    return *kept == KEPT_LOST;
+    jinja_output_fini(&without);
+    jinja_output_fini(&beside);
+    jinja_output_fini(&apart);
+    jinja_output_fini(&of_model);
+    return aside;
+}
+
+static enum aside aside_of(const struct chat *c, bool many)
+{
+    uint8_t *aside = &chat_traits(c)->texts[json_array_size(c->tools) > 0][many];
+    if (*aside == ASIDE_UNKNOWN)
+        *aside = (uint8_t)try_text(c, many);
+    return *aside;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -394,9 +451,10 @@ static int split_text(struct chat *c, size_t at)
     json_t *m = json_array_get(c->messages, at), *content = json_object_get(m, "content");
     const size_t n = json_array_size(json_object_get(m, "tool_calls"));
     if (!n || !has_words(content) || calls(c, CONTENT_TEXT, n > 1) != KEPT_WRITTEN ||
-        !wants_text_apart(c, n > 1))
+        aside_of(c, n > 1) == ASIDE_STAYS)
         return 0;
-    json_t *text = json_pack("{s:s,s:O}", "role", "assistant", "content", content);
+    const char *role = aside_of(c, n > 1) == ASIDE_OF_MODEL ? "model" : "assistant";
+    json_t *text = json_pack("{s:s,s:O}", "role", role, "content", content);
     return json_object_set_new(m, "content", json_null()) ||
                    json_array_insert_new(c->messages, at, text)
                ? -ENOMEM

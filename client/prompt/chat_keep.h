@@ -6,9 +6,9 @@
 #include "client/prompt/chat_render.h"
 
 /* Makes a message of several calls several ones where the template takes one call, and a text
- * beside calls a message of its own where the template drops it. Writes calls of c->messages that
- * the template drops or refuses into the contents of their messages, and such results of tools into
- * messages of the user. Before chat_adapt(). Returns 0 or -ENOMEM. */
+ * beside calls a message of its own where the template drops or misplaces it. Writes calls of
+ * c->messages that the template drops or refuses into the contents of their messages, and such
+ * results of tools into messages of the user. Before chat_adapt(). Returns 0 or -ENOMEM. */
 int chat_keep_calls(struct chat *c);
 
 #endif

@@ -54,6 +54,18 @@
 #define NO_TEXT                                                                                    \
     EACH("{{ m.role }}:{% if m.tool_calls %}{% for c in m.tool_calls %}[{{ c.function.name }} "    \
          "{{ c.function.arguments }}]{% endfor %}{% else %}{{ m.content }}{% endif %};")
+/* As Gemma 4's, whose calls are followed by their results and then by the text. */
+#define TEXT_LAST(new_turn)                                                                        \
+    "{% set ns = namespace(last='') %}" EACH(                                                      \
+        "{% if m.role != 'tool' %}" new_turn "{% for c in m.tool_calls or [] %}"                   \
+        "[{{ c.function.name }} {{ c.function.arguments }}]{% endfor %}{% if m.tool_calls %}"      \
+        "{% for r in messages[loop.index:] %}{% if r.role != 'tool' %}{% break %}{% endif %}"      \
+        "({{ r.content }}){% endfor %}{% endif %}{{ m.content or '' }}{% if m.content %};"         \
+        "{% endif %}{% set ns.last = m.role %}{% endif %}")
+#define EVERY_TURN TEXT_LAST("{{ m.role }}:")
+#define ONE_TURN                                                                                   \
+    TEXT_LAST("{% set role = 'model' if m.role == 'assistant' else m.role %}"                      \
+              "{% if not (role == 'model' and ns.last == 'assistant') %}{{ role }}:{% endif %}")
 #define IN_TURN                                                                                    \
     "{% set ns = namespace(last='') %}{% for m in messages %}{% if m.role != 'tool' and not "      \
     "m.tool_calls %}{% if m.role == ns.last %}{{ raise_exception('in turn') }}{% endif %}"         \
@@ -134,6 +146,19 @@ static const struct {
     {NO_TEXT, TOOLS, "[" USER "," CALLS("\" \\n\"", F) "]", "user:Go;assistant:[f {\"a\": 1}];"},
     {IN_TURN NO_TEXT, TOOLS, "[" USER "," CALLS("\"So:\"", F) "," RESULT("1", "r") "," ANSWER "]",
      "user:Go;assistant:[f {\"a\": 1}];tool:r;assistant:Done;"},
+    /* or written after the results */
+    {EVERY_TURN, TOOLS, "[" USER "," CALLS("\"So:\"", F) "," RESULT("1", "r") "," ANSWER "]",
+     "user:Go;assistant:So:;assistant:[f {\"a\": 1}](r)assistant:Done;"},
+    {IN_TURN EVERY_TURN, TOOLS, "[" USER "," CALLS("\"So:\"", F) "," RESULT("1", "r") "]",
+     "user:Go;assistant:[f {\"a\": 1}](r)So:;"},
+    /* where calls after a message of the assistant begin no turn, it is one of `model` */
+    {ONE_TURN, TOOLS,
+     "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("1", "r") "," RESULT("2", "s") "]",
+     "user:Go;model:So:;model:[f {\"a\": 1}][g {}](r)(s)"},
+    {ONE_TURN, NULL,
+     "[" USER "," CALLS("null", F) "," RESULT("1", "r") "," CALLS("\"So:\"", G) "," RESULT(
+         "2", "s") "," ANSWER "]",
+     "user:Go;model:[f {\"a\": 1}](r)So:;model:[g {}](s)Done;"},
     {WITH_TOOLS, NULL, "[" USER "," CALLS("\"\"", G) "]", "user:Go;assistant:" WRITTEN_G ";"},
     {WITH_TOOLS, TOOLS, "[" USER "," CALLS("\"\"", G) "]",
      "user:Go;assistant:[{\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", "
@@ -203,8 +228,9 @@ START_TEST(a_later_turn_goes_on_with_the_text_before_it)
         USER,
         CALLS("\"\"", G),
         RESULT("2", "u")};
-    static const char *const templates[] = {PLAIN,   WITHOUT_TEXT, FIRST,  WRITES,     WITH_TOOLS,
-                                            NO_TEXT, ONE_CALL,     STRICT, NO_RESULTS, NO_CALLS};
+    static const char *const templates[] = {PLAIN,      WITHOUT_TEXT, FIRST,      WRITES,
+                                            WITH_TOOLS, NO_TEXT,      ONE_CALL,   STRICT,
+                                            NO_RESULTS, NO_CALLS,     EVERY_TURN, ONE_TURN};
     enum { N = sizeof(turns) / sizeof(turns[0]) };
     connect_with(1, 0);
     for (size_t k = 0; k < sizeof(templates) / sizeof(templates[0]); k++) {
