@@ -37,7 +37,7 @@ enum place {
 #define RESULT(k, text)                                                                            \
     "{\"role\":\"tool\",\"tool_call_id\":\"call1234" k "\",\"name\":\"f\",\"content\":\"" text "\"}"
 
-/* A conversation with the place, and one with what becomes of it: %s is the content beside calls. */
+/* A conversation with the place, and what becomes of it: %s is the content beside calls. */
 static const struct {
     const char *with, *instead;
 } probes[] = {
