@@ -16,6 +16,7 @@
  * it becomes the message before them, where the template takes that. Else it is lost. */
 #include "client/prompt/chat_keep.h"
 
+#include "client/base/json_mend.h"
 #include "client/base/json_shortest.h"
 #include "client/base/quote.h"
 #include "client/prompt/chat_adapt.h"
@@ -263,11 +264,13 @@ static void add_python_call(struct buffer *t, const json_t *call)
     const json_t *name = json_object_get(function, "name");
     const json_t *given = json_object_get(function, "arguments");
     const char *key, *comma = "";
-    json_t *arguments = json_is_string(given) ? json_loadb(json_string_value(given),
-                                                           json_string_length(given), 0, NULL)
-                                              : json_incref((json_t *)(uintptr_t)given);
+    json_t *arguments =
+        json_is_string(given)
+            ? json_mend(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL, NULL)
+            : json_incref((json_t *)(uintptr_t)given);
     json_t *value;
-    buffer_format(t, "%s(", json_string_length(name) ? json_string_value(name) : "");
+    buffer_add(t, json_string_value(name), json_string_length(name));
+    buffer_text(t, "(");
     if (json_string_length(given) && !json_is_object(arguments)) /* what the model wrote */
         buffer_add(t, json_string_value(given), json_string_length(given));
     json_object_foreach(arguments, key, value) {
@@ -412,30 +415,39 @@ static json_t *one_by_one(const struct chat *c, size_t at, size_t n_results)
 }
 
 /* Results are looked for call by call: a client could have a gateway look for long. */
-enum { MOST_SPLIT = 256 };
+enum { MOST_SPLIT = 64 };
 
-/* Several calls of messages[at] become a message each where the template takes no more. */
-static int split_calls(struct chat *c, size_t at)
+/* Do several calls of messages[at] become a message each, since the template takes no more? *ret_n:
+ * how many results follow them. */
+static bool is_split(const struct chat *c, size_t at, size_t *ret_n)
 {
     const json_t *m = json_array_get(c->messages, at);
     const enum content content = content_of(m);
     const size_t n_calls = json_array_size(json_object_get(m, "tool_calls"));
-    size_t n_results = 0;
+    *ret_n = 0;
     if (n_calls < 2 || n_calls > MOST_SPLIT || writes_calls(c, content, true) ||
         !writes_calls(c, content, false))
-        return 0;
-    while (n_results <= MOST_SPLIT && is_result(json_array_get(c->messages, at + 1 + n_results)))
-        n_results++;
-    if (n_results > MOST_SPLIT)
-        return 0;
-    json_t *all = one_by_one(c, at, n_results), *one;
-    size_t i;
-    int rc = all ? 0 : -ENOMEM;
-    for (i = 0; !rc && i <= n_results; i++)
-        rc = json_array_remove(c->messages, at);
-    json_array_foreach(all, i, one)
-        rc = rc || json_array_insert(c->messages, at + i, one);
-    json_decref(all);
+        return false;
+    while (*ret_n < MOST_SPLIT && is_result(json_array_get(c->messages, at + 1 + *ret_n)))
+        ++*ret_n;
+    return true;
+}
+
+/* Appends all messages, those whose calls are split as several. */
+static int split_calls(const struct chat *c, json_t *all)
+{
+    size_t n;
+    int rc = 0;
+    for (size_t i = 0; !rc && i < json_array_size(c->messages); i++) {
+        if (is_split(c, i, &n)) {
+            json_t *split = one_by_one(c, i, n);
+            rc = !split || json_array_extend(all, split);
+            json_decref(split);
+            i += n;
+        } else {
+            rc = json_array_append(all, json_array_get(c->messages, i));
+        }
+    }
     return rc ? -ENOMEM : 0;
 }
 
@@ -445,18 +457,18 @@ static bool has_words(const json_t *content)
     return text ? text[strspn(text, " \t\r\n")] != 0 : json_array_size(content) > 0;
 }
 
-/* A text beside calls becomes the message before them, where the template writes it only there. */
-static int split_text(struct chat *c, size_t at)
+/* A text beside calls becomes a message before them, which is appended to *all, where the template
+ * writes it only there. */
+static int split_text(const struct chat *c, json_t *m, json_t *all)
 {
-    json_t *m = json_array_get(c->messages, at), *content = json_object_get(m, "content");
+    json_t *content = json_object_get(m, "content");
     const size_t n = json_array_size(json_object_get(m, "tool_calls"));
     if (!n || !has_words(content) || calls(c, CONTENT_TEXT, n > 1) != KEPT_WRITTEN ||
         aside_of(c, n > 1) == ASIDE_STAYS)
         return 0;
     const char *role = aside_of(c, n > 1) == ASIDE_OF_MODEL ? "model" : "assistant";
     json_t *text = json_pack("{s:s,s:O}", "role", role, "content", content);
-    return json_object_set_new(m, "content", json_null()) ||
-                   json_array_insert_new(c->messages, at, text)
+    return json_array_append_new(all, text) || json_object_set_new(m, "content", json_null())
                ? -ENOMEM
                : 0;
 }
@@ -488,62 +500,94 @@ static int keep(const struct chat *c, json_t *m)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* The result as a text of the user. */
-static int show_result(json_t *m)
+/* Appends what results that follow each other say. */
+static int append_shown(json_t *all, struct buffer *shown)
+{
+    if (!shown->bytes && !shown->failed)
+        return 0;
+    json_t *m = shown->failed ? NULL
+                              : json_pack("{s:s,s:o}", "role", "user", "content",
+                                          json_stringn_nocheck(shown->data, shown->bytes));
+    buffer_fini(shown);
+    *shown = (struct buffer){0};
+    return json_array_append_new(all, m) ? -ENOMEM : 0;
+}
+
+/* The result as a text of the user. A content that has more than texts stays, in a message of its
+ * own. */
+static int show_result(json_t *m, struct buffer *shown, json_t *all)
 {
     json_t *content = json_object_get(m, "content");
     json_t *text = json_is_array(content) ? chat_join_parts(content) : json_incref(content);
-    struct buffer t = {0};
     int rc = 0;
-    if (!json_is_array(content) || text) { /* other parts than texts stay */
-        buffer_text(&t, "<tool_response>\n");
-        buffer_add(&t, json_string_value(text), json_string_length(text));
-        buffer_text(&t, "\n</tool_response>");
-        rc = json_object_set_new(m, "content", with_text(NULL, &t));
+    if (json_is_array(content) && !text) {
+        rc = append_shown(all, shown) || json_array_append(all, m) ||
+             json_object_set_new(m, "role", json_string("user"));
+        json_object_del(m, "name"); /* the tool's */
+    } else {
+        buffer_text(shown, shown->bytes ? "\n<tool_response>\n" : "<tool_response>\n");
+        buffer_add(shown, json_string_value(text), json_string_length(text));
+        buffer_text(shown, "\n</tool_response>");
     }
-    buffer_fini(&t);
     json_decref(text);
-    json_object_del(m, "name"); /* the tool's */
-    return rc || json_object_set_new(m, "role", json_string("user")) ? -ENOMEM : 0;
+    return rc ? -ENOMEM : 0;
 }
 
 /* Results that follow each other become one message: some templates want user and assistant in
  * turn. */
-static int show_results(struct chat *c)
+static int show_results(const struct chat *c, json_t *all)
 {
-    bool after = false;
-    for (size_t i = 0; i < json_array_size(c->messages); i++) {
-        json_t *m = json_array_get(c->messages, i), *last = json_array_get(c->messages, i - 1);
-        const bool is = is_result(m);
-        if (is && show_result(m))
-            return -ENOMEM;
-        json_t *text = json_object_get(m, "content");
-        if (is && after && json_is_string(text) &&
-            json_is_string(json_object_get(last, "content"))) {
-            const struct buffer more = {.data = (char *)(uintptr_t)json_string_value(text),
-                                        .bytes = json_string_length(text)};
-            if (json_object_set_new(last, "content",
-                                    with_text(json_object_get(last, "content"), &more)) ||
-                json_array_remove(c->messages, i--))
-                return -ENOMEM;
-        }
-        after = is;
+    struct buffer shown = {0};
+    size_t i;
+    json_t *m;
+    int rc = 0;
+    json_array_foreach(c->messages, i, m) {
+        if (!rc && is_result(m))
+            rc = show_result(m, &shown, all);
+        else if (!rc)
+            rc = append_shown(all, &shown) || json_array_append(all, m) ? -ENOMEM : 0;
     }
-    return 0;
+    if (!rc)
+        rc = append_shown(all, &shown);
+    buffer_fini(&shown);
+    return rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* *all, which is empty then, becomes c->messages. */
+static int put_messages(struct chat *c, json_t *all)
+{
+    return json_array_clear(c->messages) || json_array_extend(c->messages, all) ||
+                   json_array_clear(all)
+               ? -ENOMEM
+               : 0;
+}
+
+static int keep_all(struct chat *c, json_t *all)
+{
+    bool has_results = false;
+    size_t i;
+    json_t *m;
+    int rc = split_calls(c, all);
+    rc = rc ? rc : put_messages(c, all);
+    json_array_foreach(c->messages, i, m) {
+        rc = rc ? rc : split_text(c, m, all);
+        rc = rc ? rc : keep(c, m);
+        rc = rc || json_array_append(all, m) ? -ENOMEM : 0;
+        has_results |= is_result(m);
+    }
+    rc = rc ? rc : put_messages(c, all);
+    if (rc || !has_results || results(c) == KEPT_WRITTEN)
+        return rc;
+    rc = show_results(c, all);
+    return rc ? rc : put_messages(c, all);
 }
 
 int chat_keep_calls(struct chat *c)
 {
-    bool has_results = false;
-    for (size_t i = 0; i < json_array_size(c->messages); i++) {
-        int rc = split_calls(c, i);
-        if (!rc)
-            rc = split_text(c, i);
-        if (!rc)
-            rc = keep(c, json_array_get(c->messages, i));
-        if (rc)
-            return rc;
-        has_results |= is_result(json_array_get(c->messages, i));
-    }
-    return has_results && results(c) != KEPT_WRITTEN ? show_results(c) : 0;
+    json_t *all = json_array();
+    const int rc = all ? keep_all(c, all) : -ENOMEM;
+    json_decref(all);
+    return rc;
 }
