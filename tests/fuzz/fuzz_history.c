@@ -156,6 +156,7 @@ static void open_handle(struct hearth *ret)
     size_t bytes;
     if (!is_open) {
         tiny_init_bpe(&tiny, "gpt-2");
+        (void)tiny_merge(&tiny, "a", "b");
         must(vocab_build(&tiny.desc, &block, &bytes, err, sizeof(err)) == 0);
         must(vocab_open(block, bytes, &vocab, err, sizeof(err)) == 0);
         is_open = true;

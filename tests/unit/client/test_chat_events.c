@@ -292,7 +292,7 @@ START_TEST(arguments_have_places_where_there_are_few_properties)
         for (int n_required = 32; n_required <= 33; n_required++) {
             json_t *properties = json_object(), *required = json_array();
             for (int i = 0; i < n; i++) {
-                char name[8];
+                char name[16];
                 snprintf(name, sizeof(name), "p%d", i);
                 json_object_set_new(properties, name, json_object());
             }
