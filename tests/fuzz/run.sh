@@ -74,6 +74,7 @@ parser() {
     fuzz_segment) echo daemon/engine/ingest.c ipc/{ring,event,segment}.{c,h} ipc/segment_guard.c ;;
     fuzz_store) echo daemon/store/{format,files,index,slots}.c ;;
     fuzz_tools) echo client/prompt/chat_{grammar,calls,calls_gemma,calls_python}.c client/schema/*.c ;;
+    fuzz_history) echo client/prompt/chat_{tidy,keep,adapt,turns,render}.c client/base/json_mend.c ;;
     fuzz_translate) echo client/http/{translate*,talk,gen_params,fields}.c ;;
     fuzz_vocab) echo ipc/vocab*.c client/tokenizer/*.c ;;
     esac
