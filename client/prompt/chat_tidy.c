@@ -46,8 +46,7 @@ static int tidy_arguments(json_t *function)
 static int tidy_call(json_t *m)
 {
     json_t *call = json_object_get(m, "function_call");
-    if (!has_role(m, "assistant") || !json_is_object(call) ||
-        json_array_size(json_object_get(m, "tool_calls")))
+    if (!json_is_object(call) || json_array_size(json_object_get(m, "tool_calls")))
         return 0;
     json_t *calls = json_pack("[{s:s,s:O}]", "type", "function", "function", call);
     return json_object_set_new(m, "tool_calls", calls) || json_object_del(m, "function_call")
@@ -78,6 +77,8 @@ static int tidy_id(json_t *call, struct calls *calls)
 
 static int tidy_calls(json_t *m, struct calls *calls)
 {
+    if (!has_role(m, "assistant"))
+        return 0;
     int rc = tidy_call(m);
     json_t *list = json_object_get(m, "tool_calls"), *call;
     size_t i;

@@ -523,6 +523,16 @@ START_TEST(ids_may_be_numbers)
         "{{ c.function.name }}{{ c.function.arguments }}]{% endfor %}{{ m.tool_call_id }};{% "
         "endfor %}",
         "[1 f{}][2 g{}];of f1;of g2;");
+    /* a result has no calls of its own */
+    assert_text("[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":1,\"function\":{"
+                "\"name\":\"f\"}}]},"
+                "{\"role\":\"tool\",\"content\":\"r\",\"tool_calls\":[{\"id\":2,\"function\":{"
+                "\"name\":\"g\"}}]}]",
+                "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{% for c in "
+                "m.tool_calls or [] %}[{{ c.id }} {{ c.function.name }}{{ c.function.arguments "
+                "}}]{% endfor %}"
+                "{% endif %}{{ m.tool_call_id }};{% endfor %}",
+                "[1 f{}];r1;");
 }
 END_TEST
 
