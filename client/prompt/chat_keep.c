@@ -75,7 +75,7 @@ static bool render_turn(const struct chat *c, struct turn turn, struct jinja_out
 
 static size_t find_word(const struct jinja_output *o, const char *word)
 {
-    const char *at = memmem(o->text, o->bytes, word, strlen(word));
+    const char *at = o->text ? memmem(o->text, o->bytes, word, strlen(word)) : NULL;
     return at ? (size_t)(at - o->text) : o->bytes;
 }
 
