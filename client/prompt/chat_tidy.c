@@ -82,8 +82,11 @@ static int tidy_calls(json_t *m, struct calls *calls)
     int rc = tidy_call(m);
     json_t *list = json_object_get(m, "tool_calls"), *call;
     size_t i;
-    if (!rc && json_array_size(list))
-        rc = json_array_clear(calls->open);
+    if (!json_array_size(list)) { /* some templates ask only whether there is a list */
+        json_object_del(m, "tool_calls");
+        return rc;
+    }
+    rc = rc ? rc : json_array_clear(calls->open);
     json_array_foreach(list, i, call) {
         rc = rc ? rc : tidy_arguments(json_object_get(call, "function"));
         rc = rc ? rc : tidy_id(call, calls);

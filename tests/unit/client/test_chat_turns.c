@@ -104,6 +104,8 @@ static const struct {
      "user:a;assistant:b\n\nc;user:d;"},
     {IN_TURN, "[" USER("a") "," ANSWER("b") "," CALLS("null", F) "," RESULT("1", "r") "]",
      "user:a;assistant:b[f {}];tool:r(1);"},
+    {IN_TURN, "[" USER("a") "," CALLS("\"b\"", "") "," CALLS("null", F) "," RESULT("1", "r") "]",
+     "user:a;assistant:b[f {}];tool:r(1);"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F) "," ANSWER("b") "," USER("c") "]",
      "user:a;assistant:None[f {}];assistant:b;user:c;"},
     {NO_ANSWERS, "[" USER("a") "," ANSWER("b") "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
