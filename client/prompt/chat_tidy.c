@@ -26,7 +26,8 @@ static bool is_none(const json_t *value)
 
 static int tidy_content(json_t *m)
 {
-    if (has_role(m, "assistant") || !is_none(json_object_get(m, "content")))
+    const json_t *content = json_object_get(m, "content");
+    if (content && (!json_is_null(content) || has_role(m, "assistant")))
         return 0;
     return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0;
 }

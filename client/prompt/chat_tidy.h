@@ -4,11 +4,12 @@
 
 #include <jansson.h>
 
-/* A content that is null is an empty text, but of the assistant; an empty list of calls is none;
- * arguments of a call that are empty, null or missing are an empty object; a `function_call` is the
- * one of `tool_calls`, and a message of a `function` after it its result. Calls that have no id are
- * numbered, and results that name none answer them in turn, or by the tool's name; they stand in the
- * order of the calls. PRECOND: every message is an object with a role. Returns 0 or -ENOMEM. */
+/* A content that is missing, or null but of the assistant, is an empty text; an empty list of calls
+ * is none; arguments of a call that are empty, null or missing are an empty object; a
+ * `function_call` is the one of `tool_calls`, and a message of a `function` after it its result.
+ * Calls that have no id are numbered, and results that name none answer them in turn, or by the
+ * tool's name; they stand in the order of the calls. PRECOND: every message is an object with a
+ * role. Returns 0 or -ENOMEM. */
 int chat_tidy(json_t *messages);
 
 #endif

@@ -119,6 +119,9 @@ static const struct {
     {WITHOUT_TEXT, TOOLS, "[" USER "," CALLS("\"\"", G) "]",
      "user:Go;assistant:[{\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", "
      "\"arguments\": \"{}\"}}];"},
+    {WITHOUT_TEXT, TOOLS, "[" USER ",{\"role\":\"assistant\",\"tool_calls\":[" G "]}]",
+     "user:Go;assistant:[{\"id\": \"2\", \"type\": \"function\", \"function\": {\"name\": \"g\", "
+     "\"arguments\": \"{}\"}}];"},
     {WITHOUT_TEXT, TOOLS, "[" USER "," CALLS("\"So:\"", G) "]",
      "user:Go;assistant:So:\n" WRITTEN_G ";"},
     {FIRST, TOOLS, "[" USER "," CALLS("\"\"", G) "]",
