@@ -424,6 +424,23 @@ void prefix_release(struct prefix *prefix, uint32_t id)
         list_add(prefix, &prefix->idle, id);
 }
 
+bool prefix_is_followed(const struct prefix *prefix, uint32_t id, uint32_t most)
+{
+    const struct prefix_page *pages = prefix->pages;
+    uint32_t at = id;
+    for (uint32_t n = 0; n <= most; n++) { /* the next one, children first */
+        uint32_t next = pages[at].child;
+        while (next == PAGE_NONE && at != id) {
+            next = pages[at].right;
+            at = pages[at].parent;
+        }
+        if (next == PAGE_NONE)
+            return false;
+        at = next;
+    }
+    return true;
+}
+
 bool prefix_withdraw(struct prefix *prefix, uint32_t id)
 {
     uint32_t at = id;

@@ -196,6 +196,9 @@ uint32_t prefix_take_point(struct prefix *prefix);
 void prefix_begin(struct prefix *prefix, uint32_t page);
 void prefix_begun(struct prefix *prefix, uint32_t page);
 
+/* Do more than `most` pages follow this one in the cache? */
+bool prefix_is_followed(const struct prefix *prefix, uint32_t page, uint32_t most);
+
 /* Takes a page out of the cache, so that its holder may write into it: true, unless others hold it
  * too. Its window page, which the holder reads, is the holder's as well. What followed it in the cache goes back to the pool. */
 bool prefix_withdraw(struct prefix *prefix, uint32_t page);

@@ -118,10 +118,9 @@ bool slot_finds_window(const struct slot *slot, const struct prefix *prefix, uin
            (i < slot->n_shared && prefix->pages[slot->pages[i]].window != PAGE_NONE);
 }
 
-/* The furthest position up to `canonical` at which the slot's text is warm. */
-static uint32_t slot_warm_at(const struct slot *slot, const struct prefix *prefix)
+/* The furthest position up to `at` at which the slot's text is warm. */
+static uint32_t slot_warm_at(const struct slot *slot, const struct prefix *prefix, uint32_t at)
 {
-    uint32_t at = slot->spec.canonical;
     for (uint32_t i = kv_pages(at); i-- > kv_window_begin(prefix->window, at);)
         if (!slot_finds_window(slot, prefix, i))
             at = i * KV_PAGE_POSITIONS;
@@ -342,7 +341,7 @@ static bool slot_rewarm_window(struct slot *slot, struct prefix *prefix)
         return false;
     slot_shrink(slot, prefix, kv_pages(at));
     spec_evict(&slot->spec, at);
-    at = slot_warm_at(slot, prefix);
+    at = slot_warm_at(slot, prefix, slot->spec.canonical);
     bool back = at < slot->spec.canonical;
     if (back)
         slot_cut(slot, prefix, at);
@@ -403,6 +402,19 @@ bool slot_reserve(struct slot *slot, struct prefix *prefix, uint32_t from, uint3
     return true;
 }
 
+/* The slot's text parts from another one within a page. That page can be written into at the cost of
+ * all that follows it in the cache: an answer that is not wanted any more, while somebody types, or a
+ * whole conversation, because of a question in between that begins alike. More pages than these are
+ * worth more than the rows of one, which are then computed again, if the text is warm before it. */
+enum { MOST_LOST = 8 };
+
+static bool slot_leaves_last(const struct slot *slot, const struct prefix *prefix)
+{
+    const uint32_t begin = (slot->n_shared - 1) * KV_PAGE_POSITIONS;
+    return prefix_is_followed(prefix, slot->pages[slot->n_shared - 1], MOST_LOST) &&
+           slot_warm_at(slot, prefix, begin) == begin;
+}
+
 void slot_trim(struct slot *slot, struct prefix *prefix)
 {
     slot_drop_ahead(slot, prefix);
@@ -410,7 +422,8 @@ void slot_trim(struct slot *slot, struct prefix *prefix)
     slot_rewarm(slot, prefix);
     if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
         return;
-    if (prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
+    if (!slot_leaves_last(slot, prefix) &&
+        prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
         slot->n_shared--;
     } else {
         slot_cut(slot, prefix, (slot->n_pages - 1) * KV_PAGE_POSITIONS);

@@ -281,6 +281,40 @@ START_TEST(a_shared_page_is_never_written_to)
 }
 END_TEST
 
+/* Of one slot: what begins alike costs a long text nothing but the page where they part; where less
+ * follows that page than it is worth, its rows are not computed again. */
+START_TEST(a_question_in_between_leaves_a_conversation_cached)
+{
+    open_with(0, 64);
+    write_prompts(7, 480);
+    attach_all(USER);
+    requests[1].n = 100;
+    for (int i = 0; i < 3; i++) {
+        const struct rig_answer *answer = rig_ask(&rig, &clients[0], 0, &requests[0]);
+        ck_assert(rig_same(&rig, &requests[0], answer));
+        ck_assert_uint_eq(answer->done.cached, i ? 448 : 0);
+        answer = rig_ask(&rig, &clients[0], 0, &requests[1]);
+        ck_assert(rig_same(&rig, &requests[1], answer));
+        ck_assert_uint_eq(answer->done.cached, i ? 96 : 0);
+    }
+    tokens[0][480 - 40] = 1;
+    rig_ask(&rig, &clients[0], 0, &requests[0]);
+    tokens[0][480 - 10] = 1;
+    const struct rig_answer *answer = rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert(rig_same(&rig, &requests[0], answer));
+    ck_assert_uint_eq(answer->done.cached, 470);
+    tokens[0][170] = 1; /* nine pages follow that */
+    answer = rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert(rig_same(&rig, &requests[0], answer));
+    ck_assert_uint_eq(answer->done.cached, 160);
+    tokens[0][202] = 1; /* eight */
+    answer = rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert(rig_same(&rig, &requests[0], answer));
+    ck_assert_uint_eq(answer->done.cached, 202);
+    teardown();
+}
+END_TEST
+
 /* Shorter and shorter, longer and longer, beside another that holds the same pages. */
 START_TEST(shorter_requests_only_let_go)
 {
@@ -624,6 +658,7 @@ int main(void)
     tcase_add_test(t, users_compute_for_themselves_at_once_too);
     tcase_add_test(t, named_slots_share_and_stay_warm);
     tcase_add_test(t, a_shared_page_is_never_written_to);
+    tcase_add_test(t, a_question_in_between_leaves_a_conversation_cached);
     tcase_add_test(t, shorter_requests_only_let_go);
     tcase_add_loop_test(t, a_trunk_is_computed_once, 0, 20);
     tcase_add_loop_test(t, the_same_prompt_at_once_is_computed_once, 0, 4);

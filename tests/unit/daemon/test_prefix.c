@@ -320,6 +320,13 @@ START_TEST(a_page_that_one_alone_holds_becomes_its_own_again)
     publish_chain(ALICE, chain[1], 20, 3, branch);
     release_chain(branch, 3);
     release_chain(chain + 2, 2);
+    ck_assert(prefix_is_followed(&prefix, chain[1], 4) &&
+              !prefix_is_followed(&prefix, chain[1], 5));
+    ck_assert(prefix_is_followed(&prefix, chain[0], 5) &&
+              !prefix_is_followed(&prefix, chain[0], 6));
+    ck_assert(!prefix_is_followed(&prefix, chain[3], 0));
+    ck_assert(prefix_is_followed(&prefix, branch[0], 1) &&
+              !prefix_is_followed(&prefix, branch[0], 2));
     uint32_t free_pages = pool.n_free;
     ck_assert(prefix_withdraw(&prefix, chain[1]));
     ck_assert_uint_eq(pool.n_free, free_pages + 5); /* two after it, three of the branch */
