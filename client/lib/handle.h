@@ -82,7 +82,7 @@ struct chat_traits {
     const struct call_form *form; /* in which it writes calls; NULL: none that is known */
     /* What it does with calls and results of the history, without tools and with some: by the content
      * of the message, and of one call or more (chat_keep.c). */
-    uint8_t calls[2][3][2], results[2];
+    uint8_t calls[2][3][2], results[2], orphans[2];
     uint8_t texts[2][2];  /* and with a text beside calls */
     uint8_t places[2][6]; /* and with messages that are not in turn (chat_turns.c) */
 };

@@ -109,6 +109,28 @@ static enum kept results(const struct chat *c)
     return *kept = (uint8_t)got;
 }
 
+/* What becomes of a result that answers no call of the message before, as of a history whose
+ * beginning was cut off. */
+static enum kept orphans(const struct chat *c)
+{
+    static const char *const turns[] = {
+        "[{\"role\":\"user\",\"content\":\"x\"}" RESULT("1") "]",
+        "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_"
+        "calls\":[" CALL("2") "]}" RESULT("1") "]"};
+    const bool tools = json_array_size(c->tools) > 0;
+    uint8_t *known = &chat_traits(c)->orphans[tools];
+    enum kept kept = *known;
+    for (size_t i = 0; i < 2 && *known == KEPT_UNKNOWN && kept != KEPT_LOST; i++) {
+        struct chat probe = chat_probe_begin(c, tools);
+        struct jinja_output o = {0};
+        const bool renders = chat_form_render(&probe, turns[i], true, &o);
+        kept = renders && find_word(&o, "hearthresult1") < o.bytes ? KEPT_WRITTEN : KEPT_LOST;
+        jinja_output_fini(&o);
+        chat_probe_end(&probe);
+    }
+    return *known = (uint8_t)kept;
+}
+
 /* What becomes of the calls of a message with such a content. */
 static enum kept calls(const struct chat *c, enum content content, bool many)
 {
@@ -479,7 +501,11 @@ static int keep(const struct chat *c, json_t *m)
     const enum content content = content_of(m), other = other_than(content);
     const bool many = json_array_size(list) > 1;
     struct buffer text = {0};
-    enum kept kept = json_array_size(list) ? calls(c, content, many) : KEPT_WRITTEN;
+    if (!json_array_size(list))
+        return 0;
+    if (content == CONTENT_NONE && calls(c, CONTENT_EMPTY, many) == KEPT_WRITTEN)
+        return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0; /* not "None" */
+    enum kept kept = calls(c, content, many);
     if (kept != KEPT_WRITTEN && content != CONTENT_TEXT && calls(c, other, many) == KEPT_WRITTEN)
         return json_object_set_new(m, "content",
                                    other == CONTENT_NONE ? json_null() : json_string(""))
@@ -553,6 +579,22 @@ static int show_results(const struct chat *c, json_t *all)
     return rc;
 }
 
+/* A result that answers none of these calls becomes a text of the user where the template has no
+ * place for it. */
+static int keep_orphan(const struct chat *c, json_t *m, const json_t *list, json_t *all)
+{
+    const json_t *id = json_object_get(m, "tool_call_id"), *call;
+    size_t i;
+    struct buffer shown = {0};
+    json_array_foreach(list, i, call) {
+        if (i == MOST_SPLIT || (json_is_string(id) && json_equal(id, json_object_get(call, "id"))))
+            return json_array_append(all, m);
+    }
+    if (orphans(c) == KEPT_WRITTEN)
+        return json_array_append(all, m);
+    return show_result(m, &shown, all) || append_shown(all, &shown);
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* *all, which is empty then, becomes c->messages. */
@@ -568,15 +610,25 @@ static int keep_all(struct chat *c, json_t *all)
 {
     bool has_results = false;
     size_t i;
-    json_t *m;
+    json_t *m, *last = NULL; /* the calls before */
     int rc = split_calls(c, all);
     rc = rc ? rc : put_messages(c, all);
     json_array_foreach(c->messages, i, m) {
+        json_t *list = json_object_get(m, "tool_calls");
+        if (is_result(m)) {
+            rc = rc || keep_orphan(c, m, last, all) ? -ENOMEM : 0;
+            has_results = true;
+            continue;
+        }
+        if (json_array_size(list)) {
+            json_decref(last);
+            last = json_incref(list);
+        }
         rc = rc ? rc : split_text(c, m, all);
         rc = rc ? rc : keep(c, m);
         rc = rc || json_array_append(all, m) ? -ENOMEM : 0;
-        has_results |= is_result(m);
     }
+    json_decref(last);
     rc = rc ? rc : put_messages(c, all);
     if (rc || !has_results || results(c) == KEPT_WRITTEN)
         return rc;

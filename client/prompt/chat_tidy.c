@@ -27,7 +27,9 @@ static bool is_none(const json_t *value)
 static int tidy_content(json_t *m)
 {
     const json_t *content = json_object_get(m, "content");
-    if (content && (!json_is_null(content) || has_role(m, "assistant")))
+    const bool calls =
+        json_array_size(json_object_get(m, "tool_calls")) || json_object_get(m, "function_call");
+    if (content && (!json_is_null(content) || calls))
         return 0;
     return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0;
 }

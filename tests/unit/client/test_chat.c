@@ -448,8 +448,7 @@ START_TEST(a_function_call_is_a_call_and_a_message_of_the_function_its_result)
         "[{{ c.id }} {{ c.function.name }} {{ c.function.arguments }}]{% endfor %}"
         "{{ m.tool_call_id }};{% endfor %}";
     connect_with(1, 0);
-    assert_text(messages, template,
-                "user:x;assistant:None[call00000 f {\"a\":1}];tool:ycall00000;");
+    assert_text(messages, template, "user:x;assistant:[call00000 f {\"a\":1}];tool:ycall00000;");
     assert_text("[{\"role\":\"function\",\"content\":\"y\"}]", template, "function:y;");
 }
 END_TEST

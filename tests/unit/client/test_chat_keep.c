@@ -66,6 +66,12 @@
 #define ONE_TURN                                                                                   \
     TEXT_LAST("{% set role = 'model' if m.role == 'assistant' else m.role %}"                      \
               "{% if not (role == 'model' and ns.last == 'assistant') %}{{ role }}:{% endif %}")
+#define ANSWERED                                                                                   \
+    EACH("{% if m.role != 'tool' %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"  \
+         "[{{ c.function.name }} {{ c.function.arguments }}={% for r in messages %}"               \
+         "{% if r.tool_call_id == c.id and r.role == 'tool' %}{{ r.content "                       \
+         "}}{% endif %}{% endfor %}]"                                                              \
+         "{% endfor %};{% endif %}")
 #define IN_TURN                                                                                    \
     "{% set ns = namespace(last='') %}{% for m in messages %}{% if m.role != 'tool' and not "      \
     "m.tool_calls %}{% if m.role == ns.last %}{{ raise_exception('in turn') }}{% endif %}"         \
@@ -128,16 +134,16 @@ static const struct {
      "user:Go;assistant:{\"name\": \"g\", \"arguments\": {}};"},
     {FIRST, TOOLS, "[" USER "," CALLS("\"\"", F "," G) "]",
      "user:Go;assistant:{\"name\": \"f\", \"arguments\": {\"a\": 1}};"
-     "assistant:None{\"name\": \"g\", \"arguments\": {}};"},
+     "assistant:{\"name\": \"g\", \"arguments\": {}};"},
     /* one call a message: each is followed by its result, by id, else the next that has none */
     {ONE_CALL, TOOLS,
      "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("2", "s") "," RESULT("1", "r") "," ANSWER
                                                                                       "]",
-     "user:Go;assistant:So:[f {\"a\": 1}];tool:r;assistant:None[g {}];tool:s;assistant:Done;"},
+     "user:Go;assistant:So:[f {\"a\": 1}];tool:r;assistant:[g {}];tool:s;assistant:Done;"},
     {ONE_CALL, TOOLS,
      "[" USER "," CALLS("\"\"", F "," G "," F) "," RESULT("x", "r") "," RESULT("2", "s") "," RESULT(
          "y", "t") "," RESULT("z", "u") "]",
-     "user:Go;assistant:[f {\"a\": 1}];tool:r;assistant:None[g {}];tool:s;assistant:None[f {\"a\": "
+     "user:Go;assistant:[f {\"a\": 1}];tool:r;assistant:[g {}];tool:s;assistant:[f {\"a\": "
      "1}];tool:t;tool:u;"},
     {ONE_CALL, TOOLS, "[" USER "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
      "user:Go;assistant:[f {\"a\": 1}];tool:r;"},
@@ -202,6 +208,12 @@ static const struct {
     {PLAIN "{# List of tools: [ #}", NULL,
      "[" USER "," CALLS("null", CALL("1", "f", "{\\\"a\\\"")) "]",
      "user:Go;assistant:<|tool_call_start|>[f({\"a\")]<|tool_call_end|>;"},
+    /* results of no call, as Gemma 4's and gpt-oss's templates lose or refuse them */
+    {ANSWERED, TOOLS, "[" USER "," RESULT("1", "r") "," CALLS("\"\"", F) "," RESULT("1", "s") "]",
+     "user:Go;user:<tool_response>\nr\n</tool_response>;assistant:[f {\"a\": 1}=s];"},
+    {ANSWERED, TOOLS, "[" USER "," CALLS("\"\"", F) "," RESULT("x", "r") "]",
+     "user:Go;assistant:[f {\"a\": 1}=];user:<tool_response>\nr\n</tool_response>;"},
+    {WRITES, TOOLS, "[" USER "," RESULT("1", "r") "]", "user:Go;tool:r;"},
     /* what it writes stays as it is */
     {WRITES, TOOLS, "[" USER "," CALLS("\"So:\"", F "," G) "," RESULT("1", "r") "]",
      "user:Go;assistant:So:[f {\"a\": 1}][g {}];tool:r;"},

@@ -65,11 +65,11 @@ static const struct {
     /* after a result */
     {IN_TURN,
      "[" USER("a") "," CALLS("null", F) "," RESULT("1", "r") "," USER("b") "," USER("c") "]",
-     "user:a;assistant:None[f {}];tool:r\n\nb\n\nc(1);"},
+     "user:a;assistant:[f {}];tool:r\n\nb\n\nc(1);"},
     {IN_TURN,
      "[" USER("a") "," CALLS("null", F "," G) "," RESULT("1", "r") "," RESULT("2", "s") "," USER(
          "b") "," CALLS("null", F) "," RESULT("1", "t") "," ANSWER("c") "]",
-     "user:a;assistant:None[f {}][g {}];tool:r(1);tool:s\n\nb(2);assistant:None[f {}];tool:t(1);"
+     "user:a;assistant:[f {}][g {}];tool:r(1);tool:s\n\nb(2);assistant:[f {}];tool:t(1);"
      "assistant:c;"},
     {NO_AFTER, "[" USER("a") "," CALLS("\"\"", F) "," RESULT("1", "r") "," USER("b") "]",
      "user:a;assistant:[f {}];tool:r\n\nb(1);"},
@@ -82,14 +82,14 @@ static const struct {
     {IN_TURN, "[" SYSTEM("s") "," USER("a") "," SYSTEM("t") "," USER("b") "]",
      "system:s;user:a\nt\n\nb;"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F) "," RESULT("1", "r") "," SYSTEM("t") "]",
-     "user:a;assistant:None[f {}];tool:r\n\nt(1);"},
+     "user:a;assistant:[f {}];tool:r\n\nt(1);"},
     /* calls that were interrupted */
     {IN_TURN, "[" USER("a") "," CALLS("null", F) "," USER("b") "]",
-     "user:a;assistant:None[f {}];tool:(no result)\n\nb(1);"},
+     "user:a;assistant:[f {}];tool:(no result)\n\nb(1);"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F "," G) "," RESULT("2", "r") "," USER("b") "]",
-     "user:a;assistant:None[f {}][g {}];tool:(no result)(1);tool:r\n\nb(2);"},
+     "user:a;assistant:[f {}][g {}];tool:(no result)(1);tool:r\n\nb(2);"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F "," G) "," RESULT("x", "r") "," USER("b") "]",
-     "user:a;assistant:None[f {}][g {}];tool:(no result)(1);tool:r\n\nb(x);"},
+     "user:a;assistant:[f {}][g {}];tool:(no result)(1);tool:r\n\nb(x);"},
     {NO_BREAK, "[" USER("a") "," CALLS("\"\"", F) "," USER("b") "]",
      "user:a;assistant:[f {}];tool:(no result)(1);user:b;"},
     {NO_BREAK, "[" USER("a") "," CALLS("\"\"", F) "]", "user:a;assistant:[f {}];"},
@@ -107,7 +107,7 @@ static const struct {
     {IN_TURN, "[" USER("a") "," CALLS("\"b\"", "") "," CALLS("null", F) "," RESULT("1", "r") "]",
      "user:a;assistant:b[f {}];tool:r(1);"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F) "," ANSWER("b") "," USER("c") "]",
-     "user:a;assistant:None[f {}];assistant:b;user:c;"},
+     "user:a;assistant:[f {}];assistant:b;user:c;"},
     {NO_ANSWERS, "[" USER("a") "," ANSWER("b") "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
      "user:a;assistant:b;assistant:[f {}];tool:r(1);"},
     {WRITES, "[" USER("a") "," ANSWER("b") "," ANSWER("c") "]", "user:a;assistant:b;assistant:c;"},
