@@ -140,6 +140,19 @@ static void list_add(struct prefix *prefix, struct prefix_lists *lists, uint32_t
     lists->n++;
 }
 
+static void list_add_oldest(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
+{
+    struct prefix_list *list = list_of(prefix, lists, id);
+    *link_in(prefix, lists, id) = (struct prefix_link){.older = PAGE_NONE, .newer = list->oldest};
+    if (list->oldest == PAGE_NONE)
+        list->newest = id;
+    else
+        link_in(prefix, lists, list->oldest)->older = id;
+    list->oldest = id;
+    list->n++;
+    lists->n++;
+}
+
 static void list_remove(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
 {
     struct prefix_list *list = list_of(prefix, lists, id);
@@ -422,6 +435,21 @@ void prefix_release(struct prefix *prefix, uint32_t id)
     assert(page->cached && page->held > page->readers);
     if (--page->held == 0)
         list_add(prefix, &prefix->idle, id);
+}
+
+void prefix_give_first(struct prefix *prefix, const uint32_t *chain, uint32_t n)
+{
+    uint32_t from = n, child = PAGE_NONE;
+    for (; from > 0; child = chain[--from]) {
+        const struct prefix_page *page = &prefix->pages[chain[from - 1]];
+        if (page->held > 0 || page->child != child ||
+            (child != PAGE_NONE && prefix->pages[child].right != PAGE_NONE))
+            break; /* others follow it, which have to go before it */
+    }
+    for (; from < n; from++) { /* the last one is the oldest then: it is nobody's parent */
+        list_remove(prefix, &prefix->idle, chain[from]);
+        list_add_oldest(prefix, &prefix->idle, chain[from]);
+    }
 }
 
 bool prefix_is_followed(const struct prefix *prefix, uint32_t id, uint32_t most)

@@ -196,6 +196,10 @@ uint32_t prefix_take_point(struct prefix *prefix);
 void prefix_begin(struct prefix *prefix, uint32_t page);
 void prefix_begun(struct prefix *prefix, uint32_t page);
 
+/* These cached pages, of which each follows the one before, and which no slot holds, give way before all
+ * others of their user, as far as nothing else follows them. */
+void prefix_give_first(struct prefix *prefix, const uint32_t *chain, uint32_t n);
+
 /* Do more than `most` pages follow this one in the cache? */
 bool prefix_is_followed(const struct prefix *prefix, uint32_t page, uint32_t most);
 

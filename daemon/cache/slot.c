@@ -417,18 +417,22 @@ static bool slot_leaves_last(const struct slot *slot, const struct prefix *prefi
 
 void slot_trim(struct slot *slot, struct prefix *prefix)
 {
+    const uint32_t n_before = slot->n_shared;
     slot_drop_ahead(slot, prefix);
     slot_shrink(slot, prefix, kv_pages(slot->spec.canonical));
     slot_rewarm(slot, prefix);
     if (slot->n_shared * KV_PAGE_POSITIONS <= slot->spec.canonical)
         return;
-    if (!slot_leaves_last(slot, prefix) &&
-        prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
+    const bool leaves = slot_leaves_last(slot, prefix);
+    if (!leaves && prefix_withdraw(prefix, slot->pages[slot->n_shared - 1])) {
         slot->n_shared--;
-    } else {
-        slot_cut(slot, prefix, (slot->n_pages - 1) * KV_PAGE_POSITIONS);
-        slot_rewarm(slot, prefix); /* that is one page further back */
+        return;
     }
+    const uint32_t n = slot->n_shared;
+    slot_cut(slot, prefix, (slot->n_pages - 1) * KV_PAGE_POSITIONS);
+    if (leaves) /* somebody who types leaves a text at every key */
+        prefix_give_first(prefix, slot->pages + n, n_before - n);
+    slot_rewarm(slot, prefix); /* that is one page further back */
 }
 
 /* ---- sharing --------------------------------------------------------------------------------- */

@@ -340,6 +340,33 @@ START_TEST(a_page_that_one_alone_holds_becomes_its_own_again)
 }
 END_TEST
 
+START_TEST(what_a_slot_left_gives_way_first)
+{
+    uint32_t old[3], chain[5], branch[2];
+
+    publish_chain(ALICE, PAGE_NONE, 40, 3, old);
+    release_chain(old, 3);
+    publish_chain(ALICE, PAGE_NONE, 1, 5, chain);
+    publish_chain(ALICE, chain[1], 20, 2, branch);
+    release_chain(branch, 2);
+    release_chain(chain, 5);
+    prefix_give_first(&prefix, chain + 1, 4); /* but chain[1], which the branch follows */
+    while (pool.n_free > 0)
+        ck_assert_uint_ne(prefix_take(&prefix), PAGE_NONE);
+    for (uint32_t i = 5; i-- > 2;)
+        ck_assert_uint_eq(prefix_take(&prefix), chain[i]);
+    for (uint32_t i = 3; i-- > 0;)
+        ck_assert_uint_eq(prefix_take(&prefix), old[i]);
+    for (uint32_t i = 2; i-- > 0;)
+        ck_assert_uint_eq(prefix_take(&prefix), branch[i]);
+    for (uint32_t i = 2; i-- > 0;)
+        ck_assert_uint_eq(prefix_take(&prefix), chain[i]);
+    ck_assert_uint_eq(prefix_take(&prefix), PAGE_NONE);
+    for (uint32_t i = 0; i < TOTAL; i++)
+        pages_return(&pool, i);
+}
+END_TEST
+
 START_TEST(a_page_that_others_hold_stays)
 {
     uint32_t chain[3];
@@ -605,6 +632,7 @@ int main(void)
     tcase_add_test(t, the_user_with_the_most_idle_pages_loses_one);
     tcase_add_test(t, an_evicted_page_leaves_no_tokens);
     tcase_add_test(t, a_page_that_one_alone_holds_becomes_its_own_again);
+    tcase_add_test(t, what_a_slot_left_gives_way_first);
     tcase_add_test(t, a_page_that_others_hold_stays);
     tcase_add_loop_test(t, random_use_keeps_every_promise, 0, 18);
     suite_add_tcase(suite, t);
