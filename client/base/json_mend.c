@@ -19,7 +19,7 @@ static char half_at(const char *at, const char *end)
     return strchr("89abAB", at[3]) ? 'h' : strchr("cdefCDEF", at[3]) ? 'l' : 0;
 }
 
-/* A string from behind its quote to behind the next one. */
+/* Copies a string, from after its opening quote to after the closing one. */
 static const char *add_string(struct buffer *t, const char *at, const char *end)
 {
     while (at < end && *at != '"') {

@@ -430,7 +430,7 @@ void slot_trim(struct slot *slot, struct prefix *prefix)
     }
     const uint32_t n = slot->n_shared;
     slot_cut(slot, prefix, (slot->n_pages - 1) * KV_PAGE_POSITIONS);
-    if (leaves) /* somebody who types leaves a text at every key */
+    if (leaves) /* else each keystroke would fill the cache with a text that nobody wants */
         prefix_give_first(prefix, slot->pages + n, n_before - n);
     slot_rewarm(slot, prefix); /* that is one page further back */
 }
