@@ -141,4 +141,12 @@ static inline void lanes_store_halves(uint8_t *to, lanes w)
 #endif
 }
 
+/* Stores the lowest byte of each word. */
+static inline void lanes_store_bytes(uint8_t *to, lanes w)
+{
+    typedef uint8_t bytes __attribute__((vector_size(LANES_ROWS)));
+    const bytes low = __builtin_convertvector(w, bytes);
+    memcpy(to, &low, sizeof(low));
+}
+
 #endif

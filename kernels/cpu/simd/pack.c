@@ -51,15 +51,18 @@ static inline lanes two_nibbles(lanes first, lanes second, uint32_t shift)
     return (first >> shift & NIBBLES) | (second >> shift & NIBBLES) << 4;
 }
 
-/* Takes from each of 32 bytes the nibble at `shift`, which belongs to this sub-block. */
-static inline void gather_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
-                                  uint8_t *to)
+/* Takes from each of 32 bytes its low nibble for one sub-block, and the high one for another, whose
+ * words are at `high`. */
+static inline void split_nibbles(const uint8_t *blocks, size_t stride, size_t at, uint8_t *low,
+                                 uint8_t *high)
 {
     lanes a[4], b[4];
     lanes_load4(blocks, stride, at, a);
     lanes_load4(blocks, stride, at + 16, b);
-    store_words(to, two_nibbles(a[0], b[0], shift), two_nibbles(a[1], b[1], shift),
-                two_nibbles(a[2], b[2], shift), two_nibbles(a[3], b[3], shift));
+    store_words(low, two_nibbles(a[0], b[0], 0), two_nibbles(a[1], b[1], 0),
+                two_nibbles(a[2], b[2], 0), two_nibbles(a[3], b[3], 0));
+    store_words(high, two_nibbles(a[0], b[0], 4), two_nibbles(a[1], b[1], 4),
+                two_nibbles(a[2], b[2], 4), two_nibbles(a[3], b[3], 4));
 }
 
 /* Bits c, 4 + c, 8 + c .. 28 + c of x, as a byte. */
@@ -80,28 +83,33 @@ static inline void pack_fifths(const uint8_t *blocks, size_t stride, size_t at, 
     lanes_store(to, word);
 }
 
-/* Collects bit `sub` of each of 32 bytes. */
-static inline void gather_bits(const uint8_t *blocks, size_t stride, size_t at, uint32_t sub,
-                               uint8_t *to)
+static inline lanes bits_of(const lanes w[4], uint32_t bit)
+{
+    return (w[0] >> bit & ONES) | (w[1] >> bit & ONES) << 1 | (w[2] >> bit & ONES) << 2 |
+           (w[3] >> bit & ONES) << 3;
+}
+
+/* Collects bit i of each of 32 bytes for sub-block i, whose word is i * to_next bytes further. */
+static inline void split_bits(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to,
+                              size_t to_next)
 {
     lanes a[4], b[4];
     lanes_load4(blocks, stride, at, a);
     lanes_load4(blocks, stride, at + 16, b);
-    lanes low = (a[0] >> sub & ONES) | (a[1] >> sub & ONES) << 1 | (a[2] >> sub & ONES) << 2 |
-                (a[3] >> sub & ONES) << 3;
-    lanes high = (b[0] >> sub & ONES) | (b[1] >> sub & ONES) << 1 | (b[2] >> sub & ONES) << 2 |
-                 (b[3] >> sub & ONES) << 3;
-    lanes_store(to, low | high << 4);
+    for (uint32_t i = 0; i < 8; i++, to += to_next)
+        lanes_store(to, bits_of(a, i) | bits_of(b, i) << 4);
 }
 
-/* Collects two bits of each of 16 bytes. */
-static inline void gather_twos(const uint8_t *blocks, size_t stride, size_t at, uint32_t shift,
-                               uint8_t *to)
+/* Collects bits 2i and 2i + 1 of each of 16 bytes for sub-block i of four, whose word is
+ * i * to_next bytes further. */
+static inline void split_twos(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to,
+                              size_t to_next)
 {
     lanes w[4];
     lanes_load4(blocks, stride, at, w);
-    lanes_store(to, (w[0] >> shift & TWOS) | (w[1] >> shift & TWOS) << 2 |
-                        (w[2] >> shift & TWOS) << 4 | (w[3] >> shift & TWOS) << 6);
+    for (uint32_t i = 0; i < 8; i += 2, to += to_next)
+        lanes_store(to, (w[0] >> i & TWOS) | (w[1] >> i & TWOS) << 2 | (w[2] >> i & TWOS) << 4 |
+                            (w[3] >> i & TWOS) << 6);
 }
 
 /* Looks up the points of the IQ3 types, row by row. */
@@ -121,11 +129,10 @@ static inline void pack_points(uint32_t type, const uint8_t *blocks, size_t stri
     }
 }
 
-/* Layouts of blocks: kernels/quant/quant_block.c. */
-static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
-                             uint8_t *to)
+/* Packs the file's block of 256, or of 32, for LANES_ROWS rows. Layouts: kernels/quant/quant_block.c. */
+static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride, uint8_t *to)
 {
-    const size_t nibbles = (size_t)sub / 2 * 32, half = sub / 4, in = sub % 4;
+    const size_t next = repack_integers(type);
     switch (type) {
     case QUANT_Q8_0:
         pack_bytes(blocks, stride, 2, to);
@@ -142,11 +149,13 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
         copy_nibbles(blocks, stride, 1, to);
         return;
     case QUANT_IQ4_XS:
-        copy_nibbles(blocks, stride, 8 + (size_t)16 * sub, to);
+        for (size_t sub = 0; sub < 8; sub++)
+            copy_nibbles(blocks, stride, 8 + 16 * sub, to + sub * next);
         return;
     case QUANT_IQ3_XXS:
     case QUANT_IQ3_S:
-        pack_points(type, blocks, stride, sub, to);
+        for (uint32_t sub = 0; sub < 8; sub++)
+            pack_points(type, blocks, stride, sub, to + sub * next);
         return;
     case QUANT_Q5_0:
         pack_fifths(blocks, stride, 2, to);
@@ -157,37 +166,38 @@ static inline void pack_some(uint32_t type, const uint8_t *blocks, size_t stride
         copy_nibbles(blocks, stride, 8, to + WORD);
         return;
     case QUANT_Q2_K:
-        gather_twos(blocks, stride, 16 + 32 * half, 2 * (uint32_t)in, to);
-        gather_twos(blocks, stride, 32 + 32 * half, 2 * (uint32_t)in, to + WORD);
+        for (size_t half = 0; half < 2; half++, to += 4 * next) {
+            split_twos(blocks, stride, 16 + 32 * half, to, next);
+            split_twos(blocks, stride, 32 + 32 * half, to + WORD, next);
+        }
         return;
     case QUANT_Q3_K:
-        gather_bits(blocks, stride, 0, sub, to);
-        gather_twos(blocks, stride, 32 + 32 * half, 2 * (uint32_t)in, to + WORD);
-        gather_twos(blocks, stride, 48 + 32 * half, 2 * (uint32_t)in, to + 2 * WORD);
+        split_bits(blocks, stride, 0, to, next);
+        for (size_t half = 0; half < 2; half++, to += 4 * next) {
+            split_twos(blocks, stride, 32 + 32 * half, to + WORD, next);
+            split_twos(blocks, stride, 48 + 32 * half, to + 2 * WORD, next);
+        }
         return;
     case QUANT_Q4_K:
-        gather_nibbles(blocks, stride, 16 + nibbles, sub % 2 * 4, to);
+        for (size_t pair = 0; pair < 4; pair++, to += 2 * next)
+            split_nibbles(blocks, stride, 16 + 32 * pair, to, to + next);
         return;
     case QUANT_Q5_K:
-        gather_bits(blocks, stride, 16, sub, to);
-        gather_nibbles(blocks, stride, 48 + nibbles, sub % 2 * 4, to + WORD);
+        split_bits(blocks, stride, 16, to, next);
+        for (size_t pair = 0; pair < 4; pair++, to += 2 * next)
+            split_nibbles(blocks, stride, 48 + 32 * pair, to + WORD, to + next + WORD);
         return;
     case QUANT_Q6_K:
-        gather_twos(blocks, stride, 128 + 32 * half, 2 * (uint32_t)in, to);
-        gather_nibbles(blocks, stride, 64 * half + 32 * (in % 2), (uint32_t)in / 2 * 4, to + WORD);
-        gather_twos(blocks, stride, 144 + 32 * half, 2 * (uint32_t)in, to + 5 * WORD);
+        for (size_t half = 0; half < 2; half++, to += 4 * next) {
+            split_twos(blocks, stride, 128 + 32 * half, to, next);
+            split_nibbles(blocks, stride, 64 * half, to + WORD, to + 2 * next + WORD);
+            split_nibbles(blocks, stride, 64 * half + 32, to + next + WORD, to + 3 * next + WORD);
+            split_twos(blocks, stride, 144 + 32 * half, to + 5 * WORD, next);
+        }
         return;
     default:
         assert(false && "a quantized type without a layout");
     }
-}
-
-/* Packs sub-block `sub` of the file's block for 16 rows. */
-static inline void pack_sub(uint32_t type, const uint8_t *blocks, size_t stride, uint32_t sub,
-                            uint8_t *to)
-{
-    for (size_t i = 0; i < CPU_LANES; i += LANES_ROWS)
-        pack_some(type, blocks + i * stride, stride, sub, to + 4 * i);
 }
 
 /* ---- a group
@@ -279,6 +289,17 @@ static void pack_half(const struct cpu_matrix *m, uint8_t *to, struct rows *rows
     }
 }
 
+/* Sixteen bytes of each row become 16 times a byte of all rows. */
+static void pack_scales(const uint8_t *blocks, size_t stride, size_t at, uint8_t *to)
+{
+    for (size_t i = 0; i < CPU_LANES; i += LANES_ROWS) {
+        lanes w[4];
+        lanes_load4(blocks + i * stride, stride, at, w);
+        for (size_t j = 0; j < 16; j++)
+            lanes_store_bytes(to + j * CPU_LANES + i, w[j / 4] >> (uint32_t)(j % 4 * 8));
+    }
+}
+
 /* Packs the factors of a segment's sub-block `in`, whose blocks start at `at`; for types with
  * blocks of 256, of the whole segment. */
 static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, uint8_t *to)
@@ -301,9 +322,8 @@ static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, ui
         }
         return;
     case QUANT_Q2_K:
+        pack_scales(at, stride, 0, to);
         for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            for (uint32_t i = 0; i < 16; i++)
-                to[i * CPU_LANES + lane] = at[i];
             memcpy(to + 256 + 2 * lane, at + 80, 2);
             memcpy(to + 288 + 2 * lane, at + 82, 2);
         }
@@ -330,24 +350,30 @@ static void pack_factors(uint32_t type, const struct rows *rows, uint32_t in, ui
         return;
     case QUANT_Q4_K:
     case QUANT_Q5_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            for (uint32_t i = 0; i < 3; i++)
-                memcpy(to + i * 64 + 4 * lane, at + 4 + 4 * i, 4);
-            memcpy(to + 192 + 2 * lane, at, 2);
-            memcpy(to + 224 + 2 * lane, at + 2, 2);
+        for (size_t i = 0; i < CPU_LANES; i += LANES_ROWS) {
+            lanes w[4]; /* D and Dmin, then scales and minima */
+            lanes_load4(at + i * stride, stride, 0, w);
+            for (size_t j = 1; j < 4; j++)
+                lanes_store(to + (j - 1) * WORD + 4 * i, w[j]);
+            lanes_store_halves(to + 192 + 2 * i, w[0]);
         }
         return;
     case QUANT_Q6_K:
-        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride) {
-            for (uint32_t i = 0; i < 16; i++)
-                to[i * CPU_LANES + lane] = at[192 + i];
+        pack_scales(at, stride, 192, to);
+        for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
             memcpy(to + 256 + 2 * lane, at + 208, 2);
-        }
         return;
     default:
         for (uint32_t lane = 0; lane < CPU_LANES; lane++, at += stride)
             memcpy(to + in * 32 + 2 * lane, at, 2);
     }
+}
+
+/* Packs the file's block for 16 rows. */
+static inline void pack_integers(uint32_t type, const struct rows *rows, uint8_t *to)
+{
+    for (size_t i = 0; i < CPU_LANES; i += LANES_ROWS)
+        pack_some(type, rows->at + i * rows->stride, rows->stride, to + 4 * i);
 }
 
 static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *rows)
@@ -357,13 +383,10 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
     const size_t integers = repack_integers(info->type), factors = repack_factors(info->type);
     for (uint32_t left = m->file.cols / CPU_BLOCK, n; left > 0; left -= n) {
         n = left < SEGMENT_BLOCKS ? left : SEGMENT_BLOCKS;
-        for (uint32_t in = 0; in < n; in++) {
-            if (in % subs == 0) {
-                show(rows, info->block_bytes);
-                pack_factors(info->type, rows, in, to);
-            }
-            pack_sub(info->type, rows->at, rows->stride, in % subs,
-                     to + n * factors + in * integers);
+        for (uint32_t in = 0; in < n; in += subs) {
+            show(rows, info->block_bytes);
+            pack_factors(info->type, rows, in, to);
+            pack_integers(info->type, rows, to + n * factors + in * integers);
         }
         to += n * (integers + factors);
     }
