@@ -146,6 +146,7 @@ class Tree:
     def __init__(self, folder):
         self.folder = folder
         self.times = {}  # of each suite, on the tree as it is
+        self.plain = {}  # what the compiler makes of each file as it is
 
     def run(self, command, timeout=1800, log=None):
         environment = dict(os.environ, BUILD="build", CK_DEFAULT_TIMEOUT="40")
@@ -261,18 +262,17 @@ class Tree:
         return None if done.returncode else done.stdout
 
     def matters(self, path, line, new):
-        """Does a mistake compile everywhere, and change what the compiler makes of some file?"""
+        """Does a mistake compile, and change what the compiler makes of some file? The first of them that it changes will do."""
         before = self.read(path)
-        changes = False
         for user in self.users(path):
-            plain = self.assembly(user)
+            if user not in self.plain:
+                self.plain[user] = self.assembly(user)
             self.write(path, mutated(self, path, line, new))
             with_it = self.assembly(user)
             self.write(path, before)
-            if with_it is None:
-                return False
-            changes = changes or with_it != plain
-        return changes
+            if with_it != self.plain[user]:
+                return with_it is not None
+        return False
 
     def try_one(self, part, path, line, new):
         """Returns (suite or None, what failed)."""
