@@ -326,8 +326,11 @@ class Simulated(Tree):
 
     def suites(self, part, source):
         first = next((parts for pattern, parts in CONTRACT_FIRST if re.search(pattern, os.path.basename(source))), [])
-        tests = {test: part for part in self.contract("--parts") for test in self.contract("--list", part)}
-        order = sorted(tests, key=lambda test: (tests[test] not in first, self.times.get(test, UNKNOWN_SECONDS)))
+        tests = {} # (of another part than the first ones, place in its part, time): one of each part before the second of any
+        for name in self.contract("--parts"):
+            for place, test in enumerate(self.contract("--list", name)):
+                tests.setdefault(test, (name not in first, place * (name not in first), self.times.get(test, UNKNOWN_SECONDS)))
+        order = sorted(tests, key=tests.get)
         return [order + ["e2e/test_cuda"]]
 
     def fill(self):
