@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -34,6 +35,9 @@ int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, siz
     if (!prefix->pages || !prefix->buckets)
         return -ENOMEM;
     memset(prefix->buckets, 0xff, prefix->n_buckets * sizeof(*prefix->buckets)); /* PAGE_NONE */
+    /* Clients choose tokens: which pages fall together, they must not be able to work out. */
+    if (getrandom(&prefix->seed, sizeof(prefix->seed), 0) != sizeof(prefix->seed))
+        return -EIO;
     for (size_t i = 0; i < seed_bytes; i++)
         prefix->seed = mix(prefix->seed, ((const uint8_t *)seed)[i]);
     return 0;

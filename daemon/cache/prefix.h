@@ -8,8 +8,10 @@
  *                          '---- [ 64..95 ]      another text goes on here
  *
  * A page is found by a chained hash (of its parent's hash and its 32 tokens; the first one's is
- * seeded by the model, its numerics and the user), and confirmed: same user, same tokens, and the
- * same parent. So the whole prefix is confirmed by induction, whatever the hash.
+ * seeded by chance, the model, its numerics and the user), and confirmed: same user, same tokens,
+ * and the same parent. So the whole prefix is confirmed by induction, whatever the hash. Chance,
+ * since tokens are a client's to choose: with a seed that it knows all of its pages could share a
+ * bucket.
  *
  *   held   counted: that many slots have it in their tables; a slot that holds a page holds its parent
  *   idle   held by no slot; in its user's list by the time it was let go: the oldest of the user
@@ -135,7 +137,7 @@ struct prefix {
 };
 
 /* For the pages of `pool`, which it goes on to use. `seed` names what a page's contents depend on
- * besides its tokens. Returns 0 or -ENOMEM; call prefix_fini in either case. */
+ * besides its tokens. Returns 0, -ENOMEM or -EIO; call prefix_fini in either case. */
 int prefix_init(struct prefix *prefix, struct pages *pool, const void *seed, size_t seed_bytes);
 void prefix_fini(struct prefix *prefix);
 

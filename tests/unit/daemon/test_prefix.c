@@ -177,6 +177,46 @@ START_TEST(equal_hashes_are_told_apart)
 }
 END_TEST
 
+static uint32_t longest_bucket(const struct prefix *p)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t b = 0; b < p->n_buckets; b++) {
+        uint32_t n = 0;
+        for (uint32_t id = p->buckets[b]; id != PAGE_NONE; id = p->pages[id].next_in_bucket)
+            n++;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+/* A client tries texts in a daemon of its own, of the same model, and sends those whose pages fall
+ * into one bucket there. */
+START_TEST(texts_that_a_client_has_tried_fall_apart)
+{
+    enum { SENT = 16 };
+    struct pages its_pool;
+    struct prefix its;
+    uint32_t sent = 0;
+
+    ck_assert_int_eq(pages_init(&its_pool, TOTAL), 0);
+    ck_assert_int_eq(prefix_init(&its, &its_pool, "model", 5), 0);
+    for (uint32_t i = 0; sent < SENT; i++) {
+        uint32_t page =
+            prefix_publish(&its, ALICE, PAGE_NONE, prefix_take(&its), PAGE_NONE, text(i));
+        if (its.buckets[0] == page) {
+            publish(ALICE, PAGE_NONE, i);
+            sent++;
+        }
+        ck_assert(prefix_withdraw(&its, page));
+        pages_return(&its_pool, page);
+    }
+    ck_assert_uint_lt(longest_bucket(&prefix), SENT / 2);
+    prefix_fini(&its);
+    pages_fini(&its_pool);
+}
+END_TEST
+
 /* ---- publishing ------------------------------------------------------------------------------ */
 
 START_TEST(an_equal_page_takes_the_place_of_a_second_one)
@@ -622,6 +662,7 @@ int main(void)
     tcase_add_test_raise_signal(t, publishing_after_a_page_that_is_not_held_is_our_mistake,
                                 SIGABRT);
     tcase_add_loop_test(t, equal_hashes_are_told_apart, 0, 4);
+    tcase_add_test(t, texts_that_a_client_has_tried_fall_apart);
     tcase_add_test(t, an_equal_page_takes_the_place_of_a_second_one);
     tcase_add_test_raise_signal(t, publishing_a_page_twice_is_our_mistake, SIGABRT);
     tcase_add_test_raise_signal(t, letting_go_once_too_often_is_our_mistake, SIGABRT);
