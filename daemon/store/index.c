@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
@@ -35,7 +36,8 @@ static void count_places(struct store_index *index)
                 bounded(index->sizes.bytes / (size->slot_bytes * size->n_slots), 1 << 12);
     }
     index->words = (uint32_t)((most_slots + 63) / 64);
-    for (index->n_buckets = 1; index->n_buckets < index->n_records;)
+    index->shift = 64;
+    for (index->n_buckets = 1; index->n_buckets < index->n_records; index->shift--)
         index->n_buckets *= 2;
 }
 
@@ -43,6 +45,8 @@ int index_init(struct store_index *index, const struct index_sizes *sizes)
 {
     *index = (struct store_index){.sizes = *sizes, .free = STORE_NONE, .next_number = 1};
     count_places(index);
+    if (getrandom(index->salt, sizeof(index->salt), 0) != sizeof(index->salt))
+        return -EIO;
     index->records = calloc(index->n_records, sizeof(*index->records));
     index->buckets = malloc(index->n_buckets * sizeof(*index->buckets));
     index->segments = calloc(index->n_segments, sizeof(*index->segments));
@@ -152,10 +156,13 @@ static void heap_settle(struct store_index *index, uint32_t id)
 
 /* ---- records by key ---------------------------------------------------------------------------- */
 
+/* Keys are as good as chosen by clients: by odd factors of chance they spread whatever they are. */
 static uint32_t *bucket_of(const struct store_index *index, enum store_class class,
                            const struct store_key *key)
 {
-    return &index->buckets[(key->words[0] + (uint64_t) class) & (index->n_buckets - 1)];
+    const uint64_t hash = (key->words[0] + (uint64_t) class) * (index->salt[0] | 1) +
+                          key->words[1] * (index->salt[1] | 1);
+    return &index->buckets[hash >> index->shift];
 }
 
 static bool same_key(const struct store_key *a, const struct store_key *b)

@@ -95,14 +95,15 @@ struct index_gone {
 struct store_index {
     struct index_sizes sizes;
     struct index_record *records;   /* [n_records] */
-    uint32_t *buckets;              /* [n_buckets], a power of two */
+    uint32_t *buckets;              /* [n_buckets], a power of two: 2^(64 - shift) */
     struct index_segment *segments; /* [n_segments] */
     uint64_t *taken;                /* [n_segments][words] bits of slots */
     uint64_t seen[INDEX_SEEN];      /* key words of texts that were offered and too short */
     struct index_user users[INDEX_USERS];
     uint64_t others[INDEX_MODELS]; /* bytes of other models, the least recently used first */
     struct index_gone gone[INDEX_GONE];
-    uint32_t n_records, n_buckets, n_segments, words;
+    uint64_t salt[2]; /* by chance, so that no client can work out which keys share a bucket */
+    uint32_t n_records, n_buckets, shift, n_segments, words;
     uint32_t free;   /* list of records that are free again */
     uint32_t unused; /* records from here on were never taken */
     uint32_t n_others, next_other, n_gone;
@@ -113,7 +114,7 @@ struct store_index {
     uint64_t other_bytes;
 };
 
-/* Returns 0 or -ENOMEM; call index_fini in either case. */
+/* Returns 0, -ENOMEM or -EIO; call index_fini in either case. */
 int index_init(struct store_index *index, const struct index_sizes *sizes);
 void index_fini(struct store_index *index);
 

@@ -397,6 +397,31 @@ START_TEST(of_many_pages_after_a_text_the_newest_are_compared)
 }
 END_TEST
 
+/* The keys of a text follow from its tokens: a client can try as many as it likes. */
+START_TEST(keys_that_a_client_has_chosen_fall_apart)
+{
+    enum { CHOSEN = 64 };
+    const struct index_sizes large = {.bytes = 100000,
+                                      .classes = {{.slot_bytes = 100, .n_slots = 500}}};
+    struct store_text text = {.uid = 1000, .end = 32};
+    uint32_t longest = 0;
+    index_fini(&idx);
+    ck_assert_int_eq(index_init(&idx, &large), 0);
+    for (uint32_t i = 0; i < CHOSEN; i++) {
+        text.key.words[0] = (uint64_t)(i + 1) << 32;
+        text.key.words[1] = i;
+        ck_assert_uint_ne(index_add(&idx, STORE_PAGE, &text, 1), STORE_NONE);
+    }
+    for (uint32_t b = 0; b < idx.n_buckets; b++) {
+        uint32_t n = 0;
+        for (uint32_t id = idx.buckets[b]; id != STORE_NONE; id = idx.records[id].next)
+            n++;
+        longest = n > longest ? n : longest;
+    }
+    ck_assert_uint_lt(longest, CHOSEN / 2);
+}
+END_TEST
+
 START_TEST(a_text_goes_from_its_end)
 {
     static const uint32_t chain[] = {1, 3, 9, 27, 81, 243};
@@ -558,6 +583,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_random_walk_is_that_of_the_naive_model, 0, 10);
     tcase_add_test(tcase, of_many_pages_after_a_text_the_newest_are_compared);
+    tcase_add_test(tcase, keys_that_a_client_has_chosen_fall_apart);
     tcase_add_test(tcase, a_text_goes_from_its_end);
     tcase_add_test(tcase, what_is_cheap_goes_before_what_is_dear_and_what_is_used_stays);
     tcase_add_test(tcase, a_flood_takes_nothing_from_a_user_below_its_share);
