@@ -57,10 +57,16 @@ int slots_init(struct slots *slots, uint32_t n, uint32_t context)
     slots->context = context;
     slots->all = calloc(n, sizeof(*slots->all));
     slots->ending = calloc(n, sizeof(struct slot *));
-    if (!slots->all || !slots->ending)
+    slots->agreed = calloc((size_t)n * n, sizeof(*slots->agreed));
+    if (!slots->all || !slots->ending || !slots->agreed)
         return -ENOMEM;
-    for (; slots->n < n && rc == 0; slots->n++)
-        rc = slot_init(&slots->all[slots->n], context);
+    for (; slots->n < n && rc == 0; slots->n++) {
+        struct slot *slot = &slots->all[slots->n];
+        rc = slot_init(slot, context);
+        slot->agreed = slots->agreed;
+        slot->number = slots->n;
+        slot->n_slots = n;
+    }
     return rc;
 }
 
@@ -70,6 +76,7 @@ void slots_fini(struct slots *slots)
         slot_fini(&slots->all[i], slots->context);
     free(slots->all);
     free(slots->ending);
+    free(slots->agreed);
     prefix_fini(&slots->kv.prefix);
     pages_fini(&slots->kv.pool);
     pages_fini(&slots->kv.windows);
@@ -85,6 +92,25 @@ void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
     if (state == SLOT_ENDING)
         slots->ending[slots->n_ending++] = slot;
     slot->state = state;
+}
+
+/* ---- what texts share ------------------------------------------------------------------------ */
+
+/* The first tokens of both texts that were found to be the same. `number`: of another slot. */
+static uint32_t *slot_agreed(const struct slot *slot, uint32_t number)
+{
+    const bool first = slot->number < number;
+    const size_t row = first ? slot->number : number;
+    return &slot->agreed[row * slot->n_slots + (first ? number : slot->number)];
+}
+
+/* Tokens from `common` on are others now. */
+static void slot_changes(struct slot *slot, uint32_t common)
+{
+    for (uint32_t i = 0; i < slot->n_slots; i++) {
+        uint32_t *agreed = slot_agreed(slot, i);
+        *agreed = *agreed < common ? *agreed : common;
+    }
 }
 
 /* ---- window pages ---------------------------------------------------------------------------- */
@@ -363,6 +389,8 @@ void slot_clear(struct slot *slot, struct prefix *prefix, uint32_t context)
     assert(slot->state == SLOT_IDLE && slot->draft_kv.n_pages == 0);
     slot_evict(slot, prefix);
     madvise(slot->tokens, token_bytes(context), MADV_DONTNEED); /* gone, not only unreachable */
+    if (prefix->states)
+        slot_changes(slot, 0);
     proposer_close(&slot->proposer); /* its index holds nothing but positions, but takes room */
     slot->client = NULL;
     slot->name[0] = 0;
@@ -596,6 +624,7 @@ void slot_branch(struct slot *slot, struct prefix *prefix, uint32_t n_tokens, ui
 {
     if (!prefix->states)
         return;
+    slot_changes(slot, common);
     for (uint32_t i = 0; i < slot->n_shared; i++)
         prefix_use_point(prefix, slot->pages[i]);
     if (before > 0 && common == before)
@@ -654,6 +683,23 @@ void slot_keep(struct slot *slot, struct prefix *prefix, uint32_t at, uint32_t s
         prefix_drop_point(prefix, page);
 }
 
+/* How many whole pages of tokens [0, most) are the same in both texts, of which the first `n` pages
+ * are; in tokens. Each token is compared once, since every pair of slots is asked for in every
+ * step. */
+static uint32_t slot_agrees(const struct slot *slot, const struct slot *other, uint32_t n,
+                            uint32_t most)
+{
+    uint32_t *agreed = slot_agreed(slot, other->number), at = n * KV_PAGE_POSITIONS;
+    const uint32_t known = *agreed / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+    if (at < known)
+        at = known < most ? known : most;
+    while (at < most && !memcmp(slot->tokens + at, other->tokens + at,
+                                KV_PAGE_POSITIONS * sizeof(*slot->tokens)))
+        at += KV_PAGE_POSITIONS;
+    *agreed = at > *agreed ? at : *agreed;
+    return at;
+}
+
 uint32_t slot_meets(const struct slot *slot, const struct slot *other)
 {
     uint32_t i = slot->n_shared, at, most = slot->spec.accepted;
@@ -665,9 +711,7 @@ uint32_t slot_meets(const struct slot *slot, const struct slot *other)
         most <= other->spec.canonical || i > other->n_shared ||
         slot_parent(slot, i) != slot_parent(other, i))
         return 0;
-    for (at = i * KV_PAGE_POSITIONS; at < most && slot->tokens[at] == other->tokens[at];)
-        at++;
-    at = at / KV_PAGE_POSITIONS * KV_PAGE_POSITIONS;
+    at = slot_agrees(slot, other, i, most);
     return at > other->spec.canonical ? at : 0;
 }
 

@@ -104,6 +104,8 @@ struct slot {
     uint32_t points
         [SLOT_POINTS]; /* where its last text that began anew keeps restart points; 0: nowhere */
     uint32_t meets;    /* where one that follows it will begin, in the next pass; 0: nowhere */
+    uint32_t *agreed;  /* of all slots (struct slots) ... */
+    uint32_t number, n_slots; /* ... of which this is that one */
 
     enum slot_state state;   /* changed by slots_set */
     uint64_t serial;         /* its last request's number in order of arrival, over all slots */
@@ -121,6 +123,9 @@ struct kv {
 struct slots {
     struct slot *all;     /* [n] */
     struct slot **ending; /* [n_ending] those in SLOT_ENDING */
+    /* [n][n] of a recurrent model, where the first number is the lesser one: first tokens of both
+     * texts that are known to be the same (slot_meets) */
+    uint32_t *agreed;
     uint32_t n, n_ending;
     uint32_t n_active; /* with a request */
     uint32_t n_paused, n_reading;
@@ -222,8 +227,11 @@ uint32_t slot_points(const struct slot *slot, uint32_t from, uint32_t to,
  * that has too many, the one that costs the least to go without is given up. */
 void slot_keep(struct slot *slot, struct prefix *prefix, uint32_t at, uint32_t state);
 
-/* Could `slot` begin where `other`, which is as far or further along, has yet to come to? Returns
- * that position, a multiple of a page after which their texts part, or one of them ends; 0: no. */
+/* Could `slot` begin where `other`, another one of the same slots, which is as far or further
+ * along, has yet to come to? Returns that position, a multiple of a page after which their texts
+ * part, or one of them ends; 0: no. What was compared is not compared again until slot_branch or
+ * slot_clear says that it is another text: a client's many slots of one long text cost no more than
+ * that. */
 uint32_t slot_meets(const struct slot *slot, const struct slot *other);
 
 /* Where the base of its state is (pass_state.from). */

@@ -782,6 +782,35 @@ START_TEST(slots_meet_where_their_texts_part)
 }
 END_TEST
 
+/* A step asks about every pair of slots: a user with many slots of one long text would have all of
+ * it compared that many times, squared, in each step. */
+START_TEST(what_texts_share_is_compared_once)
+{
+    struct slot *slot = &two.all[0], *leader = &two.all[1];
+
+    slot->spec = leader->spec = (struct spec){.accepted = 300};
+    ck_assert_uint_eq(slot_meets(slot, leader), 288);
+    slot->tokens[70]++; /* nobody was told */
+    ck_assert_uint_eq(slot_meets(slot, leader), 288);
+    ck_assert_uint_eq(slot_meets(leader, slot), 288);
+    slot->spec.accepted = leader->spec.accepted = 400; /* answers: what is new is compared */
+    leader->tokens[380]++;
+    ck_assert_uint_eq(slot_meets(slot, leader), 352);
+    slot->spec.accepted = 200;
+    ck_assert_uint_eq(slot_meets(slot, leader), 192);
+    slot_branch(_i ? slot : leader, &prefix, 200, 110, 200);
+    ck_assert_uint_eq(slot_meets(slot, leader), 192); /* told, of what comes after */
+    slot_branch(_i ? slot : leader, &prefix, 200, 50, 200);
+    ck_assert_uint_eq(slot_meets(slot, leader), 64);
+    slot->tokens[0]++;
+    ck_assert_uint_eq(slot_meets(slot, leader), 64);
+    slot_clear(_i ? slot : leader, &prefix, 3 * POINTS_EVERY);
+    slot->spec = leader->spec = (struct spec){.accepted = 200};
+    leader->uid = slot->uid;
+    ck_assert_uint_eq(slot_meets(slot, leader), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("slot");
@@ -830,6 +859,7 @@ int main(void)
     tcase_add_loop_test(t, a_text_has_four_restart_points, 0, 2);
     tcase_add_test(t, a_long_prefill_keeps_points_on_its_way);
     tcase_add_loop_test(t, slots_meet_where_their_texts_part, 0, 10);
+    tcase_add_loop_test(t, what_texts_share_is_compared_once, 0, 2);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
