@@ -276,10 +276,10 @@ struct states {
     uint64_t asked;           /* bytes of the nodes that this step made or reused */
     struct stack_frame *seen; /* [SEEN_SLOTS] hash table of the frames done in this step ... */
     uint32_t *seen_stamp;     /* ... valid where this equals `stamp` */
-    uint32_t n_seen, stamp;
-    uint32_t *op_stamp;  /* [n_ops] the same for ops of rules begun in this step */
-    uint32_t *call_head; /* [n_rules] last of its frames in calls, or GRAMMAR_NONE */
-    uint32_t *call_next; /* [calls.room] */
+    uint32_t n_seen, n_begun, stamp; /* n_begun: ops of rules begun in this step */
+    uint32_t *op_stamp;              /* [n_ops] the same for ops of rules begun in this step */
+    uint32_t *call_head;             /* [n_rules] last of its frames in calls, or GRAMMAR_NONE */
+    uint32_t *call_next;             /* [calls.room] */
     uint32_t room_call_next;
     uint64_t *called; /* [n_rules / 64 + 1] bit set, by rank */
     bool may_end;

@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX };
+enum {
+    SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX,
+    /* Ops of rules begun in one step: those that take a byte are GRAMMAR_WIDTH_MAX at most, and
+     * what leads to them is some times as many, unless it leads nowhere. */
+    BEGUN_MAX = 16 * GRAMMAR_WIDTH_MAX
+};
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
@@ -114,7 +119,7 @@ static int begin_rules(struct grammar *g, int64_t *cost)
                 if (s->op_stamp[f.op] == s->stamp && f.op > OP_AT_FAIL)
                     continue;
                 s->op_stamp[f.op] = s->stamp;
-                rc = follow(g, f, true);
+                rc = ++s->n_begun > BEGUN_MAX ? -E2BIG : follow(g, f, true);
             }
             *cost += 8;
             if (rc < 0)
@@ -155,7 +160,7 @@ static int merge_nodes(struct grammar *g)
 static void begin_step(struct grammar *g)
 {
     struct states *s = &g->states;
-    s->work.n = s->out.n = s->calls.n = s->n_seen = 0;
+    s->work.n = s->out.n = s->calls.n = s->n_seen = s->n_begun = 0;
     s->asked = 0;
     s->may_end = false;
     if (++s->stamp == 0) { /* when the counter wraps, old stamps could match */

@@ -312,6 +312,28 @@ START_TEST(a_costly_mask_ignores_pieces_and_earlier_states)
 }
 END_TEST
 
+/* Ways that lead nowhere, tried at every byte: a step that follows more than `BEGUN_MAX` ops of
+ * these is refused, and says so. */
+START_TEST(a_step_follows_a_bounded_number_of_ops)
+{
+    enum { LEAST = 1000, MOST = 200000 };
+    for (uint32_t n = LEAST; n <= MOST; n += MOST - LEAST) {
+        char *text = calloc(1, n + 100u);
+        int at = sprintf(text, "root ::= \"a\" e \"b\"\ne ::= \"x\"");
+        memset(text + at, '|', n);
+        struct grammar *g = open_grammar(bytes_vocab, text);
+        struct grammar_run run;
+        int64_t budget = INT64_MAX;
+        grammar_begin(g, false, &run);
+        ck_assert_int_eq(grammar_follow(&run, 'a', &budget), n == LEAST ? 0 : -E2BIG);
+        ck_assert_int_gt(budget, INT64_MAX - GRAMMAR_MILLISECOND);
+        grammar_end(&run);
+        grammar_close(g);
+        free(text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grammar_limits");
@@ -326,6 +348,7 @@ int main(void)
     tcase_add_test(tests, too_many_parses_fail_that_answer_only);
     tcase_add_test(tests, an_unfinished_inner_mask_gives_no_mask);
     tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
+    tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
