@@ -23,7 +23,8 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
     const struct params *params = &request->params;
     marks_begin(&request->marks, params);
     request->constrained = params->grammar_bytes > 0 || request->marks.limit;
-    request->compiled = false;
+    request->compiled = request->behind = request->stopped = false;
+    request->work = constrain->token;
     request->rest = 0;
     request->mark_token = request->one_token = MARKS_NO_TOKEN;
     if (params->grammar_bytes > 0 && grammars_take(&constrain->grammars, slot->uid, params->grammar,
@@ -61,17 +62,25 @@ static int64_t accept_free(const struct vocab *vocab, struct request *request, u
     return 1 + (int64_t)n * request->params.n_marks;
 }
 
-enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token)
+enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token,
+                                  bool drafted)
 {
     struct request *request = slot->request;
+    int64_t budget = request->work;
+    int rc = 0;
     if (!request->constrained)
         return 0;
     if (request->marks.where != MARKS_BOUND) {
         (void)accept_free(vocab, request, token);
         return 0;
     }
-    if (grammar_accept(&request->run, token) < 0)
-        return DONE_ERROR;
+    if (drafted)
+        grammar_agree(&request->run);
+    else
+        rc = grammar_follow(&request->run, token, &budget);
+    request->behind = rc == -EAGAIN;
+    if (rc < 0)
+        return request->behind ? (enum done_reason)0 : DONE_ERROR;
     return grammar_must_end(&request->run) ? DONE_EOS : (enum done_reason)0;
 }
 
@@ -81,10 +90,13 @@ bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t toke
     struct request *request = slot->request;
     if (!request->constrained)
         return true;
-    if (request->marks.where == MARKS_BOUND) /* the run begins with the next step */
-        return request->run.grammar && grammar_draft(&request->run, token) == 0;
-    if (slot->spec.drafted == 0)
+    if (slot->spec.drafted == 0) {
+        request->drafting = CONSTRAIN_TOKEN;
         request->ahead = request->marks;
+    }
+    if (request->marks.where == MARKS_BOUND) /* the run begins with the next step */
+        return request->run.grammar && request->drafting > 0 &&
+               grammar_draft_within(&request->run, token, &request->drafting) == 0;
     struct marks ahead = request->ahead;
     uint32_t n;
     const char *bytes = vocab_bytes(vocab, token, &n);
@@ -133,7 +145,9 @@ static void end_stuck(struct slots *slots, struct slot *slot, int error)
 static int check_end(struct slots *slots, struct slot *slot)
 {
     const struct request *request = slot->request;
-    if (request->run.grammar && grammar_must_end(&request->run))
+    if (request->stopped)
+        request_end(slots, slot, DONE_STOP, 0, "");
+    else if (request->run.grammar && grammar_must_end(&request->run))
         request_end(slots, slot, DONE_EOS, 0, "");
     else if (slot->spec.accepted >= request->limit)
         request_end(slots, slot, DONE_LENGTH, 0, "");
@@ -159,21 +173,25 @@ static int check_grammar(struct slots *slots, struct slot *slot)
 
 /* Begins the run: at the start of the answer, or after a mark, whose token may have more text. What
  * follows the end of a thought in the same token is not part of the answer's form; what follows the
- * mark of a call is. Returns 0 or -errno. */
+ * mark of a call is. Returns 0 or -errno; -EAGAIN: the budget is used up within that. */
 static int begin_run(struct constrain *constrain, struct slot *slot)
 {
     struct request *request = slot->request;
     struct grammar *grammar = request->grammar->job.grammar;
     bool begins = request->mark_token == MARKS_NO_TOKEN;
     uint32_t n, rest = request->rest;
-    grammar_begin(grammar,
-                  begins && drops_space(constrain->vocab, slot->tokens[request->prompt_length - 1]),
-                  &request->run);
-    request->rest = 0;
+    if (!request->run.grammar)
+        grammar_begin(grammar,
+                      begins &&
+                          drops_space(constrain->vocab, slot->tokens[request->prompt_length - 1]),
+                      &request->run);
     if (rest == 0)
         return 0;
     const char *bytes = vocab_bytes(constrain->vocab, request->mark_token, &n);
     int rc = grammar_follow_text(&request->run, bytes + n - rest, rest, &constrain->budget);
+    if (rc == -EAGAIN)
+        return rc;
+    request->rest = 0;
     if (rc != -EPERM || !request->marks.calls)
         return rc == -EPERM ? 0 : rc;
     grammar_end(&request->run);
@@ -181,12 +199,18 @@ static int begin_run(struct constrain *constrain, struct slot *slot)
     return 0;
 }
 
+/* Is there a run to begin, or the rest of a mark's token to be followed? */
+static bool begins_run(const struct request *request)
+{
+    return request->marks.where == MARKS_BOUND && (!request->run.grammar || request->rest > 0);
+}
+
 /* One token of the part of an answer that came along. */
 static int follow_token(struct constrain *constrain, struct slot *slot, uint32_t token)
 {
     struct request *request = slot->request;
     int rc = 0;
-    if (request->marks.where == MARKS_BOUND && !request->run.grammar)
+    if (begins_run(request))
         rc = begin_run(constrain, slot);
     if (rc < 0 || request->marks.where == MARKS_BOUND)
         return rc < 0 ? rc : grammar_follow(&request->run, token, &constrain->budget);
@@ -197,8 +221,18 @@ static int follow_token(struct constrain *constrain, struct slot *slot, uint32_t
     return 0;
 }
 
-/* Follows the part of the answer that a resumed request brought, as far as the budget lasts, and
- * begins the run where the grammar binds what is next: a
+/* What is left of the last accepted token. */
+static int follow_last(struct constrain *constrain, struct slot *slot)
+{
+    struct request *request = slot->request;
+    const int rc =
+        grammar_follow(&request->run, slot->tokens[slot->spec.accepted - 1], &constrain->budget);
+    request->behind = rc == -EAGAIN;
+    return rc;
+}
+
+/* Follows the part of the answer that a resumed request brought, and what constrain_accept left of
+ * a token, as far as the budget lasts, and begins the run where the grammar binds what is next: a
  * client chooses it and the grammar, and it may be as long as the context. Returns 1: it is
  * followed and the answer goes on; 0: not yet; -1: the answer is over. */
 static int follow(struct constrain *constrain, struct slots *slots, struct slot *slot)
@@ -207,12 +241,16 @@ static int follow(struct constrain *constrain, struct slots *slots, struct slot 
     int rc = 0;
     while (request->followed < request->length && constrain->budget > 0 && rc == 0) {
         rc = follow_token(constrain, slot, slot->tokens[request->followed]);
-        request->followed++;
+        request->followed += rc != -EAGAIN;
     }
     if (rc == 0 && request->followed < request->length)
         return 0;
-    if (rc == 0 && request->marks.where == MARKS_BOUND && !request->run.grammar)
+    if (rc == 0 && request->behind)
+        rc = follow_last(constrain, slot);
+    if (rc == 0 && begins_run(request))
         rc = begin_run(constrain, slot);
+    if (rc == -EAGAIN)
+        return 0;
     if (rc == -EPERM)
         request_end(slots, slot, DONE_ERROR, -EINVAL,
                     "the answer so far does not follow this grammar: start a new request");

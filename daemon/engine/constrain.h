@@ -18,11 +18,15 @@
 #include "ipc/event.h"
 #include "ipc/vocab.h"
 
+/* Many times what a token takes in a usual grammar. */
+enum { CONSTRAIN_TOKEN = GRAMMAR_MILLISECOND / 16 };
+
 struct constrain {
     struct grammars grammars;
     const struct vocab *vocab;
     uint32_t n_vocab; /* bits of a mask */
     int64_t step;     /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
+    int64_t token;    /* ... and between two passes on a token of an answer: CONSTRAIN_TOKEN */
     int64_t budget;   /* left in this step */
 };
 
@@ -33,9 +37,12 @@ struct constrain {
 int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, size_t line_bytes);
 void constrain_end(struct slot *slot);
 
-/* A token of the answer was accepted. Returns DONE_EOS where the grammar lets nothing follow,
- * DONE_ERROR where it cannot be followed, 0: the answer goes on. */
-enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token);
+/* A token of the answer was accepted; `drafted`: the first draft, which constrain_draft has
+ * followed. Returns DONE_EOS where the grammar lets nothing follow, DONE_ERROR where it cannot be
+ * followed, 0: the answer goes on, or the request is `behind`: what is left of the token takes
+ * long, and constrain_step follows it, or ends the request, before the slot is in a pass again. */
+enum done_reason constrain_accept(const struct vocab *vocab, struct slot *slot, uint32_t token,
+                                  bool drafted);
 
 /* Drafts the token, if the grammar lets it follow, and no mark ends with it. Returns whether it does. */
 bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t token);

@@ -97,6 +97,7 @@ int engine_open(struct engine **ret_engine, const struct engine_options *options
         engine->clock.clock = options->now_ns;
         engine->cost.limit_ns = options->pass_ns;
         engine->constrain.step = GRAMMAR_STEP;
+        engine->constrain.token = CONSTRAIN_TOKEN;
         engine->constrain.n_vocab = options->loaded->model->n_vocab;
         engine->constrain.vocab = &options->loaded->vocab;
         if (open_parts(engine) == 0) {

@@ -51,6 +51,10 @@ struct request {
     uint32_t mark_token;            /* completed the mark after which the run begins ... */
     uint32_t rest;                  /* ... and how many of its bytes the run has yet to follow */
     uint32_t followed;              /* [length at most] tokens that marks and run have followed */
+    int64_t work;                   /* for the run to follow a token (struct constrain) */
+    int64_t drafting;               /* what is left of that for the drafts of a window */
+    bool behind;        /* the run has yet to follow all of the last accepted token ... */
+    bool stopped;       /* ... which completed a stop */
     uint32_t whole;     /* the most rows that it has needed for its next token (plan_slot) */
     uint64_t *one;      /* a mask of one token, once a thought reached its limit; or NULL */
     uint32_t one_token; /* that one */

@@ -89,5 +89,5 @@ void unverified_take(struct slots *slots, struct batch_slot *b, const struct row
     counters_add(ctl, COUNTER_STREAMED_TOKENS, counts);
     b->samples = result;
     b->progress = DOWN_DECODE;
-    verify_end(slots, slot, verify_token(vocab, slot, token));
+    verify_end(slots, slot, verify_token(vocab, slot, token, false));
 }

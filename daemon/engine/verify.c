@@ -36,17 +36,23 @@ bool verify_feed_stops(const struct vocab *vocab, struct request *request, uint3
     return bytes && vocab_is_text(vocab, token) && stop_feed(&request->stop, bytes, n_bytes);
 }
 
-enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token)
+enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token,
+                              bool drafted)
 {
     if (vocab_is_end(vocab, token)) {
         slot->request->unused += spec_rollback(&slot->spec);
         spec_drop_last(&slot->spec); /* a reason, not a token of the answer */
         return DONE_EOS;
     }
-    enum done_reason constrained = constrain_accept(vocab, slot, token);
+    enum done_reason constrained = constrain_accept(vocab, slot, token, drafted);
     if (constrained == DONE_ERROR)
         return constrained;
-    if (verify_feed_stops(vocab, slot->request, token))
+    const bool stopped = verify_feed_stops(vocab, slot->request, token);
+    if (slot->request->behind) { /* constrain_step says whether that was all */
+        slot->request->stopped = stopped;
+        return 0;
+    }
+    if (stopped)
         return DONE_STOP;
     if (constrained)
         return constrained;
@@ -94,7 +100,7 @@ static bool verify_window(const struct batch_slot *b, uint32_t clean, struct slo
         accepted += agreed;
         request->rollbacks += !agreed && drafted > 0;
         request->rejected += agreed ? 0 : drafted;
-        reason = verify_token(vocab, slot, sample);
+        reason = verify_token(vocab, slot, sample, agreed);
         bool counts = !vocab_is_end(vocab, sample); /* that one is not a token of the answer */
         request->accepted_drafts += agreed && counts;
         request->unused += agreed && !counts;

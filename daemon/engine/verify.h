@@ -24,9 +24,11 @@ void verify_step(struct batch *batch, struct slots *slots, struct drafters *draf
  * token, or does a stop text end in its bytes? */
 bool verify_feed_stops(const struct vocab *vocab, struct request *request, uint32_t token);
 
-/* Feeds one accepted token, which the slot's record has, to the grammar and the stops. Returns why
- * the answer ends with it, or 0: it goes on. An end token is taken out of the record. */
-enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token);
+/* Feeds one accepted token, which the slot's record has, to the grammar and the stops; `drafted`:
+ * it was. Returns why the answer ends with it, or 0: it goes on, or constrain_step will say
+ * (`behind`). An end token is taken out of the record. */
+enum done_reason verify_token(const struct vocab *vocab, struct slot *slot, uint32_t token,
+                              bool drafted);
 
 /* Marks an answer that is over for this reason; 0: it goes on. */
 void verify_end(struct slots *slots, struct slot *slot, enum done_reason reason);

@@ -1,6 +1,7 @@
 /* grammar.c: opens a grammar and follows an answer. */
 #include "daemon/grammar/grammar_impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,17 +111,39 @@ static int move(struct grammar_run *run, uint8_t byte, int64_t *cost)
     return 0;
 }
 
-/* Advances run->moving by the token, from states[from]. */
-static int move_token(struct grammar_run *run, uint32_t from, uint32_t token, int64_t *cost)
+/* Advances run->moving by bytes from run->moved on, from states[from], while the budget lasts.
+ * Returns as move, or -EAGAIN. */
+static int move_text(struct grammar_run *run, uint32_t from, const uint8_t *bytes, size_t n,
+                     int64_t *budget)
+{
+    int64_t cost = 0;
+    int rc = 0;
+    if (run->moved == 0)
+        run->moving = run->states[from];
+    while (run->moved < n && rc == 0) {
+        rc = cost < *budget ? move(run, bytes[run->moved], &cost) : -EAGAIN;
+        run->moved += rc == 0;
+    }
+    *budget -= cost;
+    return rc;
+}
+
+/* The same by a token's bytes. */
+static int move_token(struct grammar_run *run, uint32_t from, uint32_t token, int64_t *budget)
 {
     const struct grammar_vocab *v = run->grammar->vocab;
     if (token >= v->n_vocab || v->at[token] == v->at[token + 1])
         return -EPERM;
-    run->moving = run->states[from];
-    int rc = 0;
-    for (uint32_t i = v->at[token]; i < v->at[token + 1] && rc == 0; i++)
-        rc = move(run, v->text[i], cost);
-    return rc;
+    return move_text(run, from, v->text + v->at[token], v->at[token + 1] - v->at[token], budget);
+}
+
+/* The run stands at `to` after it has moved, unless that failed. */
+static void end_move(struct grammar_run *run, uint32_t *to, int rc)
+{
+    if (rc == 0)
+        *to = run->moving;
+    run->moving = STATE_UNKNOWN;
+    run->moved = 0;
 }
 
 static bool is_end(const struct grammar_vocab *v, uint32_t token)
@@ -133,30 +156,21 @@ static bool is_end(const struct grammar_vocab *v, uint32_t token)
 
 int grammar_follow(struct grammar_run *run, uint32_t token, int64_t *budget)
 {
-    int64_t cost = 1;
     run->n_drafts = 0;
-    if (grammar_may_end(run) && is_end(run->grammar->vocab, token))
+    if (run->moved == 0 && grammar_may_end(run) && is_end(run->grammar->vocab, token))
         return 0;
-    const int rc = move_token(run, 0, token, &cost);
-    if (rc == 0)
-        run->states[0] = run->moving;
-    run->moving = STATE_UNKNOWN;
-    *budget -= cost;
+    const int rc = move_token(run, 0, token, budget);
+    if (rc != -EAGAIN)
+        end_move(run, &run->states[0], rc);
     return rc;
 }
 
 int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes, int64_t *budget)
 {
-    int64_t cost = 1;
-    int rc = 0;
     run->n_drafts = 0;
-    run->moving = run->states[0];
-    for (size_t i = 0; i < bytes && rc == 0; i++)
-        rc = move(run, (uint8_t)text[i], &cost);
-    if (rc == 0)
-        run->states[0] = run->moving;
-    run->moving = STATE_UNKNOWN;
-    *budget -= cost;
+    const int rc = move_text(run, 0, (const uint8_t *)text, bytes, budget);
+    if (rc != -EAGAIN)
+        end_move(run, &run->states[0], rc);
     return rc;
 }
 
@@ -166,16 +180,27 @@ int grammar_accept(struct grammar_run *run, uint32_t token)
     return grammar_follow(run, token, &any);
 }
 
-int grammar_draft(struct grammar_run *run, uint32_t token)
+void grammar_agree(struct grammar_run *run)
+{
+    assert(run->n_drafts > 0);
+    memmove(run->states, run->states + 1, run->n_drafts * sizeof(*run->states));
+    run->n_drafts--;
+}
+
+int grammar_draft_within(struct grammar_run *run, uint32_t token, int64_t *budget)
 {
     if (run->n_drafts == GRAMMAR_DRAFTS_MAX)
         return -ENOSPC;
-    int64_t cost = 0;
-    const int rc = move_token(run, run->n_drafts, token, &cost);
-    if (rc == 0)
-        run->states[++run->n_drafts] = run->moving;
-    run->moving = STATE_UNKNOWN;
+    const int rc = move_token(run, run->n_drafts, token, budget);
+    end_move(run, &run->states[run->n_drafts + 1], rc);
+    run->n_drafts += rc == 0;
     return rc;
+}
+
+int grammar_draft(struct grammar_run *run, uint32_t token)
+{
+    int64_t any = INT64_MAX;
+    return grammar_draft_within(run, token, &any);
 }
 
 void grammar_keep(struct grammar_run *run, uint32_t n)

@@ -78,7 +78,8 @@ struct grammar_run {
     struct grammar_run *next;
     uint32_t n_drafts;
     uint32_t states[GRAMMAR_DRAFTS_MAX + 1];
-    uint32_t moving; /* the state within a token that is being followed */
+    uint32_t moving; /* the state within a token that is being followed ... */
+    uint32_t moved;  /* ... after so many of its bytes; 0: it was not begun */
 };
 
 /* Begins an answer. With `drops_space` one space at its very beginning is ignored (SPM puts one
@@ -91,16 +92,24 @@ void grammar_end(struct grammar_run *run); /* also of a run that was never begun
  * cannot be followed within its limits; -ENOMEM. */
 int grammar_accept(struct grammar_run *run, uint32_t token);
 
-/* The same, for many tokens in a row: *budget is reduced by the work done, which may exceed what
- * was left. */
+/* The same in pieces: *budget is reduced by the work done, which may exceed what was left by that
+ * for one byte. Returns -EAGAIN as well: it is used up, and the run may be within the token. Call
+ * it again with the same token then, and nothing else but grammar_end. */
 int grammar_follow(struct grammar_run *run, uint32_t token, int64_t *budget);
 
 /* The same by text, which need not be a token's. */
 int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes, int64_t *budget);
 
+/* Advances by the first draft, which was accepted; the others stay. */
+void grammar_agree(struct grammar_run *run);
+
 /* Adds a draft after the others. Returns as grammar_accept; -EPERM for an end token, too, since
  * nothing follows it; -ENOSPC if there are GRAMMAR_DRAFTS_MAX already. */
 int grammar_draft(struct grammar_run *run, uint32_t token);
+
+/* The same while *budget, which it reduces, lasts; -EAGAIN: it does not, and the draft is not
+ * added. */
+int grammar_draft_within(struct grammar_run *run, uint32_t token, int64_t *budget);
 
 /* Keeps the first n drafts. */
 void grammar_keep(struct grammar_run *run, uint32_t n);

@@ -330,6 +330,45 @@ START_TEST(a_dear_grammar_holds_up_itself_alone)
 }
 END_TEST
 
+/* Tokens that take too long to be followed after a pass: the next step does it, or says that the
+ * answer is over, for all that an answer may end by. */
+START_TEST(a_token_may_be_followed_later)
+{
+    static const uint32_t one = 1;
+    struct rig_desc desc = {.proposer = _i ? PROPOSER_AUTO : PROPOSER_NONE,
+                            .fast = _i == 2 ? BACKEND_FAST_NATIVE : BACKEND_FAST_NONE};
+    uint32_t reasons[DONE_ERROR + 1] = {0}, behind = 0;
+    open_with(&desc, 1);
+    rig.engine->constrain.token = 0;
+    for (uint32_t i = 0; i < 10 * GRAMMARS; i++) {
+        struct params p = with_grammar(grammars[i % GRAMMARS]);
+        struct rig_request request = {.tokens = tokens + i,
+                                      .n = 5 + i,
+                                      .max_tokens = 1 + i % 30,
+                                      .fast = _i == 2 && rig.loaded.limits.states == 0,
+                                      .params = &p};
+        p.seed = i;
+        p.n_stop_texts = i % 3 == 0;
+        p.stop_text_lengths = &one;
+        p.stop_text_bytes = p.n_stop_texts;
+        p.stop_texts = (const uint8_t *)"bh" + i % 2;
+        add_marks(&p, i / GRAMMARS);
+        rig.fake.end_at = i % 2 ? request.n + 7 : FAKE_NEVER;
+        rig_submit(&client, 0, &request);
+        do {
+            behind += rig.engine->slots.all[0].request->behind;
+            rig_read_all(&client);
+        } while (rig_step(&rig));
+        rig_read_all(&client);
+        ck_assert_msg(rig_same(&rig, &request, &client.slots[0].last), "request %u", i);
+        reasons[client.slots[0].last.reason]++;
+    }
+    ck_assert_uint_gt(behind, 10);
+    ck_assert(reasons[DONE_EOS] > 0 && reasons[DONE_STOP] > 0 && reasons[DONE_LENGTH] > 0);
+    close_all();
+}
+END_TEST
+
 /* A resumed request with a long part of its answer, which takes many steps to follow; what is wrong
  * with its last token is told when it is reached. Beside it an answer gets its token in every step. */
 START_TEST(a_long_answer_so_far_holds_up_itself_alone)
@@ -764,6 +803,7 @@ int main(void)
     tcase_add_test(tests, an_answer_goes_on_after_a_resume);
     tcase_add_test(tests, a_bad_grammar_is_refused_in_one_line);
     tcase_add_test(tests, a_dear_grammar_holds_up_itself_alone);
+    tcase_add_loop_test(tests, a_token_may_be_followed_later, 0, 3);
     tcase_add_test(tests, a_long_answer_so_far_holds_up_itself_alone);
     tcase_add_test(tests, marks_in_a_long_answer_so_far_are_paid);
     tcase_add_test(tests, a_draft_is_compared_with_the_marks_once);

@@ -306,6 +306,81 @@ START_TEST(a_run_follows_text_that_is_not_a_token)
 }
 END_TEST
 
+/* A long token, followed a byte at a time, beside another answer and while states are swept, or at
+ * once: the same. One that is refused at its end changes nothing. */
+START_TEST(a_token_is_followed_in_pieces)
+{
+    static char as[64], wrong[65];
+    static const struct grammar_token tokens[] = {{.bytes = as, .n_bytes = sizeof(as)},
+                                                  {.bytes = wrong, .n_bytes = sizeof(wrong)},
+                                                  {.bytes = "a", .n_bytes = 1},
+                                                  {.bytes = "b", .n_bytes = 1}};
+    struct grammar_vocab *v;
+    memset(as, 'a', sizeof(as));
+    memset(wrong, 'a', sizeof(wrong) - 1);
+    wrong[sizeof(wrong) - 1] = 'z';
+    ck_assert_int_eq(grammar_vocab_open(tokens, 4, 4, &v), 0);
+    for (int64_t piece = 1; piece < 3; piece++) {
+        struct grammar *g = open_grammar(v, "root ::= (\"a\" | \"a\" x){65} \"b\"\nx ::= \"b\" x?");
+        struct grammar_run run, other;
+        grammar_begin(g, false, &run);
+        grammar_begin(g, false, &other);
+        for (uint32_t token = 2; token-- > 0;) { /* the wrong one first */
+            int pieces = 0, rc = -EAGAIN;
+            for (; rc == -EAGAIN; pieces++) {
+                int64_t budget = piece == 2 ? INT64_MAX : piece;
+                rc = grammar_follow(&run, token, &budget);
+                ck_assert_int_eq(grammar_sweep(g), 0);
+                ck_assert_int_eq(grammar_accept(&other, 2), pieces < 65 ? 0 : -EPERM);
+            }
+            ck_assert_int_eq(rc, token == 1 ? -EPERM : 0);
+            ck_assert_int_eq(pieces, piece == 2 ? 1 : token == 1 ? 65 : 64);
+            grammar_end(&other);
+            grammar_begin(g, false, &other);
+        }
+        ck_assert_int_eq(grammar_draft(&run, 2), 0);
+        ck_assert_int_eq(grammar_draft(&run, 3), 0);
+        grammar_agree(&run); /* the second one is the first now */
+        ck_assert_uint_eq(run.n_drafts, 1);
+        ck_assert_uint_eq(mask_of(&run, 0, 0).bits[0], 8);
+        grammar_agree(&run);
+        ck_assert(grammar_may_end(&run));
+        grammar_end(&run);
+        grammar_end(&other);
+        grammar_close(g);
+    }
+    grammar_vocab_close(v);
+}
+END_TEST
+
+/* A draft that costs too much is none. */
+START_TEST(drafts_have_a_budget)
+{
+    static const struct grammar_token tokens[] = {{.bytes = "aaaa", .n_bytes = 4},
+                                                  {.bytes = "a", .n_bytes = 1}};
+    struct grammar_vocab *v;
+    struct grammar_run run;
+    int64_t budget = 3;
+    ck_assert_int_eq(grammar_vocab_open(tokens, 2, 2, &v), 0);
+    struct grammar *g = open_grammar(v, "root ::= \"a\"{9}");
+    grammar_begin(g, false, &run);
+    ck_assert_int_eq(grammar_draft_within(&run, 0, &budget), -EAGAIN);
+    ck_assert_int_le(budget, 0);
+    ck_assert_uint_eq(run.n_drafts, 0);
+    budget = 1000;
+    ck_assert_int_eq(grammar_draft_within(&run, 0, &budget), 0);
+    ck_assert_int_eq(grammar_draft_within(&run, 0, &budget), 0);
+    ck_assert_int_gt(budget, 0);
+    grammar_agree(&run);
+    grammar_agree(&run);
+    ck_assert_int_eq(grammar_accept(&run, 1), 0);
+    ck_assert(grammar_must_end(&run));
+    grammar_end(&run);
+    grammar_close(g);
+    grammar_vocab_close(v);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grammar");
@@ -319,6 +394,8 @@ int main(void)
     tcase_add_test(tests, a_first_space_can_be_dropped);
     tcase_add_test(tests, a_control_token_follows_where_it_is_named);
     tcase_add_test(tests, a_run_follows_text_that_is_not_a_token);
+    tcase_add_test(tests, a_token_is_followed_in_pieces);
+    tcase_add_test(tests, drafts_have_a_budget);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
