@@ -724,7 +724,7 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
 {
     if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0)
         return YIELD_NEVER;
-    if (slot->state == SLOT_PAUSED)
+    if (slot->state == SLOT_PAUSED || (slot->state == SLOT_MASKING && slot->masked == MASKED_LONG))
         return YIELD_PAUSED;
     if (slot->batch && !needy->batch)
         return YIELD_BATCH;

@@ -59,6 +59,7 @@ enum {
     SLOT_POINTS = 2,
     TEXT_POINTS = 4,     /* restart points that a text has at most */
     POINTS_EVERY = 2048, /* positions of a prefill that keep one */
+    MASKED_LONG = 64,    /* steps without a mask after which a slot gives way as a paused one */
 };
 
 struct client;
@@ -108,6 +109,7 @@ struct slot {
     uint32_t number, n_slots; /* ... of which this is that one */
 
     enum slot_state state;   /* changed by slots_set */
+    uint32_t masked;         /* steps in a row that it waits for a mask, MASKED_LONG at most */
     uint64_t serial;         /* its last request's number in order of arrival, over all slots */
     bool batch;              /* the class of that request */
     struct request *request; /* the engine's, one per slot, reused */
@@ -251,10 +253,11 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
 
 /* The slot to evict so that `needy` can go on: idle ones, of the user whose idle slots have the most
  * pages the least recently used first, so that one user's texts do not drive out all others'; then
- * paused ones (old ones too, or a reader that stops would keep pages from all others); then batch,
- * then interactive requests that began after it, the newest first. Never one with rows in this
- * pass. So nothing evicts the oldest interactive request that can go on, and it gets all that it
- * needs: the pool progresses. NULL: none, `needy` waits. */
+ * paused ones, and those that wait long for a grammar (old ones too, or a reader that stops, or
+ * whose grammar takes minutes, would keep pages from all others); then batch, then interactive
+ * requests that began after it, the newest first. Never one with rows in this pass. So nothing
+ * evicts the oldest interactive request that can go on, and it gets all that it needs: the pool
+ * progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 /* A page to write into, for a slot that reads from the store, from a slot that has to give way to it

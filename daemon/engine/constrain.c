@@ -25,6 +25,7 @@ int constrain_begin(struct constrain *constrain, struct slot *slot, char *line, 
     request->constrained = params->grammar_bytes > 0 || request->marks.limit;
     request->compiled = request->behind = request->stopped = false;
     request->work = constrain->token;
+    slot->masked = 0;
     request->rest = 0;
     request->mark_token = request->one_token = MARKS_NO_TOKEN;
     if (params->grammar_bytes > 0 && grammars_take(&constrain->grammars, slot->uid, params->grammar,
@@ -304,6 +305,10 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
         rc = follow(constrain, slots, slot);
     if (rc == 1 && !request->prewarm)
         rc = make_first(constrain, slots, slot);
+    if (rc != 0)
+        slot->masked = 0;
+    else if (slot->masked < MASKED_LONG) /* a compiler's turn may take any number of steps */
+        slot->masked = constrain_goes_on(slot) ? slot->masked + 1 : MASKED_LONG;
     if (rc == 0)
         slots_set(slots, slot, SLOT_MASKING);
     else if (slot->state == SLOT_MASKING)

@@ -206,6 +206,50 @@ START_TEST(a_paused_request_gives_its_pages_the_oldest_too)
 }
 END_TEST
 
+/* Answers that do not go on because of their grammars delay no other slot for long, though they are
+ * older: neither while one is compiled (0), nor while a mask takes very many steps (1). They go on
+ * later. */
+START_TEST(a_request_that_waits_for_its_grammar_gives_its_pages)
+{
+    static const char text[] = "root ::= ([a-d] | [b-h]){1,200}";
+    struct params p;
+    uint32_t steps = 0;
+
+    params_default(&p);
+    p.grammar = (const uint8_t *)text;
+    p.grammar_bytes = sizeof(text) - 1;
+    open_with(5); /* one of them has all */
+    rig_ask(&rig, &clients[0], 0, &requests[0]);
+    requests[0].params = &p;
+    rig.engine->constrain.token = 0;
+    rig_submit(&clients[0], 0, &requests[0]);
+    if (_i == 1) {
+        rig_step(&rig); /* compiles it */
+        while (clients[0].client->slots[0]->spec.accepted < 110)
+            rig_step(&rig);
+        rig.engine->constrain.step = 0;
+    }
+    while (clients[0].client->slots[0]->state != SLOT_MASKING)
+        engine_step(rig.engine);
+    ck_assert_uint_ge(clients[0].client->slots[0]->n_pages, 4);
+    rig_submit(&clients[1], 0, &requests[1]);
+    while (!clients[1].slots[0].last.reason) {
+        engine_step(rig.engine);
+        rig_check(&rig);
+        rig_read_all(&clients[1]);
+        ck_assert_uint_lt(++steps, 62 + 2 * MASKED_LONG);
+    }
+    ck_assert(rig_same(&rig, &requests[1], &clients[1].slots[0].last));
+    ck_assert(clients[0].client->slots[0]->state != SLOT_IDLE);
+    rig.engine->constrain.step = GRAMMAR_MILLISECOND;
+    while (rig_step(&rig))
+        rig_read_all(&clients[0]);
+    rig_read_all(&clients[0]);
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    teardown();
+}
+END_TEST
+
 /* No slot is starved, and none computes the same prefix without end: the rows of a crowd under
  * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
@@ -233,6 +277,7 @@ int main(void)
     tcase_add_test(t, idle_slots_give_way_the_longest_unused_first);
     tcase_add_test(t, an_evicted_answer_goes_on_where_it_was);
     tcase_add_loop_test(t, a_paused_request_gives_its_pages_the_oldest_too, 0, 2);
+    tcase_add_loop_test(t, a_request_that_waits_for_its_grammar_gives_its_pages, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
     return run_suite(suite);
