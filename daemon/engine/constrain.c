@@ -323,7 +323,7 @@ uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32
     constrain->budget = constrain->step;
     for (uint32_t i = 0; i < slots->n; i++) {
         struct slot *slot = &slots->all[(i + turn) % slots->n];
-        if (slot->state != SLOT_IDLE && slot->request->constrained)
+        if (slot->state != SLOT_IDLE && slot->state != SLOT_READING && slot->request->constrained)
             waiting += mask_first_row(constrain, slots, slot);
     }
     return waiting;

@@ -51,10 +51,11 @@ bool constrain_draft(const struct vocab *vocab, struct slot *slot, uint32_t toke
  * whether there is one, or none is needed. */
 bool constrain_mask(struct constrain *constrain, struct slot *slot, uint32_t draft);
 
-/* A step begins: begins runs of compiled grammars, follows answers that were brought along, makes the
- * masks that first rows need, ends answers that cannot go on. Slots whose grammar or masks are not
- * made yet sit out the step (SLOT_MASKING). Returns how many of them another step will help. `turn`
- * says which slot is the first to use the budget. */
+/* A step begins: begins runs of compiled grammars, follows answers that were brought along, makes
+ * the masks that first rows need, ends answers that cannot go on. Slots whose grammar or masks are
+ * not made yet sit out the step (SLOT_MASKING); those whose text is being read do anyway, and are
+ * left alone. Returns how many of them another step will help. `turn` says which slot is the first
+ * to use the budget. */
 uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn);
 
 /* Would a step help this slot, which is SLOT_MASKING? Not while its grammar is compiled. */

@@ -3,6 +3,7 @@
  * the one that an empty store gives. The device of the rig gives other tokens, or aborts, where a page,
  * a window page or a state is not that of the text before a row.
  */
+#include "ipc/params.h"
 #include "ipc/store_file.h"
 #include "kernels/kv.h"
 #include "tests/random.h"
@@ -138,6 +139,27 @@ START_TEST(a_text_is_warm_after_a_restart)
 END_TEST
 
 /* What gave way to another text is read again, by a request that goes on where memory ends. */
+/* While it is read, its grammar is compiled. */
+START_TEST(a_text_with_a_grammar_is_warm_after_a_restart)
+{
+    static const char text[] = "root ::= [a-h]*";
+    struct rig_request request = request_of(0, LENGTH);
+    struct params p;
+
+    params_default(&p);
+    p.grammar = (const uint8_t *)text;
+    p.grammar_bytes = sizeof(text) - 1;
+    begin(_i);
+    ask(0, &request);
+    restart();
+    request.params = &p;
+    const struct event_done *done = ask(0, &request);
+    ck_assert_uint_eq(done->cached, warm(_i));
+    ck_assert_uint_eq(done->stored, warm(_i));
+    finish();
+}
+END_TEST
+
 START_TEST(what_was_evicted_is_read_again)
 {
     const struct rig_request first = request_of(0, LENGTH), second = request_of(1, LENGTH + 100);
@@ -866,6 +888,7 @@ int main(void)
     TCase *t = tcase_create("store");
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, a_text_is_warm_after_a_restart, 0, KINDS);
+    tcase_add_loop_test(t, a_text_with_a_grammar_is_warm_after_a_restart, 0, KINDS);
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
     tcase_add_loop_test(t, what_was_evicted_is_read_by_a_text_that_parts_in_its_middle, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
