@@ -84,8 +84,25 @@ void slots_fini(struct slots *slots)
     *slots = (struct slots){0};
 }
 
+/* The turn of a request that begins (slot_precedes). */
+static uint64_t slots_turn(const struct slots *slots, const struct slot *slot)
+{
+    uint64_t first = UINT64_MAX, own = 0;
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *other = &slots->all[i];
+        if (other->state == SLOT_IDLE || other->batch != slot->batch)
+            continue;
+        first = other->turn < first ? other->turn : first;
+        if (other->uid == slot->uid && other->turn >= own)
+            own = other->turn + 1;
+    }
+    return first == UINT64_MAX ? 0 : own > first ? own : first;
+}
+
 void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
 {
+    if (slot->state == SLOT_IDLE && state != SLOT_IDLE)
+        slot->turn = slots_turn(slots, slot);
     slots->n_active += (uint32_t)(state != SLOT_IDLE) - (uint32_t)(slot->state != SLOT_IDLE);
     slots->n_paused += (uint32_t)(state == SLOT_PAUSED) - (uint32_t)(slot->state == SLOT_PAUSED);
     slots->n_reading += (uint32_t)(state == SLOT_READING) - (uint32_t)(slot->state == SLOT_READING);
@@ -728,7 +745,7 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
         return YIELD_PAUSED;
     if (slot->batch && !needy->batch)
         return YIELD_BATCH;
-    if (slot->batch == needy->batch && slot->serial > needy->serial)
+    if (slot->batch == needy->batch && slot_precedes(needy, slot))
         return slot->batch ? YIELD_BATCH : YIELD_INTERACTIVE;
     return YIELD_NEVER;
 }
@@ -742,10 +759,10 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
     for (uint32_t i = 0; i < n_slots; i++) {
         struct slot *slot = &slots[i];
         enum yield_class class = yields(slot, needy);
-        bool newer = victim && slot->serial > victim->serial;
+        bool later = victim && slot_precedes(victim, slot);
         if (class > lowest || class == YIELD_NEVER)
             continue;
-        if (class < lowest || newer) { /* the newest has the least to compute again */
+        if (class < lowest || later) { /* the newest has the least to compute again */
             victim = slot;
             lowest = class;
         }

@@ -111,6 +111,7 @@ struct slot {
     enum slot_state state;   /* changed by slots_set */
     uint32_t masked;         /* steps in a row that it waits for a mask, MASKED_LONG at most */
     uint64_t serial;         /* its last request's number in order of arrival, over all slots */
+    uint64_t turn;           /* of that request: slot_precedes */
     bool batch;              /* the class of that request */
     struct request *request; /* the engine's, one per slot, reused */
 };
@@ -155,6 +156,15 @@ void slots_set(struct slots *slots, struct slot *slot, enum slot_state state);
 static inline bool slot_runs(const struct slot *slot)
 {
     return slot->state == SLOT_READY || slot->state == SLOT_STARVED || slot->state == SLOT_PAUSED;
+}
+
+/* Has the request of `a` more right to pages than that of `b`, of the same class? Users take turns:
+ * a request comes after its user's other ones that run, and together with the first ones of the
+ * others, whichever came first. So one user's many requests do not all come before another one's.
+ * The order of two requests never changes, and none comes before the first one of all. */
+static inline bool slot_precedes(const struct slot *a, const struct slot *b)
+{
+    return a->turn != b->turn ? a->turn < b->turn : a->serial < b->serial;
 }
 
 /* Takes memory for a context of `context` tokens. Returns 0 or -ENOMEM. */
@@ -255,9 +265,9 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * pages the least recently used first, so that one user's texts do not drive out all others'; then
  * paused ones, and those that wait long for a grammar (old ones too, or a reader that stops, or
  * whose grammar takes minutes, would keep pages from all others); then batch, then interactive
- * requests that began after it, the newest first. Never one with rows in this pass. So nothing
- * evicts the oldest interactive request that can go on, and it gets all that it needs: the pool
- * progresses. NULL: none, `needy` waits. */
+ * requests that it precedes (slot_precedes), the last first. Never one with rows in this pass. So
+ * nothing evicts the first interactive request that can go on, and it gets all that it needs: the
+ * pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 /* A page to write into, for a slot that reads from the store, from a slot that has to give way to it

@@ -45,7 +45,7 @@ void batch_add(struct batch *batch, struct slot *slot, uint32_t take)
 
 static bool precedes(const struct slot *x, const struct slot *y)
 {
-    return x->batch != y->batch ? y->batch : x->serial < y->serial;
+    return x->batch != y->batch ? y->batch : slot_precedes(x, y);
 }
 
 /* By insertion: qsort may allocate. */

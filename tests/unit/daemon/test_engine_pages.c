@@ -250,6 +250,35 @@ START_TEST(a_request_that_waits_for_its_grammar_gives_its_pages)
 }
 END_TEST
 
+/* A user's requests fill the pool many times over, and are older than another user's: that one's
+ * waits for one of them at most, and not for all. */
+START_TEST(a_users_many_requests_take_no_pages_from_another_users)
+{
+    uint32_t steps = 0, ended = 0;
+
+    open_with(10); /* two of them */
+    rig_detach(&rig, &clients[CLIENTS - 1]);
+    rig_attach(&rig, &clients[CLIENTS - 1], 1, 2000, "");
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        rig_submit(&clients[i], 0, &requests[i]);
+        engine_step(rig.engine);
+    }
+    while (!clients[CLIENTS - 1].slots[0].last.reason) {
+        engine_step(rig.engine);
+        rig_check(&rig);
+        for (uint32_t i = 0; i < CLIENTS; i++)
+            rig_read_all(&clients[i]);
+        ck_assert_uint_lt(++steps, 1000);
+    }
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        ended += clients[i].slots[0].n_ends;
+    ck_assert_uint_le(ended, 1);
+    run_all(3000);
+    all_right();
+    teardown();
+}
+END_TEST
+
 /* No slot is starved, and none computes the same prefix without end: the rows of a crowd under
  * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
@@ -278,6 +307,7 @@ int main(void)
     tcase_add_test(t, an_evicted_answer_goes_on_where_it_was);
     tcase_add_loop_test(t, a_paused_request_gives_its_pages_the_oldest_too, 0, 2);
     tcase_add_loop_test(t, a_request_that_waits_for_its_grammar_gives_its_pages, 0, 2);
+    tcase_add_test(t, a_users_many_requests_take_no_pages_from_another_users);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
     return run_suite(suite);
