@@ -36,8 +36,8 @@ static void count_places(struct store_index *index)
                 bounded(index->sizes.bytes / (size->slot_bytes * size->n_slots), 1 << 12);
     }
     index->words = (uint32_t)((most_slots + 63) / 64);
-    index->shift = 64;
-    for (index->n_buckets = 1; index->n_buckets < index->n_records; index->shift--)
+    index->shift = 63;
+    for (index->n_buckets = 2; index->n_buckets < index->n_records; index->shift--)
         index->n_buckets *= 2;
 }
 
