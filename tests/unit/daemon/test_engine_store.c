@@ -138,7 +138,6 @@ START_TEST(a_text_is_warm_after_a_restart)
 }
 END_TEST
 
-/* What gave way to another text is read again, by a request that goes on where memory ends. */
 /* While it is read, its grammar is compiled. */
 START_TEST(a_text_with_a_grammar_is_warm_after_a_restart)
 {
@@ -160,6 +159,7 @@ START_TEST(a_text_with_a_grammar_is_warm_after_a_restart)
 }
 END_TEST
 
+/* What gave way to another text is read again, by a request that goes on where memory ends. */
 START_TEST(what_was_evicted_is_read_again)
 {
     const struct rig_request first = request_of(0, LENGTH), second = request_of(1, LENGTH + 100);
