@@ -42,7 +42,8 @@ static const json_t *find_tool(const json_t *tools, const char *flat, size_t at,
         const json_t *tool = json_array_get(tools, i), *found = NULL;
         const json_t *name = json_object_get(tool, "name");
         const char *text = json_string_value(name);
-        size_t n = json_string_length(name), skip = n ? n + strlen(between) : 0;
+        /* up to a 0 that may be in it, before which flat ends */
+        size_t n = text ? strlen(text) : 0, skip = n ? n + strlen(between) : 0;
         if (is_type(tool, "namespace")) {
             if (!n || (strncmp(flat + at, text, n) == 0 &&
                        strncmp(flat + at + n, between, strlen(between)) == 0))

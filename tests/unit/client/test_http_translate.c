@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -383,6 +384,26 @@ START_TEST(tools_of_a_namespace_are_flat_and_found_again)
 }
 END_TEST
 
+/* What a model calls ends where its name ends, wherever that of a namespace does. */
+START_TEST(a_namespace_with_a_zero_in_its_name_is_compared_up_to_that)
+{
+    json_t *body = parse("{\"tools\":[{\"type\":\"namespace\",\"name\":\"f\",\"tools\":["
+                         "{\"type\":\"function\",\"name\":\"g\"}]},"
+                         "{\"type\":\"function\",\"name\":\"f\"}]}");
+    json_t *space = json_array_get(json_object_get(body, "tools"), 0);
+    char *flat = strdup("f"), name[4096] = "f";
+    size_t space_bytes;
+    json_object_set_new(space, "name", json_stringn(name, sizeof(name)));
+    const json_t *tool = translate_find_tool(body, flat, &space_bytes);
+    ck_assert_str_eq(json_string_value(json_object_get(tool, "type")), "function");
+    ck_assert_uint_eq(space_bytes, 0);
+    ck_assert_ptr_nonnull(translate_find_tool(body, "f__g", &space_bytes));
+    ck_assert_uint_eq(space_bytes, 1);
+    free(flat);
+    json_decref(body);
+}
+END_TEST
+
 #define SPACE(name, tools) "{\"type\":\"namespace\",\"name\":\"" name "\",\"tools\":[" tools "]}"
 #define PLAIN(name) "{\"type\":\"function\",\"name\":\"" name "\",\"parameters\":{}}"
 #define FLAT(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{}}}"
@@ -626,6 +647,7 @@ int main(void)
     tcase = tcase_create("responses");
     tcase_add_test(tcase, items_become_messages);
     tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
+    tcase_add_test(tcase, a_namespace_with_a_zero_in_its_name_is_compared_up_to_that);
     tcase_add_test(tcase, a_namespace_in_a_namespace_is_flat_too);
     tcase_add_test(tcase, a_response_s_fields_are_renamed);
     tcase_add_test(tcase, each_type_that_is_left_out_is_said_once);
