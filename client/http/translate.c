@@ -75,6 +75,7 @@ void translate_begin(struct translation *t, const json_t *body, struct fail *f)
 json_t *translate_end(struct translation *t, int rc)
 {
     json_decref(t->names);
+    buffer_fini(&t->thoughts);
     if (!rc && !t->failed)
         return t->to;
     if (!rc)

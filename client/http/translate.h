@@ -41,9 +41,10 @@ struct translation {
     json_t *to;         /* the new object */
     json_t *messages;   /* its own, as are these; borrowed */
     json_t *tools;
-    json_t *names;  /* of the tools that calls so far named, by the calls' ids; owned */
-    json_t *turn;   /* the assistant's message that is being made of several items, or NULL */
-    char where[32]; /* what is being read, for errors: "messages.3" */
+    json_t *names; /* of the tools that calls so far named, by the calls' ids; owned */
+    json_t *turn;  /* the assistant's message that is being made of several items, or NULL */
+    struct buffer thoughts; /* of that message, until it is complete */
+    char where[32];         /* what is being read, for errors: "messages.3" */
     struct fail *f;
     bool failed; /* no memory */
 };

@@ -180,13 +180,25 @@ static int add_content(const struct translation *t, struct buffer *all, const js
  * comes next; a message that is past it is complete, and another one begins. */
 enum stage { STAGE_THOUGHTS, STAGE_TEXT, STAGE_CALLS };
 
+/* Its thoughts are put together once: there may be as many items as bytes. */
+static void end_turn(struct translation *t)
+{
+    if (t->thoughts.bytes || t->thoughts.failed)
+        t->failed |=
+            json_object_set_new(t->turn, "reasoning_content", translate_text(&t->thoughts)) != 0;
+    buffer_fini(&t->thoughts);
+    t->turn = NULL;
+}
+
 static json_t *turn(struct translation *t, enum stage stage)
 {
     json_t *m = t->turn;
     bool is_past = stage < STAGE_CALLS && json_object_get(m, "tool_calls");
     is_past |= stage < STAGE_CALLS && json_string_length(json_object_get(m, "content")) > 0;
-    if (!m || is_past)
+    if (!m || is_past) {
+        end_turn(t);
         t->turn = translate_message(t, "assistant", json_string(""));
+    }
     return t->turn;
 }
 
@@ -206,7 +218,7 @@ static int add_message(struct translation *t, const json_t *item)
     else if (!rc)
         translate_message(t, is_system ? "system" : "user", translate_text(&all));
     if (!is_answer)
-        t->turn = NULL;
+        end_turn(t);
     buffer_fini(&all);
     return rc;
 }
@@ -214,18 +226,11 @@ static int add_message(struct translation *t, const json_t *item)
 /* Thoughts as they were given, else what was said about them. */
 static int add_reasoning(struct translation *t, const json_t *item)
 {
-    struct buffer all = {0};
-    json_t *m = turn(t, STAGE_THOUGHTS);
     const json_t *content = json_object_get(item, "content");
     if (!json_array_size(content))
         content = json_object_get(item, "summary");
-    if (json_object_get(m, "reasoning_content"))
-        translate_add_text(&all, json_object_get(m, "reasoning_content"));
-    int rc = add_content(t, &all, content);
-    if (!rc && all.bytes)
-        t->failed |= json_object_set_new(m, "reasoning_content", translate_text(&all)) != 0;
-    buffer_fini(&all);
-    return rc;
+    (void)turn(t, STAGE_THOUGHTS);
+    return add_content(t, &t->thoughts, content);
 }
 
 static int add_call(struct translation *t, const json_t *item)
@@ -250,7 +255,7 @@ static int add_output(struct translation *t, const json_t *item)
 {
     struct buffer all = {0};
     int rc = add_content(t, &all, json_object_get(item, "output"));
-    t->turn = NULL;
+    end_turn(t);
     if (!rc)
         translate_result(t, json_object_get(item, "call_id"), translate_text(&all));
     buffer_fini(&all);
@@ -293,6 +298,7 @@ static int read_input(struct translation *t, const json_t *body)
         if (add_item(t, json_array_get(input, i)) < 0)
             return -1;
     }
+    end_turn(t);
     if (json_array_size(t->messages))
         return 0;
     return fail_set(t->f, 400, FAIL_INVALID,

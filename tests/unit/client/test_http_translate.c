@@ -351,6 +351,24 @@ START_TEST(types_without_end_are_not_remembered)
 }
 END_TEST
 
+/* They are put together once: what each item adds costs no more than the item. */
+START_TEST(thoughts_in_many_items_are_one_text)
+{
+    enum { MANY = 80000 };
+    static const char text[] = "a thought in an item of its own";
+    json_t *input = json_array(), *body = json_pack("{s:o}", "input", input);
+    for (int i = 0; i < MANY; i++)
+        json_array_append_new(
+            input, json_pack("{s:s,s:[{s:s}]}", "type", "reasoning", "summary", "text", text));
+    json_t *o = translate_responses(body, &fail);
+    const json_t *m = json_array_get(json_object_get(o, "messages"), 0);
+    ck_assert_uint_eq(json_string_length(json_object_get(m, "reasoning_content")),
+                      MANY * sizeof(text) - 1);
+    json_decref(o);
+    json_decref(body);
+}
+END_TEST
+
 static const char some_tools[] =
     "{\"input\":\"U\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
     "\"strict\":true,\"parameters\":{\"type\":\"object\"}},{\"type\":\"namespace\",\"name\":\"ns\","
@@ -646,6 +664,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("responses");
     tcase_add_test(tcase, items_become_messages);
+    tcase_add_test(tcase, thoughts_in_many_items_are_one_text);
     tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
     tcase_add_test(tcase, a_namespace_with_a_zero_in_its_name_is_compared_up_to_that);
     tcase_add_test(tcase, a_namespace_in_a_namespace_is_flat_too);
