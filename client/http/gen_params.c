@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { BIAS_MAX = 1024 };
+enum { BIAS_MAX = 1024, MODEL_BYTES = 1024 };
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
@@ -328,8 +328,12 @@ int gen_params_check_model(const json_t *root, const struct http_config *config,
                            struct fail *f)
 {
     const char *name = NULL;
-    if (field_text(root, "model", &name, NULL, f) < 0)
+    size_t bytes = 0;
+    if (field_text(root, "model", &name, &bytes, f) < 0)
         return -1;
+    if (bytes > MODEL_BYTES) /* each chunk of a stream says it again */
+        return fail_set(f, 400, FAIL_INVALID, "'model' must have at most %d bytes, not %zu",
+                        MODEL_BYTES, bytes);
     if (!config->strict_model || !name || !*name || http_config_names(config, model, name))
         return 0;
     return fail_model(f, name, model);

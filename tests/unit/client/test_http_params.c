@@ -190,6 +190,23 @@ static const struct {
     {GEN_CHAT, "{\"seed\":\"x\"}", "seed"},
 };
 
+/* A stream says it in each chunk. */
+START_TEST(a_model_of_a_name_that_none_has_is_refused)
+{
+    static const struct http_config any;
+    char name[1026];
+    memset(name, 'a', sizeof(name));
+    for (size_t bytes = 1024; bytes <= 1025; bytes++) {
+        json_t *o = json_pack("{s:s%}", "model", name, bytes);
+        fail = (struct fail){0};
+        ck_assert_int_eq(gen_params_check_model(o, &any, "b", &fail), bytes > 1024 ? -1 : 0);
+        json_decref(o);
+    }
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_ptr_nonnull(strstr(fail.message, "'model' must have at most 1024 bytes"));
+}
+END_TEST
+
 START_TEST(a_field_of_the_wrong_type_is_refused_by_name)
 {
     ck_assert_int_eq(read_as(refused[_i].dialect, refused[_i].json), -1);
@@ -260,6 +277,7 @@ int main(void)
     tcase_add_test(tcase, without_a_seed_a_random_one_is_used);
     tcase_add_test(tcase, samplers_that_are_not_named_are_off);
     tcase_add_test(tcase, choices_differ_by_their_seed);
+    tcase_add_test(tcase, a_model_of_a_name_that_none_has_is_refused);
     tcase_add_loop_test(tcase, a_field_of_the_wrong_type_is_refused_by_name, 0,
                         (int)(sizeof(refused) / sizeof(refused[0])));
     tcase_add_test(tcase, a_priority_is_a_class_or_a_number);
