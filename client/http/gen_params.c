@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { BIAS_MAX = 1024, MODEL_BYTES = 1024 };
+enum { BIAS_MAX = 1024, MODEL_BYTES = 1024, FIELDS_MAX = 256 };
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
@@ -302,6 +302,9 @@ static int read_form(struct gen_params *a, struct fail *f)
         field_object(a->root, "stream_options", &options, f) < 0 ||
         (options && field_bool(options, "include_usage", &a->include_usage, f) < 0))
         return -1;
+    if (json_array_size(a->response_fields) > FIELDS_MAX) /* they are looked for in each answer */
+        return fail_set(f, 400, FAIL_INVALID, "'response_fields' must have at most %d names",
+                        FIELDS_MAX);
     if (a->echo && a->n_logprobs >= 0)
         return fail_set(f, 400, FAIL_NOT_SUPPORTED,
                         "'echo' with 'logprobs' is not supported: prompts have no probabilities");

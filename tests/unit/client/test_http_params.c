@@ -207,6 +207,22 @@ START_TEST(a_model_of_a_name_that_none_has_is_refused)
 }
 END_TEST
 
+/* Each answer of a request is searched for all of them, on the loop's thread. */
+START_TEST(fields_without_end_are_refused)
+{
+    for (int n = 256; n <= 257; n++) {
+        json_t *fields = json_array(), *root = json_pack("{s:o}", "response_fields", fields);
+        for (int i = 0; i < n; i++)
+            json_array_append_new(fields, json_string("content"));
+        fail = (struct fail){0};
+        ck_assert_int_eq(gen_params_read(&params, GEN_NATIVE, root, &fail), n > 256 ? -1 : 0);
+        gen_params_fini(&params);
+    }
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_ptr_nonnull(strstr(fail.message, "'response_fields' must have at most 256"));
+}
+END_TEST
+
 START_TEST(a_field_of_the_wrong_type_is_refused_by_name)
 {
     ck_assert_int_eq(read_as(refused[_i].dialect, refused[_i].json), -1);
@@ -278,6 +294,7 @@ int main(void)
     tcase_add_test(tcase, samplers_that_are_not_named_are_off);
     tcase_add_test(tcase, choices_differ_by_their_seed);
     tcase_add_test(tcase, a_model_of_a_name_that_none_has_is_refused);
+    tcase_add_test(tcase, fields_without_end_are_refused);
     tcase_add_loop_test(tcase, a_field_of_the_wrong_type_is_refused_by_name, 0,
                         (int)(sizeof(refused) / sizeof(refused[0])));
     tcase_add_test(tcase, a_priority_is_a_class_or_a_number);
