@@ -357,7 +357,8 @@ static void pause_all(struct exchange *x)
         pool_pause(&x->served->pool, &x->choices[i].job);
 }
 
-void exchange_taken(struct exchange *x)
+/* Some of a stream went out: what waited for that goes on. */
+static void go_on(struct exchange *x)
 {
     if (x->out.bytes > STREAM_LOW_BYTES)
         return;
@@ -366,6 +367,23 @@ void exchange_taken(struct exchange *x)
     for (uint32_t i = 0; i < x->n_choices; i++)
         if (x->choices[i].job.paused)
             pool_unpause(&x->served->pool, &x->choices[i].job);
+}
+
+/* What is left moves to the beginning when it is no more than what went out: a long text is not
+ * moved for each part of it. */
+size_t exchange_take(struct exchange *x, char *to, size_t max)
+{
+    const size_t left = x->out.bytes - x->n_taken, n = left < max ? left : max;
+    if (!n)
+        return 0;
+    memcpy(to, x->out.data + x->n_taken, n);
+    x->n_taken += n;
+    if (x->n_taken >= x->out.bytes - x->n_taken) {
+        buffer_drop(&x->out, x->n_taken);
+        x->n_taken = 0;
+    }
+    go_on(x);
+    return n;
 }
 
 static void on_event(struct job *job, const struct hearth_event *e)

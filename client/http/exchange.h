@@ -89,6 +89,7 @@ struct exchange {
     unsigned status;
     const char *content_type;
     struct buffer out;
+    size_t n_taken;      /* of a stream: bytes at the beginning of `out` that went out */
     struct buffer ahead; /* a part of the answer that was written while the daemon worked on it */
 
     json_t *root;                     /* the request's object, until x->params takes it */
@@ -139,6 +140,10 @@ void exchange_run(struct exchange *x);
 /* Gives the answer its id and time, and writes x->ahead, unless that was done. */
 void exchange_name(struct exchange *x);
 
+/* Takes at most `max` bytes of a stream, and unpauses the slots where there is room then. Returns
+ * how many there were. */
+size_t exchange_take(struct exchange *x, char *to, size_t max);
+
 /* Appends x->ahead to x->out. */
 void exchange_put_ahead(struct exchange *x);
 
@@ -161,8 +166,5 @@ void exchange_put(struct exchange *x, json_t *json);
 
 /* The model's name in the answer: what the request called it. */
 const char *exchange_model(const struct exchange *x);
-
-/* libmicrohttpd took bytes of the stream: unpauses the slots where there is room. */
-void exchange_taken(struct exchange *x);
 
 #endif

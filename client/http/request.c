@@ -31,13 +31,9 @@ static ssize_t read_stream(void *cls, uint64_t at, char *to, size_t max)
     (void)at;
     if (x->is_gone)
         return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = x->out.bytes < max ? x->out.bytes : max;
-    if (n) {
-        memcpy(to, x->out.data, n);
-        buffer_drop(&x->out, n);
-        exchange_taken(x);
+    size_t n = exchange_take(x, to, max);
+    if (n)
         return (ssize_t)n;
-    }
     if (x->is_finished)
         return MHD_CONTENT_READER_END_OF_STREAM;
     suspend(x);

@@ -76,10 +76,37 @@ START_TEST(a_response_that_waits_is_in_progress)
 }
 END_TEST
 
+/* Of a long text each part is moved about once: not all of it for each part that goes out. */
+START_TEST(a_stream_is_taken_in_order_however_long_it_is)
+{
+    enum { PARTS = 4096, WORDS = 4096 };
+    static uint32_t part[WORDS];
+    uint32_t n = 0, got = 0;
+    bool in_order = true;
+    open_stream(&reply_messages);
+    for (; n < PARTS * WORDS; n++) {
+        part[n % WORDS] = n;
+        buffer_add(&x.out, part, n % WORDS == WORDS - 1 ? sizeof(part) : 0);
+    }
+    for (size_t bytes; (bytes = exchange_take(&x, (char *)part, sizeof(part))) > 0;) {
+        for (size_t i = 0; i < bytes / sizeof(*part); i++)
+            in_order &= part[i] == got++;
+        for (int i = 0; i < 2 && n < PARTS * WORDS + 1000; i++, n++)
+            buffer_add(&x.out, &n, sizeof(n));
+    }
+    ck_assert(in_order);
+    ck_assert_uint_eq(got, n);
+    ck_assert_uint_eq(x.out.bytes, 0);
+    buffer_fini(&x.out);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
+    tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
     tcase_add_test(tcase, a_message_that_waits_pings);
     tcase_add_test(tcase, a_response_that_waits_is_in_progress);
     suite_add_tcase(suite, tcase);
