@@ -23,6 +23,10 @@ struct block {
     bool is_cut;    /* the answer ended within it: at a limit of tokens, or in a call's arguments */
     struct buffer name; /* of a call: the tool's */
     struct buffer text; /* so far; of a call its arguments, a JSON object */
+    /* The dialect's: the tool that a call names, of the request, once it was looked for. */
+    const json_t *tool;
+    size_t space_bytes;
+    bool knows_tool;
 };
 
 struct blocks {

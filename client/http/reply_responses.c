@@ -19,16 +19,21 @@ static bool wants_summary(const struct exchange *x)
     return json_is_string(summary) && strcmp(json_string_value(summary), "none") != 0;
 }
 
-/* A call names a tool that the client gave, perhaps one in a namespace. */
-static const json_t *tool_of(const struct choice *c, const struct block *b, size_t *ret_space_bytes)
+/* A call names a tool that the client gave, perhaps one in a namespace. It is looked for once:
+ * there may be many, and each piece of the arguments asks. */
+static const struct block *with_tool(const struct choice *c, const struct block *b)
 {
-    return translate_find_tool(c->x->asked, b->name.data ? b->name.data : "", ret_space_bytes);
+    struct block *own = &c->blocks.items[b->index];
+    if (!own->knows_tool)
+        own->tool = translate_find_tool(c->x->asked, own->name.data ? own->name.data : "",
+                                        &own->space_bytes);
+    own->knows_tool = true;
+    return own;
 }
 
 static bool is_custom(const struct choice *c, const struct block *b)
 {
-    size_t space_bytes;
-    const json_t *type = json_object_get(tool_of(c, b, &space_bytes), "type");
+    const json_t *type = json_object_get(with_tool(c, b)->tool, "type");
     return json_is_string(type) && strcmp(json_string_value(type), "custom") == 0;
 }
 
@@ -59,9 +64,8 @@ static void put_part(struct buffer *t, const struct block *b, const char *type, 
 
 static void put_call(struct buffer *t, const struct choice *c, const struct block *b, bool is_done)
 {
-    size_t space_bytes;
-    const json_t *tool = tool_of(c, b, &space_bytes);
-    const char *name = json_string_value(json_object_get(tool, "name"));
+    const size_t space_bytes = with_tool(c, b)->space_bytes;
+    const char *name = json_string_value(json_object_get(with_tool(c, b)->tool, "name"));
     bool custom = is_custom(c, b);
     json_put_format(t, ",'type':%s,'call_id':%o,'name':%o,%s:%o",
                     custom ? "custom_tool_call" : "function_call", block_call_id(c, b),

@@ -33,8 +33,7 @@ static json_t *flat_name(const json_t *space, const json_t *name)
 /* Namespaces in namespaces. */
 enum { MOST_DEPTH = 8 };
 
-/* Looks among the tools for the one that flat[at..] names. Asked for each piece of a call's
- * arguments. */
+/* Looks among the tools for the one that flat[at..] names. */
 static const json_t *find_tool(const json_t *tools, const char *flat, size_t at, int depth,
                                size_t *ret_space_bytes)
 {

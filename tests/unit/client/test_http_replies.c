@@ -5,6 +5,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct server server;
@@ -76,6 +77,31 @@ START_TEST(a_response_that_waits_is_in_progress)
 }
 END_TEST
 
+/* There may be many tools, and each piece of a call asks which it is. */
+START_TEST(the_tool_of_a_call_is_looked_for_once)
+{
+    open_stream(&reply_responses);
+    json_t *tools = json_pack("[{s:s,s:s}]", "type", "custom", "name", "f");
+    x.asked = json_pack("{s:O}", "tools", tools);
+    c.blocks = (struct blocks){.items = calloc(1, sizeof(struct block)), .n = 1, .is_open = true};
+    c.blocks.items[0].kind = HEARTH_CHAT_CALL;
+    buffer_text(&c.blocks.items[0].name, "f");
+    buffer_text(&c.blocks.items[0].text, "{\"input\": \"a\"}");
+    x.choices = &c;
+    x.reply->end(&x, &c);
+    ck_assert_int_eq(count("response.custom_tool_call_input.done"), 1);
+    buffer_fini(&x.out);
+    json_object_del(x.asked, "tools");
+    x.reply->whole(&x);
+    ck_assert_ptr_nonnull(strstr(x.out.data, "\"type\":\"custom_tool_call\""));
+    buffer_fini(&x.out);
+    buffer_fini(&x.ahead);
+    blocks_fini(&c.blocks);
+    json_decref(x.asked);
+    json_decref(tools);
+}
+END_TEST
+
 /* Of a long text each part is moved about once: not all of it for each part that goes out. */
 START_TEST(a_stream_is_taken_in_order_however_long_it_is)
 {
@@ -107,6 +133,7 @@ int main(void)
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
+    tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
     tcase_add_test(tcase, a_message_that_waits_pings);
     tcase_add_test(tcase, a_response_that_waits_is_in_progress);
     suite_add_tcase(suite, tcase);
