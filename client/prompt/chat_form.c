@@ -46,6 +46,14 @@ bool chat_form_render(const struct chat *c, const char *text, bool prompt, struc
     return ok;
 }
 
+bool chat_form_has_input(const struct jinja_output *o, size_t from, size_t to)
+{
+    for (size_t i = 0; i < o->n_inputs; i++)
+        if (o->inputs[i].at < to && o->inputs[i].at + o->inputs[i].bytes > from)
+            return true;
+    return false;
+}
+
 /* Does reading this text as the form has it give the call that was made up? */
 static bool reads_back(const struct call_form *form, const char *text, size_t bytes)
 {

@@ -23,6 +23,9 @@ bool chat_form_render(const struct chat *c, const char *messages, bool prompt,
  * with is part of it. */
 size_t chat_form_answer_at(const struct jinja_output *asked, const struct jinja_output *answered);
 
+/* Is any of text[from, to) not the template's own? */
+bool chat_form_has_input(const struct jinja_output *o, size_t from, size_t to);
+
 /* Fills *ret for an answer to c, whose tools it points to. A form of calls is found by reading back
  * a call that the template wrote. */
 void chat_form_find(const struct chat *c, struct reader_desc *ret);

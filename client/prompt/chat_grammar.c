@@ -233,13 +233,16 @@ static void add_mark(struct chat_grammar *g, uint32_t kind, const char *text, ui
 #define SAID "hearthsaid"
 
 /* What the template writes between a thought and what is said after it, into *t: found in a
- * conversation of it. Else the end of a thought on a line of its own. */
+ * conversation of it with the caller's variables, of which it may have nothing: its tokens are put
+ * into the answer. Else the end of a thought on a line of its own. */
 static void find_closing(const struct chat *c, const char *close, struct buffer *t)
 {
     struct jinja_output o = {0};
     const char *thought = NULL, *said = NULL, *end;
+    struct chat probe = chat_probe_begin(c, json_array_size(c->tools) > 0);
+    probe.extra = c->extra;
     if (chat_form_render(
-            c,
+            &probe,
             "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":"
             "\"" SAID "\",\"reasoning_content\":\"" THOUGHT "\",\"thinking\":\"" THOUGHT "\"}]",
             false, &o)) {
@@ -250,12 +253,14 @@ static void find_closing(const struct chat *c, const char *close, struct buffer 
             said = memmem(thought, (size_t)(end - thought), SAID, strlen(SAID));
         }
     }
-    if (said && memmem(thought, (size_t)(said - thought), close, strlen(close))) {
+    if (said && memmem(thought, (size_t)(said - thought), close, strlen(close)) &&
+        !chat_form_has_input(&o, (size_t)(thought - o.text), (size_t)(said - o.text))) {
         buffer_add(t, thought, (size_t)(said - thought));
     } else {
         buffer_format(t, "\n%s\n\n", close);
     }
     jinja_output_fini(&o);
+    chat_probe_end(&probe);
 }
 
 /* A text as tokens that follow others: some vocabularies put a blank before a text, so it is put
