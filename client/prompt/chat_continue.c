@@ -53,8 +53,8 @@ static int find_opening(const struct chat *c, json_t **ret)
     size_t n = 0;
     while (n < end && n < asked.bytes && asked.text[n] == whole.text[n])
         n++;
-    if (!text) {
-        rc = -EINVAL;
+    if (!text || (n < end && chat_form_has_input(&whole, n, end))) {
+        rc = -EINVAL; /* what a caller gave would become the template's own */
     } else if (n < end && n == asked.bytes) {
         *ret = json_stringn_nocheck(whole.text + n, end - n);
         rc = *ret ? 0 : -ENOMEM;

@@ -894,6 +894,17 @@ START_TEST(control_tokens_come_from_the_template_alone)
     for (int64_t i = 1; i < n - 1; i++)
         ck_assert_uint_ne(ids[i], FAKE_EOS);
     ck_assert_uint_eq(ids[n - 1], FAKE_EOS);
+    /* Nor may a variable stand between the prompt and an answer that is continued. */
+    c.chat_template = "{{ messages[0].content }}{% for m in messages[1:] %}{{ x }}{{ m.content }}"
+                      "{% endfor %}";
+    c.chat_template_bytes = strlen(c.chat_template);
+    c.messages =
+        "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]";
+    c.messages_bytes = strlen(c.messages);
+    ck_assert_int_eq(hearth_chat_tokens(h, &c, ids, 32), -EINVAL);
+    c.extra = NULL;
+    c.extra_bytes = 0;
+    ck_assert_int_eq(hearth_chat_tokens(h, &c, ids, 32), 3);
 }
 END_TEST
 
