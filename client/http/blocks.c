@@ -210,7 +210,7 @@ enum { CALL_ID_BYTES = 9 };
 json_t *block_call_id(const struct choice *c, const struct block *b)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    uint64_t z = 0x9e3779b97f4a7c15u * (b->call + 1 + 64u * c->index);
+    uint64_t z = 0x9e3779b97f4a7c15u * ((uint64_t)c->index << 32 | (b->call + 1));
     char id[CALL_ID_BYTES];
     for (const char *at = c->x->id; *at; at++)
         z = (z ^ (unsigned char)*at) * 0x100000001b3u;

@@ -77,6 +77,23 @@ START_TEST(a_response_that_waits_is_in_progress)
 }
 END_TEST
 
+START_TEST(no_two_calls_of_an_answer_have_the_same_id)
+{
+    enum { CHOICES = 4, CALLS = 200 };
+    json_t *ids = json_object();
+    open_stream(&reply_chat);
+    for (c.index = 0; c.index < CHOICES; c.index++)
+        for (struct block b = {.call = 0}; b.call < CALLS; b.call++) {
+            json_t *id = block_call_id(&c, &b);
+            json_object_set(ids, json_string_value(id), id);
+            json_decref(id);
+        }
+    ck_assert_uint_eq(json_object_size(ids), CHOICES * CALLS);
+    json_decref(ids);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 /* There may be many tools, and each piece of a call asks which it is. */
 START_TEST(the_tool_of_a_call_is_looked_for_once)
 {
@@ -133,6 +150,7 @@ int main(void)
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
+    tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
     tcase_add_test(tcase, a_message_that_waits_pings);
     tcase_add_test(tcase, a_response_that_waits_is_in_progress);
