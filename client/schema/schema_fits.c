@@ -30,6 +30,14 @@ static void spend(struct check *k, size_t steps)
     k->steps -= steps < k->steps ? steps : k->steps;
 }
 
+/* A key that is looked for is hashed, however long it is. Returns whether it can be. */
+static bool spend_key(struct check *k, const char *key)
+{
+    if (!gave_up(k))
+        spend(k, strlen(key) / 16);
+    return !gave_up(k);
+}
+
 /* The same without a line about what does not fit. */
 static bool fits_quietly(struct check *k, const json_t *schema, const json_t *value)
 {
@@ -112,7 +120,7 @@ static bool has_same_members(struct check *k, const json_t *a, const json_t *b)
     const char *key;
     json_t *member;
     json_object_foreach((json_t *)a, key, member) {
-        const json_t *other = json_object_get(b, key);
+        const json_t *other = spend_key(k, key) ? json_object_get(b, key) : NULL;
         if (!other || !is_same(k, member, other))
             return false;
     }
@@ -279,7 +287,7 @@ static bool has_all(struct check *k, const json_t *names, const json_t *value)
     spend(k, json_array_size(names));
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
-        if (name && !json_object_get(value, name))
+        if (name && spend_key(k, name) && !json_object_get(value, name))
             return false;
     }
     return true;
@@ -296,7 +304,7 @@ KEYWORD(dependent)
     const char *key;
     json_t *names;
     json_object_foreach((json_t *)is, key, names) {
-        if (!json_object_get(value, key))
+        if (!spend_key(k, key) || !json_object_get(value, key))
             continue;
         if (json_is_array(names) ? !has_all(k, names, value) : !fits(k, names, value))
             return false;
@@ -311,7 +319,7 @@ KEYWORD(properties)
     json_t *schema;
     (void)with;
     json_object_foreach((json_t *)is, key, schema) {
-        const json_t *member = json_object_get(value, key);
+        const json_t *member = spend_key(k, key) ? json_object_get(value, key) : NULL;
         if (member && !fits_at(k, key, schema, member))
             return false;
     }
@@ -326,7 +334,7 @@ KEYWORD(other_properties)
     if (json_object_get(with, "patternProperties"))
         return true;
     json_object_foreach((json_t *)value, key, member) {
-        if (!json_object_get(known, key) && !fits_at(k, key, is, member))
+        if (spend_key(k, key) && !json_object_get(known, key) && !fits_at(k, key, is, member))
             return false;
     }
     return true;
@@ -338,7 +346,7 @@ KEYWORD(names)
     json_t *member;
     (void)with;
     json_object_foreach((json_t *)value, key, member) {
-        json_t *name = json_string(key);
+        json_t *name = spend_key(k, key) ? json_string(key) : NULL;
         bool ok = !name || fits_quietly(k, is, name);
         json_decref(name);
         if (!ok)

@@ -132,6 +132,39 @@ START_TEST(each_part_that_is_looked_at_is_a_step)
 }
 END_TEST
 
+/* A key that is looked for is hashed, and a schema can have one looked for as often as it likes. */
+START_TEST(a_long_key_takes_steps)
+{
+    enum { KEY = 1 << 20, TIMES = 100000 };
+    static char key[KEY + 1], why[160];
+    memset(key, 'a', KEY);
+    json_t *long_key = json_pack("{s:{}}", key), *none = json_object(), *refs = json_array();
+    json_t *const schemas[][2] = {
+        {json_pack("{s:O}", "properties", long_key), none},
+        {json_pack("{s:[s]}", "required", key), none},
+        {json_pack("{s:{s:[]}}", "dependentRequired", key), none},
+        {json_pack("{s:O}", "const", long_key), none},
+        {json_pack("{s:{}}", "additionalProperties"), long_key},
+        {json_pack("{s:{}}", "propertyNames"), long_key},
+    };
+    for (size_t i = 0; i < sizeof(schemas) / sizeof(schemas[0]); i++) {
+        size_t steps = SIZE_MAX;
+        (void)schema_fits(schemas[i][0], schemas[i][1], &steps, why, sizeof(why));
+        ck_assert_msg(SIZE_MAX - steps >= KEY / 16, "%zu: %zu", i, SIZE_MAX - steps);
+        json_decref(schemas[i][0]);
+    }
+    for (int i = 0; i < TIMES; i++)
+        json_array_append_new(refs, json_pack("{s:s}", "$ref", "#/d"));
+    json_t *schema = json_pack("{s:o,s:{s:O}}", "anyOf", refs, "d", "properties", long_key);
+    size_t steps = SCHEMA_FITS_STEPS;
+    ck_assert(schema_fits(schema, none, &steps, why, sizeof(why)));
+    ck_assert_uint_eq(steps, 0);
+    json_decref(schema);
+    json_decref(long_key);
+    json_decref(none);
+}
+END_TEST
+
 START_TEST(no_more_steps_are_taken_than_there_are)
 {
     char why[160];
@@ -156,6 +189,7 @@ int main(void)
                         (int)(sizeof(rows) / sizeof(rows[0])));
     tcase_add_test(tcase, a_check_that_takes_too_long_fails_nothing);
     tcase_add_test(tcase, each_part_that_is_looked_at_is_a_step);
+    tcase_add_test(tcase, a_long_key_takes_steps);
     tcase_add_test(tcase, no_more_steps_are_taken_than_there_are);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
