@@ -161,6 +161,8 @@ void reader_emit(struct reader *p, enum reader_kind kind, const char *text, size
 
 const json_t *reader_find_tool(const struct reader *p, const char *name, size_t bytes)
 {
+    if (p->desc.by_name)
+        return json_object_getn(p->desc.by_name, name, bytes);
     for (size_t i = 0; i < json_array_size(p->desc.tools); i++) {
         const json_t *tool = json_array_get(p->desc.tools, i);
         const json_t *f = json_object_get(tool, "function"), *of = f ? f : tool;

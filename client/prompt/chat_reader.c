@@ -21,7 +21,9 @@ struct bound {
     atomic_uint readers;
     struct joined *_Atomic joined; /* all that were made: requests point into them */
     struct chat_grammar grammar;
-    json_t *tools;  /* array: those whose calls follow their schemas */
+    json_t *
+        by_name; /* object: the chat's tools by their names: each call of an answer looks for one */
+    json_t *tools;  /* the same: those whose calls follow their schemas */
     char *loosened; /* a line for each place that does not bind, or NULL */
 };
 
@@ -37,18 +39,27 @@ struct hearth_chat_reader {
     char unfit[320];         /* why the first call that does not follow its schema does not */
 };
 
-/* The tools whose calls are bound by their schemas, and checked. */
-static json_t *find_bound(const struct chat *c)
+/* Finds the tools by their names, the first of each, and those whose calls are bound by their
+ * schemas, and checked, the last of each. Returns 0 or -ENOMEM. */
+static int name_tools(const struct chat *c, struct bound *bound)
 {
-    json_t *bound = json_array();
     size_t i;
     json_t *description;
+    int rc = (bound->by_name = json_object()) && (bound->tools = json_object()) ? 0 : -ENOMEM;
     json_array_foreach(c->tools, i, description) {
-        const json_t *tool = chat_tool(description);
-        if (chat_grammar_binds(c, tool) && json_array_append(bound, (json_t *)tool))
-            return bound; /* those that are not in it are not checked */
+        json_t *tool = (json_t *)(uintptr_t)chat_tool(description);
+        const json_t *own = json_object_get(tool, "name");
+        const char *name = json_string_value(own);
+        const size_t bytes = json_string_length(own);
+        if (rc || !name)
+            continue;
+        if (!json_object_getn(bound->by_name, name, bytes) &&
+            json_object_setn(bound->by_name, name, bytes, tool))
+            rc = -ENOMEM;
+        if (chat_grammar_binds(c, tool) && json_object_setn(bound->tools, name, bytes, tool))
+            rc = -ENOMEM;
     }
-    return bound;
+    return rc;
 }
 
 /* One line for each. */
@@ -74,13 +85,16 @@ static int open_reader(const struct chat *c, struct hearth_chat_reader *reader)
         return -ENOMEM;
     atomic_init(&reader->bound->readers, 1);
     atomic_init(&reader->bound->joined, NULL);
+    int rc = name_tools(c, reader->bound);
+    if (rc)
+        return rc;
+    reader->desc.by_name = reader->bound->by_name;
     reader->core = reader_open(&reader->desc);
     if (!reader->core)
         return -ENOMEM;
-    int rc = chat_grammar_make(c, &reader->desc, &reader->bound->grammar);
+    rc = chat_grammar_make(c, &reader->desc, &reader->bound->grammar);
     if (rc)
         return rc;
-    reader->bound->tools = find_bound(c);
     reader->bound->loosened = join_lines(reader->bound->grammar.loosened);
     return 0;
 }
@@ -161,6 +175,7 @@ void hearth_chat_close(struct hearth_chat_reader *reader)
             free(one);
         }
         chat_grammar_fini(&bound->grammar);
+        json_decref(bound->by_name);
         json_decref(bound->tools);
         free(bound->loosened);
         free(bound);
@@ -252,17 +267,9 @@ static void check_arguments(struct hearth_chat_reader *reader)
 /* Collects the arguments of a call that is bound. */
 static void watch(struct hearth_chat_reader *reader, const struct reader_event *e)
 {
-    size_t i;
-    const json_t *tool;
     if (e->kind == READER_CALL) {
         buffer_drop(&reader->arguments, reader->arguments.bytes);
-        reader->tool = NULL;
-        json_array_foreach(reader->bound->tools, i, tool) {
-            const json_t *name = json_object_get(tool, "name");
-            if (json_string_length(name) == e->bytes &&
-                memcmp(json_string_value(name), e->text, e->bytes) == 0)
-                reader->tool = tool;
-        }
+        reader->tool = json_object_getn(reader->bound->tools, e->text, e->bytes);
     } else if (reader->tool && e->kind == READER_ARGUMENTS) {
         buffer_add(&reader->arguments, e->text, e->bytes);
     } else if (reader->tool && e->kind == READER_CALL_END) {

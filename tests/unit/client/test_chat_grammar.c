@@ -524,6 +524,30 @@ START_TEST(what_cannot_be_is_refused_in_one_line)
 }
 END_TEST
 
+/* Each call of an answer is compared with the tools: by their names, not one by one. */
+START_TEST(many_calls_find_their_tools_among_many)
+{
+    enum { MANY = 20000 };
+    static const char call[] = "<tool_call>{\"name\": \"f19999\", \"arguments\": {}}</tool_call>";
+    struct hearth_chat_event e = {.size = sizeof(e)};
+    struct buffer tools = {0}, answer = {0};
+    size_t n = 0;
+    for (int i = 0; i < MANY; i++) {
+        buffer_format(&tools, "%s{\"function\":{\"name\":\"f%d\"}}", i ? "," : "[", i);
+        buffer_text(&answer, call);
+    }
+    buffer_text(&tools, "]");
+    opens(HERMES, tools.data, HEARTH_TOOLS_AUTO, 0);
+    ck_assert_int_eq(hearth_chat_feed(reader, answer.data, answer.bytes, 1), 0);
+    while (hearth_chat_next(reader, &e))
+        n += e.kind == HEARTH_CHAT_CALL_END;
+    ck_assert_uint_eq(n, MANY);
+    ck_assert_ptr_null(hearth_chat_unparsed(reader));
+    buffer_fini(&tools);
+    buffer_fini(&answer);
+}
+END_TEST
+
 /* ---- what cannot be bound -------------------------------------------------------------------- */
 
 static const char *unparsed_by(struct hearth_chat_reader *of, const char *answer)
@@ -1022,6 +1046,7 @@ int main(void)
     tcase_add_test(tcase, an_own_grammar_stays_alone_where_calls_cannot_stand_beside_it);
     tcase_add_test(tcase, texts_of_requests_stay_until_their_reader_is_closed);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
+    tcase_add_test(tcase, many_calls_find_their_tools_among_many);
     tcase_add_test(tcase, what_closes_a_thought_is_the_template_s_alone);
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
