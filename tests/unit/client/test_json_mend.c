@@ -29,6 +29,12 @@ static const struct {
     {"[\"\\", NULL},
     {"[\"\\ud83d\"]x", NULL},
     {"-", NULL},
+    {"[\"\\ud8\" ]\"]", NULL},
+    {"[\"\\udcg0\"]", NULL},
+    {"[1e999-5]", NULL},
+    {"[099999999999999999999]", NULL},
+    {"[99999999999999999999.]", NULL},
+    {"[99999999999999999999e]", NULL},
 };
 
 START_TEST(what_does_not_fit_is_mended)
