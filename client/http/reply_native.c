@@ -71,6 +71,13 @@ static void put_texts(struct buffer *t, const char *const *texts, uint32_t n)
     buffer_text(t, "]");
 }
 
+/* A long one is not said again: each answer of a request says all of it. */
+static const char *shown_grammar(const struct hearth_request *r)
+{
+    enum { MOST_BYTES = 16384 };
+    return r->grammar && r->grammar_bytes <= MOST_BYTES ? r->grammar : "";
+}
+
 void reply_put_settings(struct buffer *t, const struct exchange *x, const struct gen_params *a)
 {
     static const char *const samplers[] = {"penalties", "top_k", "typ_p",
@@ -97,8 +104,7 @@ void reply_put_settings(struct buffer *t, const struct exchange *x, const struct
                     "'timings_per_token':%b,'ignore_eos':%b,'grammar':%s,'numerics':%s}",
                     (int64_t)a->max_tokens, (int64_t)(a->n_logprobs > 0 ? a->n_logprobs : 0),
                     (int64_t)a->n_indent, (int64_t)a->t_max_predict_ms, (int)a->stream,
-                    (int)a->timings_per_token, (int)r->ignore_eos, r->grammar ? r->grammar : "",
-                    m->numerics);
+                    (int)a->timings_per_token, (int)r->ignore_eos, shown_grammar(r), m->numerics);
 }
 
 /* ---- tokens and their probabilities ---------------------------------------------------------- */

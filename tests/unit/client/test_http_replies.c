@@ -94,6 +94,26 @@ START_TEST(no_two_calls_of_an_answer_have_the_same_id)
 }
 END_TEST
 
+/* Each of 64 answers says it. */
+START_TEST(settings_say_a_grammar_unless_it_is_long)
+{
+    static char grammar[16386];
+    open_stream(&reply_native);
+    memset(grammar, '#', sizeof(grammar) - 1);
+    for (size_t bytes = 16384; bytes <= 16385; bytes++) {
+        struct buffer t = {0};
+        const struct gen_params a = {.base = {.grammar = grammar, .grammar_bytes = bytes}};
+        grammar[bytes] = 0;
+        reply_put_settings(&t, &x, &a);
+        ck_assert_int_eq(strstr(t.data, "\"grammar\":\"\"") != NULL, bytes > 16384);
+        ck_assert_int_eq(t.bytes > bytes, bytes == 16384);
+        buffer_fini(&t);
+        grammar[bytes] = '#';
+    }
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 /* There may be many tools, and each piece of a call asks which it is. */
 START_TEST(the_tool_of_a_call_is_looked_for_once)
 {
@@ -151,6 +171,7 @@ int main(void)
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
+    tcase_add_test(tcase, settings_say_a_grammar_unless_it_is_long);
     tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
     tcase_add_test(tcase, a_message_that_waits_pings);
     tcase_add_test(tcase, a_response_that_waits_is_in_progress);
