@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { BIAS_MAX = 1024, MODEL_BYTES = 1024, FIELDS_MAX = 256 };
+enum { BIAS_MAX = 1024, MODEL_BYTES = 1024, FIELDS_MAX = 256, SAMPLER_BYTES = 64 };
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
@@ -66,8 +66,10 @@ static int read_samplers(struct gen_params *a, struct fail *f)
         return rc;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        if (!name)
-            return fail_set(f, 400, FAIL_INVALID, "'samplers' must be an array of names");
+        if (!name || json_string_length(json_array_get(list, i)) > SAMPLER_BYTES)
+            return fail_set(f, 400, FAIL_INVALID,
+                            "'samplers' must be an array of names of at most %d bytes",
+                            SAMPLER_BYTES);
         if (a->n_samplers < sizeof(a->samplers) / sizeof(a->samplers[0]))
             a->samplers[a->n_samplers++] = name;
     }

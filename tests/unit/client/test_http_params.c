@@ -180,6 +180,10 @@ static const struct {
     {GEN_NATIVE, "{\"logit_bias\":[[1,1e9]]}", "10000"},
     {GEN_NATIVE, "{\"logit_bias\":{\"5\":\"x\"}}", "logit_bias"},
     {GEN_NATIVE, "{\"response_fields\":\"content\"}", "response_fields"},
+    {GEN_NATIVE,
+     "{\"samplers\":[\"top_k\","
+     "\"0123456789012345678901234567890123456789012345678901234567890123x\"]}",
+     "names of at most 64 bytes"},
     {GEN_TEXT, "{\"best_of\":4,\"n\":2}", "best_of"},
     {GEN_TEXT, "{\"echo\":true,\"logprobs\":1}", "echo"},
     {GEN_TEXT, "{\"logprobs\":true}", "logprobs"},
