@@ -31,12 +31,13 @@ struct reader_event {
 struct reader_desc {
     const struct call_form *form;        /* NULL: calls are content */
     const struct thought_form *thoughts; /* NULL: thoughts are content */
-    const json_t *tools; /* descriptions in OpenAI's form: which arguments are strings; or NULL.
-                            Must live as long as the reader */
-    const json_t
-        *by_name; /* object: the functions of `tools` by their names, the first of each; NULL:
-                            they are looked for one by one. As `tools` */
-    bool thinks;  /* the prompt opened a thought */
+    /* Descriptions in OpenAI's form, which say what arguments are strings; or NULL. Must live as
+     * long as the reader. */
+    const json_t *tools;
+    /* Object: the functions of `tools` by their names, the first of each; NULL: they are looked for
+     * one by one. As `tools`. */
+    const json_t *by_name;
+    bool thinks;            /* the prompt opened a thought */
     bool calls_in_thoughts; /* a call of a tool in a thought that does not end is one */
     bool no_calls; /* none is asked for: what is read as a call is content, with a reason */
 };

@@ -21,10 +21,9 @@ struct bound {
     atomic_uint readers;
     struct joined *_Atomic joined; /* all that were made: requests point into them */
     struct chat_grammar grammar;
-    json_t *
-        by_name; /* object: the chat's tools by their names: each call of an answer looks for one */
-    json_t *tools;  /* the same: those whose calls follow their schemas */
-    char *loosened; /* a line for each place that does not bind, or NULL */
+    json_t *by_name; /* object: the chat's tools by their names: each call looks for one */
+    json_t *tools;   /* the same: those whose calls follow their schemas */
+    char *loosened;  /* a line for each place that does not bind, or NULL */
 };
 
 struct hearth_chat_reader {
