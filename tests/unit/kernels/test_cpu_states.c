@@ -116,7 +116,7 @@ static void check_draft(struct walk *w, struct backend *b, uint32_t index, const
     const struct walk_text *way = &t->way;
     const uint32_t records = way->records[way->at], position = way->base[way->at] + records;
     if (!t->drafts || !way->holds[way->at] || records == BACKEND_STATE_RECORDS ||
-        position == TOKENS)
+        position == TOKENS || position == 0) /* no token comes before the first */
         return;
     draft_row(b, t, (int32_t)(index * WALK_IDS + way->at), records, position,
               pages + (size_t)index * WALK_PAGES, logits);
