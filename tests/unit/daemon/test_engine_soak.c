@@ -123,7 +123,7 @@ START_TEST(whatever_happens_every_answer_is_right)
 {
     uint32_t most = 4000;
 
-    state = (uint32_t)_i * 77 + 1;
+    state = (uint32_t)_i * 77 + 4;
     n_right = 0;
     memset(checked, 0, sizeof(checked));
     struct rig_desc desc = {
