@@ -369,8 +369,8 @@ static void go_on(struct exchange *x)
             pool_unpause(&x->served->pool, &x->choices[i].job);
 }
 
-/* What is left moves to the beginning when it is no more than what went out: a long text is not
- * moved for each part of it. */
+/* The rest moves to the beginning only once at least as much has gone out, so that a long text is
+ * not moved again for each part that is taken. */
 size_t exchange_take(struct exchange *x, char *to, size_t max)
 {
     const size_t left = x->out.bytes - x->n_taken, n = left < max ? left : max;
