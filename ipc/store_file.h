@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 enum {
-    STORE_FILE_VERSION = 1, /* changes with anything in here */
+    STORE_FILE_VERSION = 2, /* changes with anything in here */
     STORE_FILE_BLOCK = 4096,
     STORE_FILE_TOKENS = 32,
     STORE_FILE_USED = 0x4b56, /* entry.used of a slot with a record */

@@ -44,10 +44,9 @@ static int load_groups(const struct file_job *job, const struct cpu_matrix *m, u
     int rc = gguf_read(job->model->gguf, m->file.data + before, bytes, buffer);
     if (rc)
         return rc;
-    if (!m->packed)
-        hash128_update(hash, buffer, bytes);
+    hash128_update(hash, buffer, bytes);
     for (uint32_t i = 0; i < n && m->packed; i++)
-        repack_group(m, first + i, buffer + i * group_bytes, hash);
+        repack_group(m, first + i, buffer + i * group_bytes);
     if (job->loaded)
         *job->loaded += bytes;
     return 0;
@@ -170,7 +169,7 @@ static void pack_unit(void *arg, uint32_t unit, uint32_t worker)
     const uint8_t *begin = first_unit(m) + (size_t)unit * UNIT_BYTES;
     const uint32_t end = group_at(m, begin + UNIT_BYTES);
     for (uint32_t g = group_at(m, begin); g < end; g++)
-        repack_group(m, g, m->file.data + g * repack_file_bytes(m), NULL);
+        repack_group(m, g, m->file.data + g * repack_file_bytes(m));
 }
 
 void load_from_memory(struct thread_pool *pool, const struct cpu_matrix *matrix)

@@ -60,22 +60,21 @@ static size_t integers_at(const struct cpu_matrix *m, uint32_t b, size_t *ret_fa
     return *ret_factors + n * factors + in * integers;
 }
 
-void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
-                  struct hash128 *hash)
+void repack_group(const struct cpu_matrix *m, uint32_t group, const uint8_t *from)
 {
 #if defined(__x86_64__)
     /* The CPU is probed once, before main: this only reads a word. */
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
-        pack_group_avx512(m, group, from, hash);
+        pack_group_avx512(m, group, from);
         return;
     }
     if (__builtin_cpu_supports("avx2")) {
-        pack_group_avx2(m, group, from, hash);
+        pack_group_avx2(m, group, from);
         return;
     }
 #endif
-    pack_group_any(m, group, from, hash);
+    pack_group_any(m, group, from);
 }
 
 static float load_f16(const uint8_t *p)

@@ -29,7 +29,6 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pack.h"
-#include "kernels/base/hash128.h"
 
 /* Bytes of integers, and of factors, of a quantized type for a sub-block of 16 rows. */
 static inline size_t repack_integers(uint32_t type)
@@ -74,17 +73,13 @@ static inline size_t repack_file_bytes(const struct cpu_matrix *matrix)
 
 /* Fills matrix->packed [repack_bytes] for one group, whose rows are at `from` as in the file; the
  * memory must be zero. `from` should be in a cache: sixteen streams are too many for a hardware
- * prefetcher. hash, unless NULL, is updated with the group's bytes of the file. */
-void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
-                  struct hash128 *hash);
+ * prefetcher. */
+void repack_group(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
 
 /* The same with the baseline instructions, and with those named: equal bytes. */
-void pack_group_any(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
-                    struct hash128 *hash);
-void pack_group_avx2(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
-                     struct hash128 *hash);
-void pack_group_avx512(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from,
-                       struct hash128 *hash);
+void pack_group_any(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
+void pack_group_avx2(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
+void pack_group_avx512(const struct cpu_matrix *matrix, uint32_t group, const uint8_t *from);
 
 /* x [cols] = row `row`, from the packed weights (NUMERICS.md, "Embedding"). */
 void repack_row(const struct cpu_matrix *matrix, uint32_t row, float *x);

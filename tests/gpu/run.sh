@@ -99,6 +99,7 @@ stage_build() {
     local begin=$SECONDS tool code missing=
     for tool in gcc g++ make; do command -v $tool >/dev/null || missing="$missing $tool"; done
     [ -n "$nvcc" ] || missing="$missing nvcc"
+    echo '#include <xxhash.h>' | gcc -E - >/dev/null 2>&1 || missing="$missing xxhash.h"
     [ -z "$missing" ] || { say "skip    build: missing:$missing"; return; }
     # Another compiler may have other warnings. -k: build as much as possible.
     local make_=(make -k -j"$cores" BUILD=$build CUDA=1 WERROR= NVCC="$nvcc" CUDA_ARCHS="$arch" HTTP=)

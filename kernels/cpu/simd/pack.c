@@ -214,27 +214,12 @@ struct rows {
     uint32_t there;    /* rows that exist; the others of a last group are zeros */
     const uint8_t *from;
     size_t row_bytes;
-    struct hash128 *hash; /* or NULL */
-    const uint8_t *hashed, *end;
     uint8_t step[CPU_LANES * STEP_MOST];
 };
-
-/* Hashes about as many bytes of the file as a step packs, in whole lines. The hash is a chain of
- * dependent operations; the processor packs in the meantime. */
-static void hash_on(struct rows *rows, size_t bytes)
-{
-    const size_t left = (size_t)(rows->end - rows->hashed);
-    bytes = (bytes + LINE - 1) / LINE * LINE;
-    bytes = bytes < left ? bytes : left;
-    hash128_update(rows->hash, rows->hashed, bytes);
-    rows->hashed += bytes;
-}
 
 /* Makes the next `bytes` of every row available, at most STEP_MOST. */
 static void show(struct rows *rows, size_t bytes)
 {
-    if (rows->hash)
-        hash_on(rows, bytes * CPU_LANES);
     rows->at = rows->from;
     rows->stride = rows->row_bytes;
     rows->from += bytes;
@@ -392,8 +377,7 @@ static void pack_blocks(const struct cpu_matrix *m, uint8_t *to, struct rows *ro
     }
 }
 
-void PACK_GROUP(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
-                struct hash128 *hash)
+void PACK_GROUP(const struct cpu_matrix *m, uint32_t group, const uint8_t *from)
 {
     uint8_t *to = m->packed + group * m->group_bytes;
     const uint32_t left = m->file.rows - group * CPU_LANES;
@@ -401,9 +385,6 @@ void PACK_GROUP(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
     rows.there = left < CPU_LANES ? left : CPU_LANES;
     rows.from = from;
     rows.row_bytes = m->file.row_bytes;
-    rows.hash = hash;
-    rows.hashed = from;
-    rows.end = from + rows.there * rows.row_bytes;
     if (quant_find(m->file.type)->quantized)
         pack_blocks(m, to, &rows);
     else if (m->file.type == QUANT_F32)

@@ -82,7 +82,7 @@ static void problem_open(struct problem *p, uint64_t *seed, uint32_t type, uint3
     fill_weights(p, seed, kind);
     p->matrix.packed = help_memory(repack_bytes(&p->matrix));
     for (uint32_t g = 0; g < p->matrix.groups; g++)
-        repack_group(&p->matrix, g, p->file + g * repack_file_bytes(&p->matrix), NULL);
+        repack_group(&p->matrix, g, p->file + g * repack_file_bytes(&p->matrix));
 
     p->rows = rows;
     uint32_t in = p->x.stride = (cols + 31) / 32 * 32 + 32;
@@ -275,7 +275,7 @@ START_TEST(matmul_does_not_saturate)
                 fill_extreme(info, p.file + at, sign & 1);
             memset(p.matrix.packed, 0, repack_bytes(&p.matrix));
             for (uint32_t g = 0; g < p.matrix.groups; g++)
-                repack_group(&p.matrix, g, p.file + g * repack_file_bytes(&p.matrix), NULL);
+                repack_group(&p.matrix, g, p.file + g * repack_file_bytes(&p.matrix));
             for (size_t i = 0; i < (size_t)MOST_ROWS * p.x.stride; i++)
                 p.x.q[i] = sign & 2 ? -127 : 127;
             for (size_t i = 0; i < (size_t)MOST_ROWS * p.x.stride / 32; i++)

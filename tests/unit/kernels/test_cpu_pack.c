@@ -1,5 +1,4 @@
-/* Packing: every instruction set packs a group into the same bytes at any destination, and the hash
- * is that of the file's bytes. */
+/* Packing: every instruction set packs a group into the same bytes at any destination. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,7 @@
 #include "tests/rig/every_type.h"
 #include "tests/run_suite.h"
 
-typedef void packer(const struct cpu_matrix *m, uint32_t group, const uint8_t *from,
-                    struct hash128 *hash);
+typedef void packer(const struct cpu_matrix *m, uint32_t group, const uint8_t *from);
 
 enum { GUARD = 64 };
 
@@ -34,15 +32,12 @@ static uint32_t find_packers(packer *ret[3])
 }
 
 /* Packs all groups into zeroed memory [bytes + GUARD], which begins `off` a line. */
-static void pack_all(struct cpu_matrix *m, packer *pack, uint8_t *memory, uint8_t hash[16])
+static void pack_all(struct cpu_matrix *m, packer *pack, uint8_t *memory)
 {
-    struct hash128 h;
-    hash128_init(&h);
     memset(memory, 0, repack_bytes(m) + GUARD);
     m->packed = memory;
     for (uint32_t g = 0; g < m->groups; g++)
-        pack(m, g, m->file.data + g * repack_file_bytes(m), &h);
-    hash128_final(&h, hash);
+        pack(m, g, m->file.data + g * repack_file_bytes(m));
 }
 
 static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_t *seed)
@@ -51,7 +46,7 @@ static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_
     const uint32_t cols = n_cols * (info->quantized ? info->block : 7);
     const size_t row_bytes = (size_t)cols / info->block * info->block_bytes,
                  bytes = n_rows * row_bytes;
-    uint8_t *file = malloc(bytes), want[16], got[16];
+    uint8_t *file = malloc(bytes);
     ck_assert_ptr_nonnull(file);
     for (size_t i = 0; i < bytes; i++)
         file[i] = (uint8_t)next_random(seed);
@@ -69,14 +64,11 @@ static void check_shape(uint32_t type, uint32_t n_rows, uint32_t n_cols, uint32_
     packer *packers[3];
     const uint32_t n = find_packers(packers);
     ck_assert(plain && other);
-    pack_all(&m, pack_group_any, plain, got);
-    hash128(file, bytes, want);
-    ck_assert_mem_eq(got, want, sizeof(want));
+    pack_all(&m, pack_group_any, plain);
     for (uint32_t i = 0; i < n; i++) {
         for (size_t off = 0; off <= 32; off += 16) {
-            pack_all(&m, packers[i], other + off, got);
+            pack_all(&m, packers[i], other + off);
             ck_assert_mem_eq(other + off, plain, repack_bytes(&m) + GUARD);
-            ck_assert_mem_eq(got, want, sizeof(want));
         }
     }
     free(plain);

@@ -131,7 +131,7 @@ static void check_packed(const struct cpu_matrix *m, struct thread_pool *pool)
     uint8_t *units = aligned_alloc(UNIT, (before + bytes + UNIT - 1) / UNIT * UNIT);
     ck_assert(alone.packed && units);
     for (uint32_t g = 0; g < m->groups; g++)
-        repack_group(&alone, g, m->file.data + g * repack_file_bytes(m), NULL);
+        repack_group(&alone, g, m->file.data + g * repack_file_bytes(m));
     ck_assert_mem_eq(m->packed, alone.packed, bytes);
     shared.packed = memset(units + before, 0, bytes);
     load_from_memory(pool, &shared);

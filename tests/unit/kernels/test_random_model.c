@@ -74,17 +74,17 @@ START_TEST(bytes_of_a_seed_are_pinned)
         bool peaked;
         const char *hash;
     } files[] = {
-        {"llama", "F32", false, "d87d8f8442f481ed3ea87fac7eb6d763"},
-        {"llama", "F16", false, "a857ed0f7e9fd8b60ebe40ca46cf8682"},
-        {"llama", "Q8_0", false, "b3dc92d59205cb16c600e4958feecac7"},
-        {"llama", "F16", true, "16397c0759a5e3c49daf6e625552bc2b"},
-        {"qwen2", "F16", false, "b303070b22453402f6edec8c20f1c828"},
-        {"qwen3", "F16", true, "8ca5e2905203a4c3aea50228d20d254c"},
-        {"llama", "Q4_0", false, "5e345ee4ea47dbc08b5e6dfdd1357fb7"},
-        {"llama", "Q4_K_M", false, "1eccec69cfa206e20c1bc7ea7d9881f3"},
-        {"llama", "Q5_K_S", true, "8cfdd23e43727014cb9e94dcae0d4640"},
-        {"gemma3", "F16", false, "29abd3eb18a30f4154124e5a22b3d171"},
-        {"gemma3", "Q4_K_M", true, "0d806ab6901784a1df4f55ed0cbc53f7"},
+        {"llama", "F32", false, "16c8ad8fe7520e8864264319297a7416"},
+        {"llama", "F16", false, "28a13ec0bd8e24cb51b0ce271a6e6d66"},
+        {"llama", "Q8_0", false, "9b2ef44c3e05dd522e637e23b1234861"},
+        {"llama", "F16", true, "83c3528c54040e04503bd3a293df2e25"},
+        {"qwen2", "F16", false, "98b662dcaede4bc75fc90644d1fb2ec7"},
+        {"qwen3", "F16", true, "6a59de5c59b81f73447ed5a711fef264"},
+        {"llama", "Q4_0", false, "f9af6b253a92efd988257c500e24cb89"},
+        {"llama", "Q4_K_M", false, "1717f8fef226dc595147fae3eda30543"},
+        {"llama", "Q5_K_S", true, "84eeb6663c6d78286b9365d6fb15c4c3"},
+        {"gemma3", "F16", false, "5f667ebed6a0b59d59ea90eef54d96d1"},
+        {"gemma3", "Q4_K_M", true, "548946dd8d4a7416a018d9348f717efa"},
     };
     char hash[33];
     const char *path = path_of("fixed.gguf");
