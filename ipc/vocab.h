@@ -162,13 +162,14 @@ struct vocab {
 /* An empty description: no tokens, every role and flag -1 (not stated). */
 void vocab_desc_init(struct vocab_desc *d);
 
-/* Refuses what vocab_build refuses, except that it looks at sizes and names only and so is fast.
+/* Refuses what vocab_build calls invalid: it looks at sizes and names only and so is fast.
  * Returns 0, or -EINVAL with one line. */
 int vocab_check(const struct vocab_desc *d, char *err, size_t err_bytes);
 
 /* Builds the block for a description. Returns 0 with *ret_block (malloc'ed, to be freed by the
  * caller) and its size; -EINVAL with one line in err for an invalid description or an unknown
- * tokenizer; -ENOMEM. The same description always gives the same bytes. */
+ * tokenizer; -EBADMSG with one line for texts or merges that were chosen so that looking them up
+ * would take long; -ENOMEM. The same description always gives the same bytes. */
 int vocab_build(const struct vocab_desc *d, void **ret_block, size_t *ret_bytes, char *err,
                 size_t err_bytes);
 

@@ -109,12 +109,22 @@ static void add_lookup(struct build *b, uint32_t id)
 {
     struct vocab_string text = b->desc->texts[id];
     uint64_t hash = vocab_hash_text(text.data, text.bytes);
-    if (vocab_find_hashed(&b->view, hash, text.data, text.bytes) != VOCAB_NONE)
-        return;
-    uint32_t at = (uint32_t)hash & b->header->lookup_mask;
-    while (b->lookup[at].id != VOCAB_NONE)
+    uint32_t at = (uint32_t)hash & b->header->lookup_mask, row = 0;
+    for (; b->lookup[at].id != VOCAB_NONE && row < VOCAB_ROW_MOST; row++)
         at = (at + 1) & b->header->lookup_mask;
-    b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+    b->crowded |= row == VOCAB_ROW_MOST;
+    if (!b->crowded && vocab_find_hashed(&b->view, hash, text.data, text.bytes) == VOCAB_NONE)
+        b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+}
+
+/* Does a table have too long a row? Its slots have `words` words each; those are free whose `word`
+ * is VOCAB_NONE. */
+static bool is_crowded(const uint32_t *word, size_t words, uint32_t mask)
+{
+    uint32_t row = 0;
+    for (uint64_t i = 0; i <= (uint64_t)mask + VOCAB_ROW_MOST && row <= VOCAB_ROW_MOST; i++)
+        row = word[(i & mask) * words] == VOCAB_NONE ? 0 : row + 1;
+    return row > VOCAB_ROW_MOST;
 }
 
 /* Prefetches the entry of the lookup table for a token that comes soon: it may be anywhere. */
@@ -277,19 +287,33 @@ static void add_templates(struct build *b)
     b->header->block_bytes = end;
 }
 
-static void fill_block(struct build *b)
+/* There is no chance in the hashes, as equal files have equal tables: texts can be chosen that lie
+ * in one row. */
+static int refuse_crowded(struct build *b)
+{
+    snprintf(b->err, b->err_bytes,
+             "the vocabulary is malformed: its texts were chosen to be hard to look up");
+    return -EBADMSG;
+}
+
+static int fill_block(struct build *b)
 {
     const struct vocab_desc *d = b->desc;
     for (uint32_t id = 0; id < d->n_tokens; id++) {
         fetch_lookup(b, id + FETCH_AHEAD);
         add_token(b, id);
     }
+    if (b->crowded || is_crowded(&b->lookup[0].id, 2, b->header->lookup_mask))
+        return refuse_crowded(b);
     add_byte_tokens(b);
     if (b->header->model != VOCAB_MODEL_SPM)
         vocab_build_merges(b);
+    if (b->crowded || is_crowded(&b->merges[0].left, 4, b->header->merges_mask))
+        return refuse_crowded(b);
     add_specials(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
     add_templates(b);
+    return 0;
 }
 
 static int build_block(struct build *b, struct vocab_header *h)
@@ -310,8 +334,11 @@ static int build_block(struct build *b, struct vocab_header *h)
     h->lookup_mask = mask_for(h->n_tokens);
     h->merges_mask = mask_for(h->model != VOCAB_MODEL_SPM ? b->desc->n_merges : 0);
     rc = allocate_block(b, h, text_bytes);
-    if (rc == 0)
-        fill_block(b);
+    if (rc != 0)
+        return rc;
+    rc = fill_block(b);
+    if (rc != 0)
+        free(b->header);
     return rc;
 }
 

@@ -6,6 +6,10 @@
 #include "ipc/vocab.h"
 #include "ipc/vocab_layout.h"
 
+/* Most slots of a table in a row without a free one; looking up takes as long as a row is. Where
+ * chance fills two thirds of a table of a million, the longest has about 200. */
+enum { VOCAB_ROW_MOST = 512 };
+
 /* One vocab_build in progress. */
 struct build {
     const struct vocab_desc *desc;
@@ -20,6 +24,7 @@ struct build {
     uint8_t *types; /* [n_tokens] enum vocab_type */
     uint8_t *flags; /* [n_tokens] VOCAB_ENTRY_* */
     struct vocab view;
+    bool crowded; /* something found no slot within such a row */
     char *err;
     size_t err_bytes;
 };
@@ -31,7 +36,7 @@ int vocab_build_check(struct build *b, uint64_t *ret_text_bytes);
 /* Fills types, flags and the header's roles. */
 void vocab_build_roles(struct build *b);
 
-/* Fills the table of merges. PRECOND: all tokens are in the lookup table. */
+/* Fills the table of merges. PRECOND: all tokens are in the lookup table, and it is not crowded. */
 void vocab_build_merges(struct build *b);
 
 /* The byte that "<0xNN>" stands for, or -1. */

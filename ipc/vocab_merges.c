@@ -90,13 +90,15 @@ static void add(struct build *b, const struct merge_text *m, uint32_t rank)
     const uint32_t left = m->id[LEFT], right = m->id[RIGHT], merged = m->id[MERGED];
     if (left == VOCAB_NONE || right == VOCAB_NONE || merged == VOCAB_NONE)
         return;
-    uint32_t at = place_of(b, m);
-    while (b->merges[at].left != VOCAB_NONE) {
+    uint32_t at = place_of(b, m), row = 0;
+    for (; b->merges[at].left != VOCAB_NONE && row < VOCAB_ROW_MOST; row++) {
         if (b->merges[at].left == left && b->merges[at].right == right)
             return; /* an earlier one has the better rank */
         at = (at + 1) & b->header->merges_mask;
     }
-    b->merges[at] = (struct vocab_merge){left, right, rank, merged};
+    b->crowded |= row == VOCAB_ROW_MOST;
+    if (!b->crowded)
+        b->merges[at] = (struct vocab_merge){left, right, rank, merged};
 }
 
 /* Merges first .. first + n - 1. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/run_suite.h"
+#include "ipc/vocab_layout.h"
 #include "ipc/vocab_names.h"
 #include "tests/rig/tiny_vocab.h"
 
@@ -462,6 +463,117 @@ START_TEST(senseless_descriptions_are_refused)
 }
 END_TEST
 
+/* Builds a vocabulary of texts of sixteen bytes, which lie next to each other. Returns what that
+ * returns. */
+static int build_of_sixteens(const char *pool, uint32_t n)
+{
+    struct vocab_string *texts = calloc(n, sizeof(*texts));
+    struct vocab_desc d;
+    void *block = NULL;
+    size_t bytes;
+    vocab_desc_init(&d);
+    d.model = string("llama");
+    d.n_tokens = n;
+    d.texts = texts;
+    for (uint32_t i = 0; i < n; i++)
+        texts[i] = (struct vocab_string){pool + 16 * (size_t)i, 16};
+    int rc = vocab_build(&d, &block, &bytes, err, sizeof(err));
+    if (rc == 0)
+        free(block);
+    free(texts);
+    return rc;
+}
+
+static uint64_t hash_of(uint64_t first, uint64_t second, char text[16])
+{
+    memcpy(text, &first, 8);
+    memcpy(text + 8, &second, 8);
+    return vocab_hash_text(text, 16);
+}
+
+/* What the hash of a text of sixteen bytes is after eight of them. */
+static uint64_t half_hash(uint64_t first)
+{
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ (16 * 0xff51afd7ed558ccdull);
+    h = (h ^ first) * 0xd6e8feb86659fd93ull;
+    return h ^ (h >> 32);
+}
+
+START_TEST(texts_of_one_hash_are_refused)
+{
+    enum { N = 4096 };
+    static char pool[16 * N];
+    for (uint32_t i = 0; i < N; i++) /* the second half makes up for what the first one did */
+        ck_assert_uint_eq(hash_of(i, half_hash(i), pool + 16 * (size_t)i),
+                          hash_of(0, half_hash(0), (char[16]){0}));
+    ck_assert_int_eq(build_of_sixteens(pool, 256), 0);
+    ck_assert_int_eq(build_of_sixteens(pool, N), -EBADMSG);
+    ck_assert_str_eq(err,
+                     "the vocabulary is malformed: its texts were chosen to be hard to look up");
+}
+END_TEST
+
+/* None of them is far from its place, but one that is not there is looked for in all of them. */
+START_TEST(texts_that_lie_in_one_row_are_refused)
+{
+    enum { N = 4096 };
+    static char pool[16 * N];
+    static bool taken[2 * N];
+    uint32_t n = 0;
+    for (uint64_t i = 0; n < N; i++) {
+        uint32_t at = (uint32_t)hash_of(i, 0, pool + 16 * (size_t)n) & (2 * N - 1);
+        n += at < N && !taken[at];
+        taken[at] = true;
+    }
+    ck_assert_int_eq(build_of_sixteens(pool, N), -EBADMSG);
+    for (n = 0; n < N; n++)
+        hash_of(n, 0, pool + 16 * (size_t)n);
+    ck_assert_int_eq(build_of_sixteens(pool, N), 0);
+}
+END_TEST
+
+/* The tokens are all texts of two letters up to a length; the merges, of all that there may be,
+ * some whose places are among the first of the table. */
+START_TEST(merges_that_lie_in_one_row_are_refused)
+{
+    enum { LONGEST = 9, N_WORDS = (2 << LONGEST) - 2, N = 1024 };
+    static char words[N_WORDS][LONGEST], pairs[N][LONGEST + 1];
+    static struct vocab_string texts[N_WORDS], merges[N];
+    struct vocab_desc d;
+    void *block;
+    size_t bytes;
+    uint32_t n = 0;
+    vocab_desc_init(&d);
+    d.model = string("gpt2");
+    d.n_tokens = N_WORDS;
+    d.texts = texts;
+    d.merges = merges;
+    for (uint32_t length = 1, id = 0; length <= LONGEST; length++)
+        for (uint32_t bits = 0; bits < 1u << length; bits++, id++) {
+            for (uint32_t k = 0; k < length; k++)
+                words[id][k] = (char)('a' + (bits >> k & 1));
+            texts[id] = (struct vocab_string){words[id], length};
+        }
+    for (uint32_t left = 0; left < N_WORDS; left++)
+        for (uint32_t right = 0; right < N_WORDS && n < N; right++) {
+            const size_t n_left = texts[left].bytes, n_right = texts[right].bytes;
+            if (n_left + n_right > LONGEST || (vocab_hash_pair(left, right) & 2047) >= N / 2)
+                continue;
+            memcpy(pairs[n], words[left], n_left);
+            pairs[n][n_left] = ' ';
+            memcpy(pairs[n] + n_left + 1, words[right], n_right);
+            merges[n] = (struct vocab_string){pairs[n], n_left + 1 + n_right};
+            n++;
+        }
+    ck_assert_uint_eq(n, N);
+    d.n_merges = N / 4;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
+    free(block);
+    d.n_merges = N;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), -EBADMSG);
+}
+END_TEST
+
 START_TEST(equal_descriptions_give_equal_blocks)
 {
     struct tiny *t = malloc(sizeof(*t));
@@ -500,6 +612,9 @@ int main(void)
     tcase_add_test(c, pre_tokenizers_are_found_by_name);
     tcase_add_test(c, unknown_tokenizers_are_named);
     tcase_add_test(c, senseless_descriptions_are_refused);
+    tcase_add_test(c, texts_of_one_hash_are_refused);
+    tcase_add_test(c, texts_that_lie_in_one_row_are_refused);
+    tcase_add_test(c, merges_that_lie_in_one_row_are_refused);
     tcase_add_test(c, equal_descriptions_give_equal_blocks);
     suite_add_tcase(s, c);
     return run_suite(s);
