@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -202,23 +203,34 @@ static int serve_by_manager(const struct serving *s)
 
 /* ---- a process of our own --------------------------------------------------------------------- */
 
-/* A socket that the daemon tells its state to, and its name for NOTIFY_SOCKET. */
-static int open_notify(char name[32])
+/* A socket that the daemon tells its state to, and its path, for NOTIFY_SOCKET. It lies beside the
+ * daemon's own: to one without a path all users could write. */
+static int open_notify(const struct serving *s, char path[HELLO_PATH_BYTES])
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    socklen_t bytes = sizeof(sa_family_t); /* the kernel chooses an abstract name */
+    const int folder_bytes = (int)(strrchr(s->socket, '/') - s->socket);
+    if (snprintf(path, HELLO_PATH_BYTES, "%.*s/%ld.notify", folder_bytes, s->socket,
+                 (long)getpid()) >= (int)HELLO_PATH_BYTES)
+        return -ENAMETOOLONG;
+    memcpy(address.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (bind(fd, (struct sockaddr *)&address, bytes) < 0) {
-        int rc = -errno;
+    (void)unlink(path); /* of a process that had this number, and was killed */
+    const mode_t old = umask(0177);
+    int rc = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : fd;
+    umask(old);
+    if (rc < 0)
         close(fd);
-        return rc;
-    }
-    bytes = sizeof(address);
-    getsockname(fd, (struct sockaddr *)&address, &bytes);
-    snprintf(name, 32, "@%.*s", (int)(bytes - sizeof(sa_family_t) - 1), address.sun_path + 1);
-    return fd;
+    return rc;
+}
+
+static void close_notify(int fd, const char *path)
+{
+    if (fd < 0)
+        return;
+    (void)unlink(path);
+    close(fd);
 }
 
 /* The child: hearthd in a session of its own. */
@@ -311,7 +323,7 @@ static int fail_as_log(const struct serving *s, int code)
 
 static int serve_by_process(struct serving *s)
 {
-    char folder[PATH_MAX], notify_name[32];
+    char folder[PATH_MAX], notify_path[HELLO_PATH_BYTES];
     int code = find_folder("XDG_STATE_HOME", ".local/state", folder);
     if (code)
         return code;
@@ -320,16 +332,15 @@ static int serve_by_process(struct serving *s)
     int log = open(s->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (log < 0)
         return cli_fail(CLI_CANNOT_MAKE, "%s: %s", s->log, strerror(errno));
-    int notify = open_notify(notify_name);
+    int notify = open_notify(s, notify_path);
     pid_t pid = notify < 0 ? notify : fork();
     if (pid == 0) {
-        setenv("NOTIFY_SOCKET", notify_name, 1);
+        setenv("NOTIFY_SOCKET", notify_path, 1);
         run_daemon(s, log);
     }
     int rc = pid < 0 ? (notify < 0 ? notify : -errno) : wait_ready(pid, notify);
     close(log);
-    if (notify >= 0)
-        close(notify);
+    close_notify(notify, notify_path);
     if (rc == -EINTR)
         return CLI_INTERRUPTED;
     if (rc < 0)

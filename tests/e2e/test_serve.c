@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char home[FOLDER_BYTES];
@@ -164,6 +165,43 @@ START_TEST(a_context_that_memory_does_not_hold_is_refused_with_one_that_fits)
 }
 END_TEST
 
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* hearth runs the hearthd beside it: here one that notes what it is to tell its state to. */
+START_TEST(no_other_user_tells_that_a_daemon_is_ready)
+{
+    static const char script[] =
+        "#!/bin/sh\n"
+        "case \"$*\" in *--describe*) echo '{\"fits\":true}'; exit;; esac\n"
+        "stat -c '%a %F' \"$NOTIFY_SOCKET\" >\"$HOME/told\"\n"
+        "echo 'hearthd: no more' >&2; exit 75\n";
+    char path[128], command[PATH_MAX + 512], told[64] = "";
+    snprintf(path, sizeof(path), "%s/bin", home);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/bin/hearthd", home);
+    write_file(path, script);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    snprintf(command, sizeof(command),
+             "cp %s %s/bin && %s/bin/hearth serve %s/tiny:model.gguf 2>%s/error",
+             harness_program("hearth"), home, home, home, home);
+    ck_assert_int_eq(WEXITSTATUS(system(command)), 75);
+    snprintf(path, sizeof(path), "%s/told", home);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(fgets(told, sizeof(told), file));
+    fclose(file);
+    ck_assert_str_eq(told, "600 socket\n");
+    snprintf(command, sizeof(command), "ls %s/hearth/*.notify 2>/dev/null", home);
+    ck_assert_int_ne(WEXITSTATUS(system(command)), 0); /* it is gone */
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("serve");
@@ -174,6 +212,7 @@ int main(void)
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
+    tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);
     tcase_add_test(c, a_program_that_downloads_models_is_named);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
     suite_add_tcase(s, c);
