@@ -223,22 +223,68 @@ struct vocab_string vocab_template(const struct vocab *v, enum vocab_template wh
     return v->templates[which];
 }
 
+/* ---- special tokens: a model may have thousands that begin alike ----------------------------- */
+
+/* Of specials [low, high), the first whose text has at most so many bytes. */
+static uint32_t find_length(const struct vocab *v, uint32_t low, uint32_t high, size_t most)
+{
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const struct vocab_entry *e = find_entry(v, v->specials[middle]);
+        if (e != NULL && e->text_bytes > most)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* How special i stands to a text, and a user-defined token of it, in the order of specials. */
+static int compare_special(const struct vocab *v, uint32_t i, struct vocab_string text, bool user)
+{
+    const struct vocab_entry *e = find_entry(v, v->specials[i]);
+    if (e == NULL || e->text_bytes != text.bytes)
+        return -1;
+    const int order = memcmp(v->pool + e->text_at, text.data, text.bytes);
+    return order == 0 && user && e->type != VOCAB_TYPE_USER_DEFINED ? -1 : order;
+}
+
+/* Of specials [low, high), whose texts are as long as this one, the first of that text, or the
+ * first user-defined one. */
+static uint32_t find_special(const struct vocab *v, uint32_t low, uint32_t high,
+                             struct vocab_string text, bool user)
+{
+    const uint32_t end = high;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (compare_special(v, middle, text, user) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < end && compare_special(v, low, text, user) == 0 ? v->specials[low] : VOCAB_NONE;
+}
+
 uint32_t vocab_match_special(const struct vocab *v, const char *text, size_t bytes, bool control,
                              size_t *ret_bytes)
 {
     if (bytes == 0)
         return VOCAB_NONE;
-    unsigned first = (unsigned char)text[0];
-    for (uint32_t i = v->special_starts[first]; i < v->special_starts[first + 1]; i++) {
+    const unsigned first = (unsigned char)text[0];
+    const uint32_t end = v->special_starts[first + 1];
+    uint32_t i = find_length(v, v->special_starts[first], end, bytes);
+    while (i < end) {
         const struct vocab_entry *e = find_entry(v, v->specials[i]);
-        if (e == NULL || e->text_bytes == 0 || e->text_bytes > bytes)
-            continue;
-        if (!control && e->type != VOCAB_TYPE_USER_DEFINED)
-            continue;
-        if (memcmp(v->pool + e->text_at, text, e->text_bytes) != 0)
-            continue;
-        *ret_bytes = e->text_bytes;
-        return v->specials[i];
+        const size_t length = e != NULL ? e->text_bytes : 0;
+        if (length == 0 || length > bytes)
+            return VOCAB_NONE; /* a damaged block */
+        const uint32_t next = find_length(v, i + 1, end, length - 1);
+        const uint32_t id = find_special(v, i, next, (struct vocab_string){text, length}, !control);
+        if (id != VOCAB_NONE) {
+            *ret_bytes = length;
+            return id;
+        }
+        i = next;
     }
     return VOCAB_NONE;
 }

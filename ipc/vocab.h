@@ -147,7 +147,7 @@ struct vocab {
     const struct vocab_entry *tokens; /* [n_tokens] */
     const struct vocab_slot *lookup;  /* [lookup_mask + 1] text -> id, open addressing */
     const struct vocab_merge *merges; /* [merges_mask + 1] (left, right) -> rank, merged */
-    const uint32_t *specials;         /* [n_specials] ids by first byte, then longest text first */
+    const uint32_t *specials;         /* [n_specials] ids, as vocab_layout.h says */
     const uint32_t *special_starts;   /* [257] first index in specials of each first byte */
     const char *pool;                 /* [pool_bytes] texts and bytes */
     struct vocab_string templates[VOCAB_TEMPLATE_COUNT]; /* each followed by a 0 */
@@ -214,8 +214,9 @@ bool vocab_is_control(const struct vocab *v, uint32_t id);
 bool vocab_is_text(const struct vocab *v, uint32_t id);
 
 /* The longest special token (control, user-defined, unknown) that text[0, bytes) begins with.
- * Control and unknown tokens count only with `control`. Returns its id with *ret_bytes, or
- * VOCAB_NONE. */
+ * Control and unknown tokens count only with `control`, and then come before user-defined ones of
+ * the same text. Returns its id with *ret_bytes, or VOCAB_NONE. It takes a logarithm of looks for
+ * each length that special tokens with the text's first byte have. */
 uint32_t vocab_match_special(const struct vocab *v, const char *text, size_t bytes, bool control,
                              size_t *ret_bytes);
 

@@ -198,6 +198,12 @@ static int compare_specials(const void *x, const void *y, void *context)
         return c < d ? -1 : 1;
     if (p->text_bytes != q->text_bytes)
         return p->text_bytes > q->text_bytes ? -1 : 1;
+    const int order = memcmp(b->pool + p->text_at, b->pool + q->text_at, p->text_bytes);
+    const bool user = p->type == VOCAB_TYPE_USER_DEFINED;
+    if (order != 0)
+        return order;
+    if (user != (q->type == VOCAB_TYPE_USER_DEFINED))
+        return user ? 1 : -1;
     return i < j ? -1 : 1;
 }
 

@@ -5,7 +5,8 @@
  *   ...    tokens           entry[n_tokens]          by id
  *   ...    lookup           slot[2^a]                text -> id, linear probing
  *   ...    merges           merge[2^b]               (left, right) -> rank and merged id
- *   ...    specials         u32[n_specials]          ids by first byte, then longest first
+ *   ...    specials         u32[n_specials]          ids by first byte, longest first, by text,
+ *                                                  user-defined ones last
  *   ...    special_starts   u32[257]                 byte c's specials: [starts[c], starts[c + 1])
  *   ...    pool             char[pool_bytes]         texts and bytes, entries refer to them
  *   ...    templates        char[bytes + 1]          VOCAB_TEMPLATE_COUNT Jinja texts, a 0 after each
@@ -22,7 +23,7 @@
 #include <string.h>
 
 #define VOCAB_MAGIC 0x31434f5654524548ull /* "HERTVOC1" */
-#define VOCAB_VERSION 2u
+#define VOCAB_VERSION 3u
 
 struct vocab_header {
     uint64_t magic;

@@ -1,7 +1,9 @@
 /* The vocabulary block: reading gives back what was built; invalid descriptions are refused. */
 #include <check.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "tests/run_suite.h"
 #include "ipc/vocab_layout.h"
@@ -463,6 +465,94 @@ START_TEST(senseless_descriptions_are_refused)
 }
 END_TEST
 
+/* ---- how much a look reads: pages of the entries, each counted when it is first read --------- */
+
+static char *watched;
+static size_t n_watched, n_read;
+
+static void on_read(int sig, siginfo_t *info, void *context)
+{
+    char *page = (char *)info->si_addr - (uintptr_t)info->si_addr % 4096;
+    (void)context;
+    if (page < watched || page >= watched + n_watched)
+        signal(sig, SIG_DFL); /* a fault of another kind */
+    else
+        mprotect(page, 4096, PROT_READ);
+    n_read++;
+}
+
+/* A copy of the block, in which reading entries counts pages from now on. */
+static struct vocab open_watched(const void *block, size_t bytes)
+{
+    const struct sigaction action = {.sa_sigaction = on_read, .sa_flags = SA_SIGINFO};
+    struct vocab v;
+    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(copy, MAP_FAILED);
+    memcpy(copy, block, bytes);
+    ck_assert_int_eq(vocab_open(copy, bytes, &v, err, sizeof(err)), 0);
+    watched = (char *)v.tokens + 4096 - (uintptr_t)v.tokens % 4096;
+    n_watched = ((size_t)((const char *)(v.tokens + v.n_tokens) - watched)) / 4096 * 4096;
+    n_read = 0;
+    ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+    ck_assert_int_eq(mprotect(watched, n_watched, PROT_NONE), 0);
+    return v;
+}
+
+/* Gemma 3 has 6,242 of them, and a text may be nothing but `<`. */
+START_TEST(many_special_tokens_that_begin_alike_are_not_looked_through)
+{
+    enum { N = 20000 };
+    static char pool[N][16];
+    static struct vocab_string texts[N];
+    static int32_t types[N];
+    struct vocab_desc d;
+    void *block;
+    size_t bytes, n = 0;
+    vocab_desc_init(&d);
+    d.model = string("llama");
+    d.n_tokens = N;
+    d.texts = texts;
+    d.types = types;
+    for (uint32_t i = 0; i < N; i++) {
+        snprintf(pool[i], sizeof(pool[i]), "<unused%u>", i * 7919 % N);
+        texts[i] = string(pool[i]);
+        types[i] = i % 3 == 0 ? VOCAB_TYPE_CONTROL : VOCAB_TYPE_USER_DEFINED;
+    }
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
+    struct vocab v = open_watched(block, bytes);
+    ck_assert_uint_gt(n_watched / 4096, 90);
+    ck_assert_uint_eq(vocab_match_special(&v, "<<<<<<<<<<<<<<<<", 16, false, &n), VOCAB_NONE);
+    ck_assert_uint_le(n_read, 60); /* 5 lengths, each in 15 looks, then in the pages of others */
+    for (uint32_t i = 0; i < N; i++) {
+        const bool control = types[i] == VOCAB_TYPE_CONTROL;
+        const size_t length = texts[i].bytes;
+        ck_assert_uint_eq(vocab_match_special(&v, pool[i], length, true, &n), i);
+        ck_assert_uint_eq(n, length);
+        ck_assert_uint_eq(vocab_match_special(&v, pool[i], length, false, &n),
+                          control ? VOCAB_NONE : i);
+        ck_assert_uint_eq(vocab_match_special(&v, pool[i], length - 1, true, &n), VOCAB_NONE);
+    }
+    free(block);
+}
+END_TEST
+
+START_TEST(equal_special_tokens_are_taken_by_kind_then_by_id)
+{
+    struct tiny t;
+    void *block;
+    size_t n = 0;
+    tiny_init_spm(&t, 0);
+    uint32_t user = tiny_add(&t, "<x>", VOCAB_TYPE_USER_DEFINED, 0);
+    uint32_t control = tiny_add(&t, "<x>", VOCAB_TYPE_CONTROL, 0);
+    tiny_add(&t, "<x>", VOCAB_TYPE_USER_DEFINED, 0);
+    tiny_add(&t, "<x>", VOCAB_TYPE_CONTROL, 0);
+    struct vocab v = tiny_open(&t, &block);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x>", 3, true, &n), control);
+    ck_assert_uint_eq(vocab_match_special(&v, "<x>", 3, false, &n), user);
+    free(block);
+}
+END_TEST
+
 /* Builds a vocabulary of texts of sixteen bytes, which lie next to each other. Returns what that
  * returns. */
 static int build_of_sixteens(const char *pool, uint32_t n)
@@ -612,6 +702,8 @@ int main(void)
     tcase_add_test(c, pre_tokenizers_are_found_by_name);
     tcase_add_test(c, unknown_tokenizers_are_named);
     tcase_add_test(c, senseless_descriptions_are_refused);
+    tcase_add_test(c, many_special_tokens_that_begin_alike_are_not_looked_through);
+    tcase_add_test(c, equal_special_tokens_are_taken_by_kind_then_by_id);
     tcase_add_test(c, texts_of_one_hash_are_refused);
     tcase_add_test(c, texts_that_lie_in_one_row_are_refused);
     tcase_add_test(c, merges_that_lie_in_one_row_are_refused);
