@@ -34,11 +34,10 @@ static int resolve_tokenizer(struct build *b)
         h->model = VOCAB_MODEL_BPE;
         h->pre = pre;
     } else {
-        int shown = d->model.bytes < 64 ? (int)d->model.bytes : 64;
         return REFUSE(b,
-                      "tokenizer '%.*s' is not known to hearth; known: llama (SentencePiece), "
+                      "tokenizer '%s' is not known to hearth; known: llama (SentencePiece), "
                       "gpt2 (byte-level BPE), gemma4",
-                      shown, shown > 0 ? d->model.data : "");
+                      vocab_names_show(d->model).text);
     }
     const int said[3] = {d->add_bos, d->add_eos, d->add_space_prefix};
     const uint32_t bit[3] = {VOCAB_ADD_BOS, VOCAB_ADD_EOS, VOCAB_ADD_SPACE_PREFIX};

@@ -102,6 +102,14 @@ const char *vocab_pre_name(enum vocab_pre pre)
     return "unknown";
 }
 
+struct vocab_shown vocab_names_show(struct vocab_string name)
+{
+    struct vocab_shown shown = {{0}};
+    for (size_t i = 0; i < name.bytes && i + 1 < sizeof(shown.text); i++)
+        shown.text[i] = name.data[i] >= 0x20 && name.data[i] <= 0x7e ? name.data[i] : '?';
+    return shown;
+}
+
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,
                          char *err, size_t err_bytes)
 {
@@ -114,8 +122,8 @@ int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint
         *ret_flags = pres[i].flags;
         return 0;
     }
-    int shown = name.bytes < 64 ? (int)name.bytes : 64;
-    snprintf(err, err_bytes, "pre-tokenizer '%.*s' is not known to hearth", shown, name.data);
+    snprintf(err, err_bytes, "pre-tokenizer '%s' is not known to hearth",
+             vocab_names_show(name).text);
     return -ENOENT;
 }
 

@@ -5,6 +5,13 @@
 
 #include "ipc/vocab.h"
 
+/* A name from a file for a line of text, which may reach a terminal: its beginning, with question
+ * marks for what is no printable ASCII. */
+struct vocab_shown {
+    char text[65];
+};
+struct vocab_shown vocab_names_show(struct vocab_string name);
+
 /* Maps a tokenizer.ggml.pre name to its pre-tokenizer, and to the flags that a vocabulary with it
  * has by default. 0, or -ENOENT with a line that has the name. */
 int vocab_names_find_pre(struct vocab_string name, enum vocab_pre *ret_pre, uint32_t *ret_flags,

@@ -5,6 +5,7 @@
  * nothing. The daemon has no part in the comparison but to answer. An answer that was not verified
  * (--deterministic no, where fast passes gave it) is asked for as such and compared all the same,
  * and every line says that it may differ. */
+#include "client/base/printable.h"
 #include "client/cli/cli.h"
 #include "client/cli/json.h"
 #include "client/cli/record.h"
@@ -229,10 +230,11 @@ static int tell(const struct replay *r, const char *path, struct verdict *v)
         buffer_text(&line, path);
         buffer_text(&line, ": ");
         buffer_text(&line, v->text);
-        for (size_t i = 0; i < line.bytes; i++) /* a line, whatever the file is called */
-            if ((unsigned char)line.data[i] < 0x20 || line.data[i] == 0x7f)
-                line.data[i] = '?';
-        buffer_text(&line, "\n");
+        buffer_add(&line, "", 1);
+        if (!line.failed) {
+            printable_mask(line.data); /* a line, whatever the file is called and says */
+            line.data[line.bytes - 1] = '\n';
+        }
         code = cli_print(&line);
     }
     v->ends |= code != 0;

@@ -2,6 +2,7 @@
  *
  * The table is made from the JSON that the daemon sends, a line per member, so a counter that is
  * new in the daemon needs no change here; an object in an array (a slot) is one line. */
+#include "client/base/printable.h"
 #include "client/cli/cli.h"
 
 #include <jansson.h>
@@ -18,7 +19,7 @@ static void add_name(struct buffer *out, const char *name)
         buffer_add(out, " ", 1);
 }
 
-/* Adds a blank and the value; in a text, control characters become '?'. */
+/* Adds a blank and the value; what controls a terminal becomes '?'. */
 static void add_value(struct buffer *out, const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -26,9 +27,11 @@ static void add_value(struct buffer *out, const json_t *value)
     size_t at = out->bytes;
     buffer_text(out, " ");
     buffer_text(out, text ? text : other ? other : "");
-    for (; at < out->bytes; at++)
-        if ((unsigned char)out->data[at] < 0x20 || out->data[at] == 0x7f)
-            out->data[at] = '?';
+    buffer_add(out, "", 1);
+    if (!out->failed) {
+        printable_mask(out->data + at);
+        out->bytes--;
+    }
     out->failed |= !text && !other;
     free(other);
 }

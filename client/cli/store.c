@@ -1,5 +1,6 @@
 /* store: `hearth store`: what hearthd keeps in the folder of its KV store, of which model and user; and
  * removes it. */
+#include "client/base/printable.h"
 #include "client/cli/cli.h"
 #include "client/cli/json.h"
 #include "client/cli/models.h"
@@ -110,9 +111,7 @@ static void read_name(int folder, char name[STORE_FOLDER_MODEL_TEXT])
         close(fd);
     name[n > 0 ? n : 0] = 0;
     name[strcspn(name, "\n")] = 0;
-    for (char *c = name; *c; c++) /* it goes to a terminal */
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
+    printable_mask(name); /* it goes to a terminal, and root's shows other users' files */
     if (!*name)
         snprintf(name, STORE_FOLDER_MODEL_TEXT, "?");
 }

@@ -1,6 +1,8 @@
 /* util: errors, files, output and signals of `hearth`. */
 #include "client/cli/cli.h"
 
+#include "client/base/printable.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,9 +19,8 @@ int cli_fail(int code, const char *format, ...)
     int n = vsnprintf(line, sizeof(line) - 1, format, args);
     va_end(args);
     size_t bytes = n < 0 ? 0 : (size_t)n < sizeof(line) - 1 ? (size_t)n : sizeof(line) - 2;
-    for (size_t i = 0; i < bytes; i++) /* one line, whatever words and names it repeats */
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = '?';
+    line[bytes] = 0;
+    printable_mask(line); /* one line, whatever words and names it repeats */
     line[bytes] = '\n';
     /* Nothing can be done where stderr is gone too. */
     if (write(STDERR_FILENO, "hearth: ", 8) < 0 || write(STDERR_FILENO, line, bytes + 1) < 0)

@@ -3,6 +3,7 @@
 #include "daemon/model/loaded_model_impl.h"
 
 #include "ipc/segment.h"
+#include "kernels/base/fail.h"
 #include "kernels/gguf/gguf_vocab.h"
 
 #include <errno.h>
@@ -224,12 +225,11 @@ int loaded_model_compare_vocab(const struct vocab *model, const struct vocab *dr
             break;
         if (a.text_bytes == b.text_bytes && !memcmp(a.text, b.text, a.text_bytes))
             continue;
-        snprintf(
-            err, err_bytes,
+        return fail(
+            err, err_bytes, -ENOTSUP,
             "the draft model's vocabulary differs: its token %u is '%.*s', the model's is '%.*s'",
             id, (int)(b.text_bytes < 64 ? b.text_bytes : 64), b.text,
             (int)(a.text_bytes < 64 ? a.text_bytes : 64), a.text);
-        return -ENOTSUP;
     }
     if (model->n_tokens == draft->n_tokens)
         return 0;

@@ -101,6 +101,19 @@ START_TEST(it_shows_models_users_and_records)
 }
 END_TEST
 
+/* Of another user's store, whose files root lists, too. */
+START_TEST(a_models_name_drives_no_terminal)
+{
+    serve("model \x1b[2J \xc2\x9b"
+          "2J \xe2\x80\xae",
+          "seed c");
+    put(1000, 40);
+    store_rig_close(&rig);
+    ck_assert_int_eq(store(""), 0);
+    ck_assert_ptr_nonnull(strstr(out, "\nmodel ?[2J ?\?2J ?\?\?  "));
+}
+END_TEST
+
 START_TEST(a_user_without_records_has_written_none)
 {
     ck_assert_int_eq(unlink(store_rig_found(&rig, "*/1001/*.kv")), 0);
@@ -190,6 +203,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, it_shows_models_users_and_records);
+    tcase_add_test(tcase, a_models_name_drives_no_terminal);
     tcase_add_test(tcase, a_user_without_records_has_written_none);
     tcase_add_test(tcase, it_names_what_is_not_its_users_alone);
     tcase_add_test(tcase, it_clears_one_user_and_nothing_else);

@@ -303,12 +303,14 @@ START_TEST(an_error_is_one_line_whatever_it_repeats)
     int fds[2], old = dup(STDERR_FILENO);
     ck_assert_int_eq(pipe(fds), 0);
     dup2(fds[1], STDERR_FILENO);
-    int code = cli_fail(CLI_USAGE, "unknown '%s'", "a\nb\x1b[2J\x7f \xc3\xa9");
+    int code = cli_fail(CLI_USAGE, "unknown '%s'",
+                        "a\nb\x1b[2J\x7f \xc3\xa9 \xc2\x9b"
+                        "2J \x9b \xe2\x80\xae");
     dup2(old, STDERR_FILENO);
     close(fds[1]);
     ck_assert_int_eq(code, 64);
     ck_assert_int_eq(cli_read_all(fds[0], &out), 0);
-    ck_assert_str_eq(printed(), "hearth: unknown 'a?b?[2J? \xc3\xa9'\n");
+    ck_assert_str_eq(printed(), "hearth: unknown 'a?b?[2J? \xc3\xa9 ?\?2J ? ?\?\?'\n");
 }
 END_TEST
 

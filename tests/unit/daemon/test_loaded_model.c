@@ -72,6 +72,9 @@ START_TEST(the_first_difference_is_named)
     ck_assert_int_eq(compare(TOKENS, 4, "bb", err, sizeof(err)), -ENOTSUP);
     ck_assert_str_eq(
         err, "the draft model's vocabulary differs: its token 4 is 'bb', the model's is 'b'");
+    ck_assert_int_eq(compare(TOKENS, 4, "b\xc2\x9b\x1b[2J", err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(
+        err, "the draft model's vocabulary differs: its token 4 is 'b??\?[2J', the model's is 'b'");
 }
 END_TEST
 

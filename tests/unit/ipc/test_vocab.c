@@ -430,6 +430,13 @@ START_TEST(unknown_tokenizers_are_named)
     tiny_merge(&t, "a", "b");
     check_refused(&t.desc);
     ck_assert_str_eq(err, "pre-tokenizer 'xyz' is not known to hearth");
+    t.desc.pre = string("x\xc2\x9b"
+                        "2J\n");
+    check_refused(&t.desc);
+    ck_assert_str_eq(err, "pre-tokenizer 'x?\?2J?' is not known to hearth");
+    t.desc.model = string("bert\x9b");
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "tokenizer 'bert?' is not known"));
     t.desc.model = string("bert");
     check_refused(&t.desc);
     ck_assert_str_eq(err, "tokenizer 'bert' is not known to hearth; known: llama (SentencePiece), "
