@@ -39,7 +39,10 @@ enum {
     GGUF_MAX_NAME = 63,         /* bytes of a tensor's name */
     GGUF_MAX_KEY = 65535,       /* bytes of a key */
     GGUF_MAX_ENTRIES = 1 << 20, /* keys, and tensors */
-    GGUF_MAX_PARTS = 256
+    GGUF_MAX_PARTS = 256,
+    /* Bytes of keys and list of tensors. They are read whenever the file is opened, also where it
+     * is sparse, and takes no place on the disk. */
+    GGUF_MAX_HEADER = 256 << 20
 };
 
 /* A view: not terminated, may contain any byte, including 0. */

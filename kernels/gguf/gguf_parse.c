@@ -26,6 +26,7 @@ enum {
 struct cursor {
     const uint8_t *data;
     uint64_t at, end; /* at <= end */
+    bool ran_out;     /* more was to be taken than there is up to the end */
     char *err;
     size_t err_bytes;
 };
@@ -33,7 +34,8 @@ struct cursor {
 /* Advances by `bytes` and returns where they start, or NULL when fewer are left. */
 static const uint8_t *take(struct cursor *c, uint64_t bytes)
 {
-    if (bytes > c->end - c->at)
+    c->ran_out |= bytes > c->end - c->at;
+    if (c->ran_out)
         return NULL;
     const uint8_t *p = c->data + c->at;
     c->at += bytes;
@@ -70,7 +72,8 @@ static int parse_array(struct cursor *c, struct gguf_key *key)
     array->data = head + 12;
     uint32_t size = value_bytes(array->type);
     if (size > 0) {
-        if (array->count > (c->end - c->at) / size)
+        c->ran_out |= array->count > (c->end - c->at) / size;
+        if (c->ran_out)
             return fail(
                 c->err, c->err_bytes, -EBADMSG,
                 "malformed: key %.*s has an array of %llu elements, more than the file holds",
@@ -328,7 +331,10 @@ int gguf_index_tensors(struct gguf *g, char *err, size_t err_bytes)
 
 int gguf_parse(struct gguf *g, char *err, size_t err_bytes)
 {
-    struct cursor c = {.data = g->data, .end = g->bytes, .err = err, .err_bytes = err_bytes};
+    struct cursor c = {.data = g->data,
+                       .end = g->bytes < GGUF_MAX_HEADER ? g->bytes : GGUF_MAX_HEADER,
+                       .err = err,
+                       .err_bytes = err_bytes};
     int rc = parse_header(g, &c);
     if (rc)
         return rc;
@@ -340,6 +346,10 @@ int gguf_parse(struct gguf *g, char *err, size_t err_bytes)
         rc = parse_key(&c, &g->keys[i]);
     for (uint64_t i = 0; i < g->n_tensors && !rc; i++)
         rc = parse_tensor(&c, &g->tensors[i]);
+    if (c.ran_out && c.end < g->bytes)
+        rc = fail(err, err_bytes, -EBADMSG,
+                  "malformed: its keys and list of tensors take more than %d MiB",
+                  GGUF_MAX_HEADER >> 20);
     if (!rc)
         rc = index_names(&c, "key", g->n_keys, named_keys(g), &g->keys_by_name);
     if (!rc)

@@ -225,6 +225,41 @@ END_TEST
 
 /* ---- test data ------------------------------------------------------------------------------- */
 
+/* A file with holes, which takes 4 KiB on the disk: an array of so many empty strings. */
+START_TEST(a_long_header_is_not_read_to_its_end)
+{
+    const uint64_t strings = GGUF_MAX_HEADER / 8;
+    struct {
+        char magic[4];
+        uint32_t version;
+        uint64_t n_tensors, n_keys, name_bytes;
+        char name[4];
+        uint32_t type, element;
+        uint32_t count[2];
+    } head = {.magic = "GGUF",
+              .version = 3,
+              .n_keys = 1,
+              .name_bytes = 4,
+              .name = "many",
+              .type = GGUF_ARRAY,
+              .element = GGUF_STRING,
+              .count = {(uint32_t)strings, 0}};
+    char path[64];
+    struct gguf *g;
+    int fd = memfd_create("sparse", MFD_CLOEXEC);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    ck_assert_int_eq(write(fd, &head, sizeof(head)), sizeof(head));
+    ck_assert_int_eq(ftruncate(fd, (off_t)(sizeof(head) + 8 * strings)), 0);
+    ck_assert_int_eq(gguf_open(path, &g, err, sizeof(err)), -EBADMSG);
+    ck_assert_str_eq(err, "malformed: its keys and list of tensors take more than 256 MiB");
+    head.count[0] = 1000;
+    ck_assert_int_eq(pwrite(fd, &head, sizeof(head), 0), sizeof(head));
+    ck_assert_int_eq(gguf_open(path, &g, err, sizeof(err)), 0);
+    gguf_close(g);
+    close(fd);
+}
+END_TEST
+
 START_TEST(malformed_files_get_the_right_verdict)
 {
     char path[1024];
@@ -265,6 +300,7 @@ int main(void)
     tcase_add_test(core, views_outlive_the_descriptor);
     tcase_add_test(core, a_file_that_is_dropped_behind_the_read_leaves_the_page_cache);
     tcase_add_test(core, paths_that_are_not_files_are_refused);
+    tcase_add_test(core, a_long_header_is_not_read_to_its_end);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 60);
     if (data)
