@@ -104,9 +104,10 @@ void day_close(struct day *day)
     if (day->fd < 0)
         return;
     if (flock(day->fd, LOCK_EX) == 0) {
-        const uint64_t left = (uint64_t)atomic_exchange(&day->left, 0);
+        const int64_t left = atomic_exchange(&day->left, 0);
         read_day(day, today, &d);
-        d.bytes -= left < d.bytes ? left : d.bytes;
+        if (left > 0 && d.day == day->last)
+            d.bytes -= (uint64_t)left < d.bytes ? (uint64_t)left : d.bytes;
         write_day(day, &d);
     }
     close(day->fd);

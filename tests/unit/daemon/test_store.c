@@ -2,6 +2,7 @@
  * nothing else does; what it may hold and write is bounded; named slots come back. */
 #include "daemon/log.h"
 #include "daemon/overflow_uid.h"
+#include "daemon/store/day.h"
 #include "tests/rig/store_rig.h"
 #include "tests/run_suite.h"
 
@@ -383,6 +384,35 @@ START_TEST(a_day_has_its_bytes_over_all_restarts)
 }
 END_TEST
 
+/* Two daemons with one folder; the first one has done nothing since yesterday. */
+START_TEST(a_day_that_is_past_gives_nothing_back)
+{
+    enum { MIB = 1 << 20, BYTES = 100 * MIB };
+    struct day idle, busy;
+    char path[] = "/tmp/hearth-day-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    int folder = open(path, O_RDONLY | O_DIRECTORY);
+    day = 20000;
+    ck_assert_int_eq(day_open(&idle, folder, BYTES, 4096, today), 0);
+    day = 20001;
+    ck_assert_int_eq(day_open(&busy, folder, BYTES, 4096, today), 0);
+    ck_assert(day_spend(&busy, 64 * MIB));
+    day_grant(&busy);
+    ck_assert(day_spend(&busy, 36 * MIB));
+    day_close(&idle);
+    day_grant(&busy);
+    ck_assert(!day_spend(&busy, 1));
+    atomic_store(&busy.left, -4096); /* a day began between day_spend's look and its taking */
+    day_close(&busy);
+    ck_assert_int_eq(day_open(&busy, folder, BYTES, 4096, today), 0);
+    ck_assert(!day_spend(&busy, 1));
+    day_close(&busy);
+    ck_assert_int_eq(unlinkat(folder, "day", 0), 0);
+    ck_assert_int_eq(rmdir(path), 0);
+    close(folder);
+}
+END_TEST
+
 START_TEST(what_is_spare_leaves_half_of_every_day)
 {
     rig.options.day_bytes = 4 << 20; /* 13 pages, taken in advance as a whole */
@@ -656,6 +686,7 @@ int main(void)
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
     tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_test(tcase, a_day_that_is_past_gives_nothing_back);
     tcase_add_test(tcase, what_is_spare_leaves_half_of_every_day);
     tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_loop_test(tcase, without_a_free_buffer_it_is_later, 0, 2);
