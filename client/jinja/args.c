@@ -105,9 +105,10 @@ bool text_is_index(const char *text, size_t bytes, int64_t *ret)
 }
 
 /* Is the character at text[at] one of `chars`, or, without `chars`, a blank? */
-static bool strips(struct value s, size_t at, size_t bytes, struct value chars)
+static bool strips(struct eval *e, struct value s, size_t at, size_t bytes, struct value chars)
 {
     size_t n;
+    heap_charge(e->heap, 1 + chars.bytes / 8);
     if (chars.kind != VALUE_STRING)
         return text_is_space(text_code(s.text + at, bytes, &n));
     for (size_t i = 0; i < chars.bytes; i += n) {
@@ -143,10 +144,9 @@ struct value text_strip(struct eval *e, struct value s, struct value chars, bool
     heap_charge(e->heap, s.bytes / 16);
     while (left && from < to) {
         size_t n = text_step(s.text + from, to - from);
-        if (!strips(s, from, n, chars))
+        if (!strips(e, s, from, n, chars))
             break;
         from += n;
-        heap_charge(e->heap, 1 + chars.bytes / 16);
     }
     while (right && to > from) {
         size_t begin = to - 1;
@@ -154,10 +154,9 @@ struct value text_strip(struct eval *e, struct value s, struct value chars, bool
             begin--;
         if (text_step(s.text + begin, to - begin) != to - begin)
             begin = to - 1; /* no UTF-8 */
-        if (!strips(s, begin, to - begin, chars))
+        if (!strips(e, s, begin, to - begin, chars))
             break;
         to = begin;
-        heap_charge(e->heap, 1 + chars.bytes / 16);
     }
     return value_slice(s, from, to - from);
 }

@@ -270,14 +270,15 @@ static double power_of_ten(int64_t n)
 
 /* Rounds to the nearest, ties to even; an integer stays an integer. printf rounds the exact
  * value. */
-static struct value round_nearest(struct value v, double number, int64_t places)
+static struct value round_nearest(struct eval *e, struct value v, double number, int64_t places)
 {
     char digits[340]; /* the largest double has 309 in front of the point */
     bool is_whole = v.kind == VALUE_INTEGER || v.kind == VALUE_BOOL;
     if (is_whole && places >= 0)
         return value_integer(value_whole(v));
     double scale = power_of_ten(-places);
-    snprintf(digits, sizeof(digits), "%.*f", places > 0 ? (int)places : 0, number / scale);
+    int n = snprintf(digits, sizeof(digits), "%.*f", places > 0 ? (int)places : 0, number / scale);
+    heap_charge(e->heap, 2 * (size_t)n);
     number = strtod(digits, NULL) * scale;
     return is_whole && number > -9e18 && number < 9e18 ? value_integer((int64_t)number)
                                                        : value_float(number);
@@ -291,7 +292,7 @@ FILTER(round_to)
     if (!read_number(e, c->self, &number) || places < -15 || places > 15)
         heap_fault(e->heap, -EINVAL, "round is for numbers");
     if (!value_is(how, "ceil") && !value_is(how, "floor"))
-        return round_nearest(c->self, number, places);
+        return round_nearest(e, c->self, number, places);
     double up = power_of_ten(places), down = power_of_ten(-places);
     number = number * up / down;
     double whole = value_floor(number);

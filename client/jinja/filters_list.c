@@ -161,8 +161,9 @@ FILTER(batch)
 
 /* ---- with another filter or a test ----------------------------------------------------------- */
 
-static const struct value *named_argument(const struct args *a, const char *name)
+static const struct value *named_argument(struct eval *e, const struct args *a, const char *name)
 {
+    heap_charge(e->heap, a->n_named / 8);
     for (size_t i = 0; i < a->n_named; i++)
         if (a->named[i].name->bytes == strlen(name) &&
             memcmp(a->named[i].name->text, name, strlen(name)) == 0)
@@ -173,8 +174,8 @@ static const struct value *named_argument(const struct args *a, const char *name
 FILTER(map)
 {
     const struct args *a = c->given;
-    const struct value *path = named_argument(a, "attribute");
-    const struct value *otherwise = named_argument(a, "default");
+    const struct value *path = named_argument(e, a, "attribute");
+    const struct value *otherwise = named_argument(e, a, "default");
     struct list *l = value_items(e->heap, c->self);
     struct value all = value_list(e->heap);
     const struct builtin *filter = NULL;

@@ -34,11 +34,15 @@ static int print_number(char *text, size_t bytes, const char *format, struct val
                                  : snprintf(text, bytes, format, (long long)v.integer);
 }
 
+enum { MOST_DIGITS = 1100 }; /* of a float; what follows are zeros */
+
 static void put_number(struct buf *b, const char *format, struct value v)
 {
     int bytes = print_number(NULL, 0, format, v);
     if (bytes < 0)
         heap_fault(b->heap, -EINVAL, "unsupported format");
+    if (v.kind == VALUE_FLOAT) /* the digits of large ones are dear */
+        heap_charge(b->heap, 4 * (size_t)(bytes < MOST_DIGITS ? bytes : MOST_DIGITS));
     char *text = heap_take(b->heap, (size_t)bytes + 1);
     print_number(text, (size_t)bytes + 1, format, v);
     buf_add(b, text, (size_t)bytes, ORIGIN_TEMPLATE);
@@ -170,6 +174,7 @@ static struct value braces_value(struct eval *e, struct value field, const struc
         index = (int64_t)(*next)++;
     if ((digits || !field.bytes) && (size_t)index < args->n)
         return args->at[index];
+    heap_charge(e->heap, args->n_named / 8);
     for (size_t i = 0; i < args->n_named; i++)
         if (args->named[i].name->bytes == field.bytes &&
             memcmp(args->named[i].name->text, field.text, field.bytes) == 0)

@@ -76,6 +76,7 @@ FUNCTION(strftime_now)
     struct tm tm;
     if (format.bytes >= sizeof(pattern) || !localtime_r(&now, &tm))
         heap_fault(e->heap, -EINVAL, "strftime_now: the format is too long");
+    heap_charge(e->heap, 2 * format.bytes);
     if (format.bytes)
         memcpy(pattern, format.text, format.bytes);
     pattern[format.bytes] = 0;

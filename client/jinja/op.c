@@ -43,6 +43,7 @@ static double float_power(struct eval *e, double a, double b)
     double r = 1;
     if (b != value_floor(b) || b < -1024 || b > 1024)
         heap_fault(e->heap, -EINVAL, "** takes whole exponents up to 1024");
+    heap_charge(e->heap, (size_t)(b < 0 ? -b : b) / 32);
     for (int i = (int)(b < 0 ? -b : b); i > 0; i--)
         r *= a;
     return b < 0 ? 1 / r : r;
@@ -302,6 +303,7 @@ struct value get_path(struct eval *e, struct value v, struct value path)
         size_t bytes = dot ? (size_t)(dot - part) : path.bytes - at;
         int64_t index;
         bool digits = text_is_index(part, bytes, &index);
+        heap_charge(e->heap, 1 + bytes / 64);
         v = get_item(e, v, digits ? value_integer(index) : value_text(part, bytes));
         at += bytes + 1;
     }

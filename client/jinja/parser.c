@@ -9,11 +9,12 @@ enum { MOST_DEPTH = 120 };
 const struct name *names_find(struct names *n, const char *text, size_t bytes)
 {
     uint32_t hash = 2166136261u;
+    heap_charge(n->heap, bytes / 32);
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ (unsigned char)text[i]) * 16777619u;
     struct name **at = &n->buckets[(hash ^ hash >> 16) % NAME_BUCKETS];
     for (; *at; at = &(*at)->next) {
-        heap_charge(n->heap, 1);
+        heap_charge(n->heap, 1 + ((*at)->bytes == bytes ? bytes / 64 : 0));
         if ((*at)->bytes == bytes && memcmp((*at)->text, text, bytes) == 0)
             return *at;
     }

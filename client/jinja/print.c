@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 200 };
+enum { MOST_DEPTH = 200, FLOAT_STEPS = 16 /* of a float that is written and read back */ };
 
 static void put_integer(struct buf *b, int64_t integer)
 {
@@ -29,9 +29,10 @@ static void put_float(struct buf *b, double number, bool json)
         buf_literal(b, others[json][isnan(number) ? 0 : number < 0 ? 1 : 2]);
         return;
     }
-    do
+    do {
+        heap_charge(b->heap, FLOAT_STEPS);
         snprintf(digits, sizeof(digits), "%.*e", precision - 1, number);
-    while (strtod(digits, NULL) != number && precision++ < 17);
+    } while (strtod(digits, NULL) != number && precision++ < 17);
     e = strchr(digits, 'e');
     long exponent = strtol(e + 1, NULL, 10);
     if (exponent >= -4 && exponent < 16) {

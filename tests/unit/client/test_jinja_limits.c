@@ -48,6 +48,49 @@ START_TEST(endless_templates_end)
 }
 END_TEST
 
+/* What takes long for other reasons than long texts is work, too: each of these takes too many steps,
+ * and a tenth of its turns does not. */
+START_TEST(dear_operations_are_work)
+{
+    static const struct {
+        const char *before, *slow; /* %s: 2,000 named arguments */
+        int turns;
+    } dear[] = {
+        {"", "strftime_now('%%c' * 100)", 60000},
+        {"", "1.5 ** 1024", 700000},
+        {"", "1.7e308 | round(15)", 60000},
+        {"", "'%%f' %% 1.7e308", 30000},
+        {"{%% set l = [0.1234567890123456] * 100 %%}", "l | tojson", 1500},
+        {"{%% set s = 'x' * 100000 %%}", "'y'.strip(s)", 2500},
+        {"{%% set s = 'x' * 100000 %%}", "dict(**{s: 1})", 9000},
+        {"{%% set s = 'x' * 100000 %%}", "[1] | map(attribute=s) | list", 20000},
+        {"{%% set ns = namespace() %%}{%% set ns.s = ns %%}{%% set s = 's.' * 5000 ~ 's' %%}",
+         "([ns] * 100) | map(attribute=s) | list", 60},
+        {"", "('{a1999}' * 100).format(%s)", 1000},
+        {"", "([''] * 100) | map('map', 'upper', %s) | list", 1000},
+    };
+    char named[2000 * 8 + 1] = "", text[sizeof(named) + 400], format[400];
+    for (int i = 0; i < 2000; i++)
+        sprintf(named + strlen(named), "%sa%d=1", i ? "," : "", i);
+    for (size_t i = 0; i < sizeof(dear) / sizeof(dear[0]); i++) {
+        struct jinja_output o;
+        snprintf(format, sizeof(format),
+                 "%s{%%%% for i in range(%d) %%%%}{%%%% if %s %%%%}{%%%% endif %%%%}"
+                 "{%%%% endfor %%%%}",
+                 dear[i].before, dear[i].turns, dear[i].slow);
+        snprintf(text, sizeof(text), format, named);
+        jinja_fails(text, -E2BIG, "takes too many steps");
+        snprintf(strstr(format, "range("), sizeof(format) - 200,
+                 "range(%d) %%%%}{%%%% if %s %%%%}"
+                 "{%%%% endif %%%%}{%%%% endfor %%%%}",
+                 dear[i].turns / 10, dear[i].slow);
+        snprintf(text, sizeof(text), format, named);
+        ck_assert_msg(jinja_with(text, strlen(text), NULL, &o) == 0, "%s: %s", text, jinja_err);
+        jinja_output_fini(&o);
+    }
+}
+END_TEST
+
 /* A filter that map calls may be map again, as often as there are arguments. */
 START_TEST(filters_in_each_other_are_refused)
 {
@@ -159,6 +202,7 @@ int main(void)
     TCase *c = tcase_create("jinja_limits");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, endless_templates_end);
+    tcase_add_test(c, dear_operations_are_work);
     tcase_add_test(c, filters_in_each_other_are_refused);
     tcase_add_test(c, growing_templates_are_stopped);
     tcase_add_test(c, deep_texts_are_refused);
