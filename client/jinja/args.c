@@ -15,6 +15,13 @@ const struct builtin *builtin_find(const struct builtin *table, size_t n, const 
     return NULL;
 }
 
+struct value keyword_text(const struct keyword *k)
+{
+    struct value text = value_text(k->name->text, k->name->bytes);
+    text.origin = (uint8_t)k->origin;
+    return text;
+}
+
 int64_t arg_integer(struct eval *e, const struct call *c, size_t i, int64_t otherwise)
 {
     struct value v = c->a[i];

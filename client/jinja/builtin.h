@@ -13,6 +13,7 @@ enum { BUILTIN_MOST_PARAMETERS = 6 };
 
 struct keyword {
     const struct name *name;
+    enum origin origin; /* of the name's text */
     struct value value;
 };
 
@@ -59,6 +60,8 @@ extern const size_t n_globals;
 /* In files of their own: filters over lists, methods that search and split strings. */
 extern const struct builtin list_filters[], search_methods[];
 extern const size_t n_list_filters, n_search_methods;
+
+struct value keyword_text(const struct keyword *k); /* its name, as a string */
 
 /* Arguments: a default if missing, a fault for another type. */
 int64_t arg_integer(struct eval *e, const struct call *c, size_t i, int64_t otherwise);

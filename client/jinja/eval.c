@@ -58,14 +58,14 @@ struct keywords {
     size_t n, room;
 };
 
-static void add_keyword(struct eval *e, struct keywords *k, const struct name *name, struct value v)
+static void add_keyword(struct eval *e, struct keywords *k, struct keyword one)
 {
     if (k->n == k->room) {
         size_t room = k->room ? 2 * k->room : 4, item = sizeof(*k->at);
         k->at = heap_grow(e->heap, k->at, k->n * item, k->room * item, room * item);
         k->room = room;
     }
-    k->at[k->n++] = (struct keyword){.name = name, .value = v};
+    k->at[k->n++] = one;
 }
 
 /* **v */
@@ -76,8 +76,11 @@ static void spread_named(struct eval *e, struct keywords *k, struct value v)
         struct value key = pairs->items[i].list->items[0];
         if (key.kind != VALUE_STRING)
             heap_fault(e->heap, -EINVAL, "keywords must be strings");
-        add_keyword(e, k, names_find(e->names, key.text, key.bytes),
-                    pairs->items[i].list->items[1]);
+        add_keyword(e, k,
+                    (struct keyword){.name = names_find(e->names, key.text, key.bytes),
+                                     .origin = key.origin == ORIGIN_TEMPLATE ? ORIGIN_TEMPLATE
+                                                                             : ORIGIN_INPUT,
+                                     .value = pairs->items[i].list->items[1]});
     }
 }
 
@@ -94,13 +97,13 @@ struct args eval_args(struct eval *e, const struct node *positional, const struc
         list_extend(e->heap, &all, spreads ? items->items : &v, spreads ? items->n : 1);
     }
     if (caller)
-        add_keyword(e, &k, caller->name, caller->value);
+        add_keyword(e, &k, *caller);
     for (; named; named = named->next) {
         struct value v = eval_node(e, named->a);
         if (named->kind == NODE_SPREAD)
             spread_named(e, &k, v);
         else
-            add_keyword(e, &k, named->name, v);
+            add_keyword(e, &k, (struct keyword){.name = named->name, .value = v});
     }
     return (struct args){.at = all.items, .n = all.n, .named = k.at, .n_named = k.n};
 }

@@ -179,10 +179,8 @@ FILTER(format)
 {
     const struct args *given = c->given;
     struct value all = given->n_named ? value_dict(e->heap) : value_tuple(e->heap);
-    for (size_t i = 0; i < given->n_named; i++) {
-        const struct name *name = given->named[i].name;
-        dict_set(e->heap, all.dict, value_text(name->text, name->bytes), given->named[i].value);
-    }
+    for (size_t i = 0; i < given->n_named; i++)
+        dict_set(e->heap, all.dict, keyword_text(&given->named[i]), given->named[i].value);
     if (!given->n_named)
         list_extend(e->heap, all.list, given->at, given->n);
     return text_format_percent(e, self_string(e, c), all);

@@ -49,8 +49,7 @@ FUNCTION(dict)
         dict_set(e->heap, all.dict, pair->items[0], pair->items[1]);
     }
     for (size_t i = 0; i < a->n_named; i++)
-        dict_set(e->heap, all.dict, value_text(a->named[i].name->text, a->named[i].name->bytes),
-                 a->named[i].value);
+        dict_set(e->heap, all.dict, keyword_text(&a->named[i]), a->named[i].value);
     return all;
 }
 

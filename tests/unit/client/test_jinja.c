@@ -354,6 +354,10 @@ START_TEST(input_values_stay_marked_through_every_operation)
         {"{{ n.content | list }}", "['[c]', '[,]', '[d]']"},
         {"{{ m.content | e }}", "[ a&lt;b ]"},
         {"{% for key in n %}{{ key }} {% endfor %}", "[role] [content] "},
+        {"{{ dict(**n) }}", "{'[role]': '[<x>]', '[content]': '[c,d]'}"},
+        {"{{ dict(n, a=k) | items | first | first }}", "[role]"},
+        {"{% for key in dict(a=1, **{bos_token ~ n.content: k}) %}{{ key }} {% endfor %}",
+         "a [<s>c,d] "},
     };
     for (size_t i = 0; i < sizeof(marked) / sizeof(marked[0]); i++)
         assert_marked(marked[i][0], data, marked[i][1]);
