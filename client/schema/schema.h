@@ -60,13 +60,13 @@ struct schema {
     size_t values;      /* of enums in the outermost of these, or in the last enum */
     size_t value_bytes; /* of all enums */
     uint32_t n_rules;
-    size_t text_bytes; /* of the schema */
-    size_t bytes;      /* of all rules */
+    size_t text_bytes;       /* of the schema */
+    size_t bytes;            /* of all rules */
     size_t work;
-    const char *root_rule; /* what a $ref to # means; NULL: it has no rule */
-    int refers_to_root;    /* there is one */
-    json_t *loosened;      /* array of lines about places; NULL: these are failures */
-    const char *part;      /* the name of what is converted, for these lines */
+    const char *root_rule;   /* what a $ref to # means; NULL: it has no rule */
+    int refers_to_root;      /* there is one */
+    json_t *loosened;        /* array of lines about places; NULL: these are failures */
+    const char *part;        /* the name of what is converted, for these lines */
     size_t bytes_max, rules_max;
     int rc; /* 0, -EINVAL, -ENOMEM */
     char *err;
@@ -95,6 +95,9 @@ void schema_one_line(char *err);
 /* Counts work; fails above the limit. Every loop whose length the schema decides counts, since one
  * place may be visited as often as others refer to it. */
 void schema_work(struct schema *c, size_t n);
+
+/* As json_equal(), each part of what is compared being work; 0 after a failure. */
+int schema_equal(struct schema *c, const json_t *a, const json_t *b);
 
 /* The first mistake is none where places may be loosened: notes it. Returns whether it is so. */
 int schema_loosen(struct schema *c);

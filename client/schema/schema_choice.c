@@ -50,7 +50,7 @@ static int is_equal(const json_t *a, const json_t *b)
     if (json_is_number(a) && json_is_number(b))
         return json_number_value(a) >= json_number_value(b) &&
                json_number_value(a) <= json_number_value(b);
-    return json_equal(a, b) || json_is_array(a) || json_is_object(a); /* these may have numbers */
+    return json_is_array(a) || json_is_object(a) || json_equal(a, b); /* these may have numbers */
 }
 
 /* The n-th value of its "const" or "enum"; NULL: it has none, or no more. */

@@ -79,7 +79,7 @@ static json_t *merge_lists(struct schema *c, json_t *a, json_t *b, int is_union)
     json_array_foreach(b, i, x) {
         int is_in = 0;
         json_array_foreach(a, k, y)
-            is_in |= json_equal(x, y);
+            is_in = is_in || schema_equal(c, x, y);
         if (is_in != is_union)
             append(c, list, x);
     }
@@ -90,7 +90,7 @@ static int is_equal(struct schema *c, const json_t *a, const json_t *b)
 {
     if (a != b && (json_is_object(a) || json_is_array(a)))
         schema_work(c, c->text_bytes / 8);
-    return !c->rc && json_equal(a, b);
+    return !c->rc && (a == b || schema_equal(c, a, b));
 }
 
 /* A schema that is both. */

@@ -115,6 +115,34 @@ void schema_work(struct schema *c, size_t n)
         schema_fail(c, "too much to compare: make the schema smaller");
 }
 
+static int have_equal_members(struct schema *c, const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)a, key, value) {
+        const json_t *other = json_object_get(b, key);
+        schema_work(c, strlen(key) / 16);
+        if (!other || !schema_equal(c, value, other))
+            return 0;
+    }
+    return json_object_size(a) == json_object_size(b);
+}
+
+int schema_equal(struct schema *c, const json_t *a, const json_t *b)
+{
+    schema_work(c, 1 + json_string_length(a) / 16);
+    if (c->rc || json_typeof(a) != json_typeof(b))
+        return 0;
+    if (json_is_object(a))
+        return have_equal_members(c, a, b);
+    if (!json_is_array(a) || json_array_size(a) != json_array_size(b))
+        return json_equal(a, b);
+    for (size_t i = 0; i < json_array_size(a); i++)
+        if (!schema_equal(c, json_array_get(a, i), json_array_get(b, i)))
+            return 0;
+    return 1;
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 size_t schema_enter(struct schema *c, const char *part)

@@ -180,6 +180,30 @@ START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
 }
 END_TEST
 
+/* Two enums of a hundred lists of six hundred numbers that differ in the last one: six million pairs of
+ * numbers. */
+START_TEST(what_is_in_compared_values_is_work)
+{
+    enum { LISTS = 100, NUMBERS = 600 };
+    struct buffer t = {0};
+    buffer_text(&t, "{\"allOf\":[");
+    for (int half = 0; half < 2; half++) {
+        buffer_text(&t, half ? ",{\"enum\":[" : "{\"enum\":[");
+        for (int i = 0; i < LISTS; i++) {
+            buffer_text(&t, i ? ",[" : "[");
+            for (int k = 0; k < NUMBERS; k++)
+                buffer_text(&t, "1,");
+            buffer_format(&t, "%d]", half ? -i : i);
+        }
+        buffer_text(&t, "]}");
+    }
+    buffer_text(&t, "]}");
+    ck_assert(!t.failed);
+    assert_refused(t.data, "too much to compare");
+    buffer_fini(&t);
+}
+END_TEST
+
 START_TEST(a_schema_above_a_mebibyte_is_refused)
 {
     char *text = malloc(SCHEMA_TEXT_MAX + 2);
@@ -230,6 +254,7 @@ int main(void)
     tcase_add_test(tc, hostile_schemas_end_within_the_bounds);
     tcase_add_test(tc, doubling_references_end_within_the_bounds);
     tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
+    tcase_add_test(tc, what_is_in_compared_values_is_work);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
     tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
     tcase_add_test(tc, the_returned_length_is_that_of_the_whole_text);
