@@ -91,8 +91,7 @@ const char *schema_part(struct schema *c, json_t *root, json_t *schema, const ch
     c->root = root;
     c->root_rule = schema == root ? own : NULL;
     c->part = title;
-    c->steps = 0;
-    c->work = 0;
+    c->work = c->parts_work;
     c->path.bytes = 0;
     json_object_clear(c->refs);
     json_object_clear(c->levels);
@@ -104,6 +103,7 @@ const char *schema_part(struct schema *c, json_t *root, json_t *schema, const ch
     if (strcmp(got, own) != 0)
         schema_rule(c, own, own, got);
     buffer_fini(&name);
+    c->parts_work = c->work;
     c->work = 0;
     return own;
 }

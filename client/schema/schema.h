@@ -62,7 +62,7 @@ struct schema {
     uint32_t n_rules;
     size_t text_bytes;       /* of the schema */
     size_t bytes;            /* of all rules */
-    size_t work;
+    size_t work, parts_work; /* of this part, or of none; of all parts so far */
     const char *root_rule;   /* what a $ref to # means; NULL: it has no rule */
     int refers_to_root;      /* there is one */
     json_t *loosened;        /* array of lines about places; NULL: these are failures */

@@ -1028,6 +1028,30 @@ START_TEST(sixty_four_tools_with_256_kilobytes_compile)
 }
 END_TEST
 
+/* A tool whose references double at each of twenty levels takes all steps that there are; what is left
+ * of the others is loosened, however many they are. */
+START_TEST(tools_share_the_steps_of_a_schema)
+{
+    struct buffer tools = {0};
+    buffer_text(&tools, "[" TOOL("open", "true", FILE_SCHEMA) ",");
+    buffer_text(&tools,
+                "{\"function\":{\"name\":\"deep\",\"strict\":true,\"parameters\":{\"type\":"
+                "\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"$ref\":\"#/$defs/20\"}},"
+                "\"$defs\":{\"0\":{\"type\":\"string\"}");
+    for (int k = 1; k <= 20; k++)
+        buffer_format(&tools,
+                      ",\"%d\":{\"allOf\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":\"#/$defs/%d\"}]}",
+                      k, k - 1, k - 1);
+    buffer_text(&tools, "}}}}," TOOL("later", "true", FILE_SCHEMA) "]");
+    opens(HERMES, tools.data, HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(!takes("<tool_call>{\"name\": \"open\", \"arguments\": {\"path\": 1}}</tool_call>"));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "deep: "));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "later: "));
+    ck_assert(takes("<tool_call>{\"name\": \"later\", \"arguments\": {\"path\": 1}}</tool_call>"));
+    buffer_fini(&tools);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("chat_grammar");
@@ -1036,6 +1060,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_grammar_takes_calls_in_the_templates_form, 0,
                         (int)(sizeof(answers) / sizeof(answers[0])));
+    tcase_add_test(tcase, tools_share_the_steps_of_a_schema);
     tcase_add_test(tcase, nothing_binds_where_nothing_asks_for_it);
     tcase_add_test(tcase, no_answer_begins_with_a_bare_call_where_none_is_wanted);
     tcase_add_test(tcase, a_message_to_a_tool_is_content_where_there_are_no_tools);
