@@ -208,11 +208,32 @@ static json_t *join_contents(const json_t *messages, size_t at, size_t n)
     return joined;
 }
 
+/* The thoughts of messages[at] to [at + n - 1] that stand in this member, one after the other. */
+static int join_thoughts(json_t *one, const json_t *messages, size_t at, size_t n, const char *key)
+{
+    struct buffer text = {0};
+    for (size_t i = at; i < at + n; i++) {
+        const json_t *thought = json_object_get(json_array_get(messages, i), key);
+        const size_t bytes = json_string_length(thought);
+        buffer_text(&text, bytes && text.bytes ? "\n\n" : "");
+        buffer_add(&text, json_string_value(thought), bytes);
+    }
+    const int rc = text.failed ? -1
+                   : text.bytes
+                       ? json_object_set_new(one, key, json_stringn_nocheck(text.data, text.bytes))
+                       : 0;
+    buffer_fini(&text);
+    return rc;
+}
+
 /* Appends one message in place of n: what else the later ones have, such as calls, is its own. */
 static int append_joined(json_t *all, const json_t *messages, size_t at, size_t n)
 {
     json_t *one = json_copy(json_array_get(messages, at));
     int rc = one ? json_object_set_new(one, "content", join_contents(messages, at, n)) : -1;
+    if (!rc && has_role(one, "assistant"))
+        rc = join_thoughts(one, messages, at, n, "reasoning_content") ||
+             join_thoughts(one, messages, at, n, "thinking");
     for (size_t i = at + 1; i < at + n && !rc && has_role(one, "assistant"); i++)
         rc = json_object_update_missing(one, json_array_get(messages, i));
     return json_array_append_new(all, one) || rc ? -ENOMEM : 0;

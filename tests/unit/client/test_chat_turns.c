@@ -49,6 +49,10 @@
         ".role == 'tool' and messages | selectattr('role', 'equalto', 'tool') | list | "           \
         "length < 2")
 
+#define THINKS(key) EACH("{% if m." key " %}<{{ m." key " }}>{% endif %}") IN_TURN
+#define THOUGHT(thought, text)                                                                     \
+    "{\"role\":\"assistant\",\"reasoning_content\":\"" thought "\",\"content\":\"" text "\"}"
+
 static const struct {
     const char *template, *messages, *want;
 } told[] = {
@@ -108,6 +112,15 @@ static const struct {
      "user:a;assistant:b[f {}];tool:r(1);"},
     {IN_TURN, "[" USER("a") "," CALLS("null", F) "," ANSWER("b") "," USER("c") "]",
      "user:a;assistant:[f {}];assistant:b;user:c;"},
+    /* with a thought each, in the member that the template reads */
+    {THINKS("reasoning_content"),
+     "[" USER("a") "," THOUGHT("s", "b") "," THOUGHT("t", "") "," THOUGHT("", "c") "," THOUGHT(
+         "u", "d") "," USER("e") "]",
+     "<s\n\nt\n\nu>user:a;assistant:b\n\nc\n\nd;user:e;"},
+    {THINKS("thinking"),
+     "[" USER("a") "," THOUGHT("s", "b") ",{\"role\":\"assistant\",\"reasoning_content\":\"t\","
+                                         "\"tool_calls\":[" F "]}," RESULT("1", "r") "]",
+     "<s\n\nt>user:a;assistant:b[f {}];tool:r(1);"},
     {NO_ANSWERS, "[" USER("a") "," ANSWER("b") "," CALLS("\"\"", F) "," RESULT("1", "r") "]",
      "user:a;assistant:b;assistant:[f {}];tool:r(1);"},
     {WRITES, "[" USER("a") "," ANSWER("b") "," ANSWER("c") "]", "user:a;assistant:b;assistant:c;"},
