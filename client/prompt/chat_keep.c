@@ -21,6 +21,7 @@
 #include "client/base/quote.h"
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_form.h"
+#include "client/prompt/chat_tidy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -385,29 +386,25 @@ static bool is_result(const json_t *m)
     return m && strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
 }
 
-/* Which call each of the messages of tools after messages[at] answers: by its id, else the first
- * that has no answer. ret: [n_calls] room for marks, then [n_results]. */
+/* Which call each of the messages of tools after messages[at] answers: one that answers none follows
+ * the first that has no answer. */
 static void match_results(const struct chat *c, size_t at, const json_t *list, size_t n_results,
                           size_t *ret)
 {
     const size_t n = json_array_size(list);
-    size_t *const of = ret + n;
-    for (int by_id = 1; by_id >= 0; by_id--)
-        for (size_t i = 0; i < n_results; i++) {
-            const json_t *id =
-                json_object_get(json_array_get(c->messages, at + 1 + i), "tool_call_id");
-            size_t k = 0;
-            if (!by_id && of[i] < n)
-                continue;
-            while (k < n &&
-                   (ret[k] ||
-                    (by_id && !(json_is_string(id) &&
-                                json_equal(id, json_object_get(json_array_get(list, k), "id"))))))
-                k++;
-            of[i] = k < n || by_id ? k : n - 1;
-            if (k < n)
-                ret[k] = 1;
-        }
+    bool answered[CHAT_MOST_CALLS + 1] = {false};
+    chat_match_results(list, c->messages, at + 1, n_results, ret);
+    for (size_t i = 0; i < n_results; i++)
+        answered[ret[i]] = true;
+    for (size_t i = 0; i < n_results; i++) {
+        size_t k = 0;
+        if (ret[i] < n)
+            continue;
+        while (k < n - 1 && answered[k])
+            k++;
+        ret[i] = k;
+        answered[k] = true;
+    }
 }
 
 /* The messages of a turn with one call each, each followed by its results. */
@@ -416,28 +413,23 @@ static json_t *one_by_one(const struct chat *c, size_t at, size_t n_results)
     json_t *m = json_array_get(c->messages, at), *all = json_array();
     json_t *list = json_object_get(m, "tool_calls");
     const size_t n = json_array_size(list);
-    size_t *marks = calloc(n + n_results, sizeof(*marks));
-    bool ok = all && marks;
-    if (ok)
-        match_results(c, at, list, n_results, marks);
+    size_t of[CHAT_MOST_CALLS];
+    bool ok = all != NULL;
+    match_results(c, at, list, n_results, of);
     for (size_t k = 0; ok && k < n; k++) {
         json_t *one = k ? json_pack("{s:s,s:n}", "role", "assistant", "content") : json_copy(m);
         json_t *calls_of_one = json_pack("[O]", json_array_get(list, k));
         ok = one && json_object_set_new(one, "tool_calls", calls_of_one) == 0;
         ok = json_array_append_new(all, one) == 0 && ok;
         for (size_t i = 0; ok && i < n_results; i++)
-            if (marks[n + i] == k)
+            if (of[i] == k)
                 ok = json_array_append(all, json_array_get(c->messages, at + 1 + i)) == 0;
     }
-    free(marks);
     if (ok)
         return all;
     json_decref(all);
     return NULL;
 }
-
-/* Results are looked for call by call: a client could have a gateway look for long. */
-enum { MOST_SPLIT = 64 };
 
 /* Do several calls of messages[at] become a message each, since the template takes no more? *ret_n:
  * how many results follow them. */
@@ -447,10 +439,10 @@ static bool is_split(const struct chat *c, size_t at, size_t *ret_n)
     const enum content content = content_of(m);
     const size_t n_calls = json_array_size(json_object_get(m, "tool_calls"));
     *ret_n = 0;
-    if (n_calls < 2 || n_calls > MOST_SPLIT || writes_calls(c, content, true) ||
+    if (n_calls < 2 || n_calls > CHAT_MOST_CALLS || writes_calls(c, content, true) ||
         !writes_calls(c, content, false))
         return false;
-    while (*ret_n < MOST_SPLIT && is_result(json_array_get(c->messages, at + 1 + *ret_n)))
+    while (*ret_n < CHAT_MOST_CALLS && is_result(json_array_get(c->messages, at + 1 + *ret_n)))
         ++*ret_n;
     return true;
 }
@@ -587,7 +579,8 @@ static int keep_orphan(const struct chat *c, json_t *m, const json_t *list, json
     size_t i;
     struct buffer shown = {0};
     json_array_foreach(list, i, call) {
-        if (i == MOST_SPLIT || (json_is_string(id) && json_equal(id, json_object_get(call, "id"))))
+        if (i == CHAT_MOST_CALLS ||
+            (json_is_string(id) && json_equal(id, json_object_get(call, "id"))))
             return json_array_append(all, m);
     }
     if (orphans(c) == KEPT_WRITTEN)

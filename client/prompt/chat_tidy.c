@@ -5,13 +5,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Results that have no id are looked for call by call: a client could have a gateway look for
- * long. */
-enum { MOST_OPEN = 64 };
-
 struct calls {
-    unsigned n;   /* that had no id */
-    json_t *open; /* [at most MOST_OPEN] those of the last message that had some, without results */
+    unsigned n; /* that had no id */
+    json_t *
+        open; /* [at most CHAT_MOST_CALLS] those of the last message that had some, without results */
 };
 
 static bool has_role(const json_t *m, const char *role)
@@ -93,38 +90,50 @@ static int tidy_calls(json_t *m, struct calls *calls)
     json_array_foreach(list, i, call) {
         rc = rc ? rc : tidy_arguments(json_object_get(call, "function"));
         rc = rc ? rc : tidy_id(call, calls);
-        if (!rc && i < MOST_OPEN && json_array_append(calls->open, call))
+        if (!rc && i < CHAT_MOST_CALLS && json_array_append(calls->open, call))
             rc = -ENOMEM;
     }
     return rc;
 }
 
-/* Which of the calls without a result this one answers: by its id, else the first of its name, else
- * the first. */
-static size_t find_call(const json_t *m, const json_t *open)
+/* Which of the calls that are not answered yet this one answers: by its id, else the first of its
+ * name, else the first. Their number: none. */
+static size_t find_call(const json_t *m, const json_t *calls, const bool *answered)
 {
     const json_t *id = json_object_get(m, "tool_call_id"), *name = json_object_get(m, "name");
-    size_t i;
+    const size_t n = json_array_size(calls);
+    size_t i, first = n;
     const json_t *call;
-    json_array_foreach(open, i, call) {
+    json_array_foreach(calls, i, call) {
         const json_t *other = json_object_get(json_object_get(call, "function"), "name");
+        if (answered[i])
+            continue;
+        first = first < n ? first : i;
         if (json_string_length(id) ? json_equal(id, json_object_get(call, "id"))
                                    : json_is_string(name) && json_equal(name, other))
             return i;
     }
-    return json_string_length(id) ? i : 0;
+    return json_string_length(id) ? n : first;
 }
 
-/* *ret_call: the call that it answers, borrowed, or NULL. */
-static int tidy_result(json_t *m, struct calls *calls, const json_t **ret_call)
+void chat_match_results(const json_t *calls, const json_t *messages, size_t at, size_t n,
+                        size_t *ret)
 {
-    int rc = tidy_number(m, "tool_call_id");
-    const size_t i = find_call(m, calls->open);
-    json_t *call = json_array_get(calls->open, i);
+    bool answered[CHAT_MOST_CALLS] = {false};
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = find_call(json_array_get(messages, at + i), calls, answered);
+        if (ret[i] < json_array_size(calls))
+            answered[ret[i]] = true;
+    }
+}
+
+/* call: that it answers, or NULL. */
+static int tidy_result(json_t *m, const json_t *call)
+{
     json_t *name = json_object_get(json_object_get(call, "function"), "name");
-    *ret_call = call;
-    if (rc || !call)
-        return rc;
+    int rc = 0;
+    if (!call)
+        return 0;
     if (!json_string_length(json_object_get(m, "tool_call_id"))) {
         rc = json_object_set(m, "tool_call_id", json_object_get(call, "id"));
         if (json_is_string(name) && is_none(json_object_get(m, "name")))
@@ -132,7 +141,7 @@ static int tidy_result(json_t *m, struct calls *calls, const json_t **ret_call)
     }
     if (has_role(m, "function"))
         rc |= json_object_set_new(m, "role", json_string("tool"));
-    return rc || json_array_remove(calls->open, i) ? -ENOMEM : 0;
+    return rc ? -ENOMEM : 0;
 }
 
 static bool is_result(const json_t *m)
@@ -153,8 +162,9 @@ static size_t place_of(const json_t *call, const json_t *list, size_t n)
 static int order_results(json_t *messages, size_t at, size_t n, const json_t *const *of)
 {
     const json_t *list = json_object_get(json_array_get(messages, at), "tool_calls");
-    const size_t n_calls = json_array_size(list) < MOST_OPEN ? json_array_size(list) : MOST_OPEN;
-    size_t place[MOST_OPEN];
+    const size_t n_calls =
+        json_array_size(list) < CHAT_MOST_CALLS ? json_array_size(list) : CHAT_MOST_CALLS;
+    size_t place[CHAT_MOST_CALLS];
     json_t *sorted = json_array();
     int rc = sorted ? 0 : -1;
     for (size_t i = 0; i < n; i++)
@@ -171,15 +181,21 @@ static int order_results(json_t *messages, size_t at, size_t n, const json_t *co
 
 static int tidy_results(json_t *messages, size_t at, struct calls *calls)
 {
-    const json_t *of[MOST_OPEN];
-    size_t n = 0;
+    size_t answers[CHAT_MOST_CALLS], n = 0;
+    const json_t *of[CHAT_MOST_CALLS];
     int rc = 0;
     if (is_result(json_array_get(messages, at))) /* it was among those after another */
         return 0;
-    while (!rc && n < MOST_OPEN && is_result(json_array_get(messages, at + 1 + n))) {
-        rc = tidy_result(json_array_get(messages, at + 1 + n), calls, &of[n]);
-        n++;
+    while (!rc && n < CHAT_MOST_CALLS && is_result(json_array_get(messages, at + 1 + n)))
+        rc = tidy_number(json_array_get(messages, at + 1 + n++), "tool_call_id");
+    chat_match_results(calls->open, messages, at + 1, n, answers);
+    for (size_t i = 0; i < n && !rc; i++) {
+        of[i] = json_array_get(calls->open, answers[i]);
+        rc = tidy_result(json_array_get(messages, at + 1 + i), of[i]);
     }
+    for (size_t i = 0; i < n && !rc; i++)
+        if (of[i] && json_array_remove(calls->open, place_of(of[i], calls->open, CHAT_MOST_CALLS)))
+            rc = -ENOMEM;
     return rc || n < 2 ? rc : order_results(messages, at, n, of);
 }
 

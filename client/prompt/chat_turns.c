@@ -10,6 +10,7 @@
 #include "client/base/buffer.h"
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_form.h"
+#include "client/prompt/chat_tidy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,21 +94,6 @@ static bool has_role(const json_t *m, const char *role)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Results are looked for call by call: a client could have a gateway look for long. */
-enum { MOST_CALLS = 64 };
-
-/* Where the result of a call is in a list of them; its size: nowhere. */
-static size_t find_result(const json_t *results, const json_t *call)
-{
-    const json_t *id = json_object_get(call, "id"), *result;
-    size_t i;
-    json_array_foreach(results, i, result) {
-        if (json_is_string(id) && json_equal(id, json_object_get(result, "tool_call_id")))
-            break;
-    }
-    return i;
-}
-
 static json_t *no_result(const json_t *call)
 {
     return json_pack(
@@ -115,21 +101,28 @@ static json_t *no_result(const json_t *call)
         json_object_get(json_object_get(call, "function"), "name"), "content", "(no result)");
 }
 
-/* Appends these results to *all, in the order of their calls, and for calls that have none one that
- * says so. */
-static int add_results(json_t *all, const json_t *calls, json_t *results)
+/* Appends the n results after messages[at] to *all, in the order of their calls, and for calls that
+ * have none one that says so. */
+static int add_results(json_t *all, const json_t *calls, const json_t *messages, size_t at,
+                       size_t n)
 {
-    size_t missing = json_array_size(calls) - json_array_size(results), i;
-    const json_t *call;
-    json_array_foreach(calls, i, call) {
-        const size_t at = find_result(results, call);
-        json_t *result = json_array_get(results, at);
-        if (result ? json_array_append(all, result) || json_array_remove(results, at)
-                   : missing && json_array_append_new(all, no_result(call)))
-            return -ENOMEM;
-        missing -= missing && !result;
+    const size_t n_calls = json_array_size(calls);
+    size_t of[CHAT_MOST_CALLS], missing = n_calls - n;
+    int rc = 0;
+    chat_match_results(calls, messages, at + 1, n, of);
+    for (size_t k = 0; k <= n_calls; k++) { /* the last are those that answer none */
+        bool found = k == n_calls;
+        for (size_t i = 0; i < n; i++)
+            if (of[i] == k) {
+                rc |= json_array_append(all, json_array_get(messages, at + 1 + i));
+                found = true;
+            }
+        if (!found && missing) {
+            rc |= json_array_append_new(all, no_result(json_array_get(calls, k)));
+            missing--;
+        }
     }
-    return json_array_extend(all, results) ? -ENOMEM : 0;
+    return rc ? -ENOMEM : 0;
 }
 
 /* What follows the calls of messages[at] up to a user, whole; *ret_n: how many messages it was. */
@@ -137,23 +130,18 @@ static int complete_results(const struct chat *c, size_t at, json_t *all, size_t
 {
     const json_t *calls = json_object_get(json_array_get(c->messages, at), "tool_calls");
     const size_t n_calls = json_array_size(calls);
-    json_t *results, *m;
+    const json_t *m;
     size_t n = 0;
     *ret_n = 0;
-    if (!n_calls || n_calls > MOST_CALLS)
+    if (!n_calls || n_calls > CHAT_MOST_CALLS)
         return 0;
     while ((m = json_array_get(c->messages, at + 1 + n)) && n < n_calls && has_role(m, "tool"))
         n++;
     if (n == n_calls || !has_role(m, "user") ||
         !(refuses(c, PLACE_NONE) || (n && refuses(c, PLACE_TOO_FEW))))
         return 0;
-    int rc = (results = json_array()) ? 0 : -ENOMEM;
-    for (*ret_n = 0; !rc && *ret_n < n; ++*ret_n)
-        rc = json_array_append(results, json_array_get(c->messages, at + 1 + *ret_n));
-    if (!rc)
-        rc = add_results(all, calls, results);
-    json_decref(results);
-    return rc ? -ENOMEM : 0;
+    *ret_n = n;
+    return add_results(all, calls, c->messages, at, n);
 }
 
 /* ---- messages that become one ---------------------------------------------------------------- */
