@@ -31,6 +31,16 @@ static int tidy_content(json_t *m)
     return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0;
 }
 
+/* vLLM, Ollama and OpenRouter call a thought `reasoning`, and so do clients that are used to them. */
+static int tidy_thought(json_t *m)
+{
+    json_t *thought = json_object_get(m, "reasoning");
+    if (!has_role(m, "assistant") || !json_string_length(thought) ||
+        json_string_length(json_object_get(m, "reasoning_content")))
+        return 0;
+    return json_object_set(m, "reasoning_content", thought) ? -ENOMEM : 0;
+}
+
 static int tidy_arguments(json_t *function)
 {
     const json_t *arguments = json_object_get(function, "arguments");
@@ -207,6 +217,7 @@ int chat_tidy(json_t *messages)
     int rc = calls.open ? 0 : -ENOMEM;
     json_array_foreach(messages, i, m) {
         rc = rc ? rc : tidy_content(m);
+        rc = rc ? rc : tidy_thought(m);
         rc = rc ? rc : tidy_calls(m, &calls);
         rc = rc ? rc : tidy_results(messages, i, &calls);
     }

@@ -5,9 +5,9 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* A content that is missing, or null but beside calls, is an empty text; an empty list of calls is
- * none; arguments of a call that are empty, null or missing are an empty object; a
- * `function_call` is the one of `tool_calls`, and a message of a `function` after it its result.
+/* A thought in `reasoning` is one in `reasoning_content`. A content that is missing, or null but
+ * beside calls, is an empty text; an empty list of calls is none; arguments of a call that are
+ * empty, null or missing are an empty object; a `function_call` is the one of `tool_calls`, and a message of a `function` after it its result.
  * Calls that have no id are numbered, and results that name none answer them in turn, or by the
  * tool's name; they stand in the order of the calls. PRECOND: every message is an object with a
  * role. Returns 0 or -ENOMEM. */

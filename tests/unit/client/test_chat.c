@@ -728,6 +728,9 @@ START_TEST(thoughts_are_adapted_to_the_template)
     connect_with(1, 0);
     assert_text(messages, EACH_WITH("{{ m.reasoning_content }}", "{{ m.content }}"),
                 "[]U[T]Cf{\"a\": 1}");
+    assert_text("[" USER("U") ",{\"role\":\"assistant\",\"content\":\"C\",\"reasoning\":\"T\"},"
+                              "{\"role\":\"user\",\"content\":\"V\",\"reasoning\":\"W\"}]",
+                EACH_WITH("{{ m.reasoning_content }}", "{{ m.content }}"), "[]U[T]C[]V");
     assert_text(messages, EACH_WITH("{{ m.thinking }}", "{{ m.content }}"), "[]U[T]Cf{\"a\": 1}");
     assert_text(messages,
                 EACH_WITH("{{ m.thinking }}",
