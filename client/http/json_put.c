@@ -6,8 +6,10 @@
 #include <assert.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NUMBER_BYTES = 32 };
@@ -25,16 +27,34 @@ static void put_integer(struct buffer *t, json_int_t value)
     buffer_add(t, digits + at, NUMBER_BYTES - at);
 }
 
-/* Nine significant digits of a value in [1e-4, 1e8), without the zeros at their end. */
-static void put_digits(struct buffer *t, double value)
+static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+                               1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+
+/* A value in [1e-4, 1e8) as an integer below `most`, 1e9 or 1e15, and how many of its digits are
+ * decimals: nine or fifteen significant ones. */
+static uint64_t scale(double value, double most, int *ret_decimals)
 {
-    static const double power[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5, 1e6,
-                                   1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
-    char digits[NUMBER_BYTES];
-    int decimals = 12, at = NUMBER_BYTES;
-    while (value * power[decimals] >= 1e9)
+    int decimals = sizeof(power) / sizeof(power[0]) - 1;
+    while (value * power[decimals] >= most)
         decimals--;
-    uint64_t left = (uint64_t)llrint(value * power[decimals]);
+    *ret_decimals = decimals;
+    return (uint64_t)llrint(value * power[decimals]);
+}
+
+/* Do so many digits give exactly this value? Both numbers that are divided are exact. */
+static bool is_exact(double value, double most)
+{
+    int decimals;
+    const uint64_t digits = scale(value, most, &decimals);
+    return (double)digits / power[decimals] == value;
+}
+
+/* These digits, without the zeros at their end. */
+static void put_digits(struct buffer *t, double value, double most)
+{
+    char digits[NUMBER_BYTES];
+    int decimals, at = NUMBER_BYTES;
+    uint64_t left = scale(value, most, &decimals);
     while (decimals > 1 && left % 10 == 0) {
         left /= 10;
         decimals--;
@@ -49,21 +69,51 @@ static void put_digits(struct buffer *t, double value)
     buffer_add(t, digits + at, (size_t)(NUMBER_BYTES - at));
 }
 
+static bool is_plain(double value)
+{
+    return fabs(value) >= 1e-4 && fabs(value) < 1e8;
+}
+
+static void put_printed(struct buffer *t, const char *digits)
+{
+    buffer_text(t, digits);
+    if (!strpbrk(digits, ".e"))
+        buffer_text(t, ".0");
+}
+
 /* It stays a real for those that read it: 1.0. */
 static void put_real(struct buffer *t, double value)
 {
     char digits[NUMBER_BYTES];
-    if (value == (double)(int32_t)value) { /* most are, and printf is slow */
+    if (fabs(value) < INT32_MAX &&
+        value == (double)(int32_t)value) { /* most are, and printf is slow */
         put_integer(t, (json_int_t)value);
         buffer_text(t, ".0");
-    } else if (fabs(value) >= 1e-4 && fabs(value) < 1e8) {
+    } else if (is_plain(value)) {
         buffer_text(t, value < 0 ? "-" : "");
-        put_digits(t, fabs(value));
+        put_digits(t, fabs(value), 1e9);
     } else {
-        int n = snprintf(digits, sizeof(digits), "%.9g", value);
-        buffer_add(t, digits, (size_t)n);
-        if (!strpbrk(digits, ".e"))
-            buffer_text(t, ".0");
+        snprintf(digits, sizeof(digits), "%.9g", value);
+        put_printed(t, digits);
+    }
+}
+
+/* A real that may be a client's: nine digits, or as many more as give the same double. */
+static void put_given(struct buffer *t, double value)
+{
+    static const int precisions[] = {9, 15, 16, 17};
+    char digits[NUMBER_BYTES];
+    size_t i = 0;
+    if ((double)(float)value == value) { /* nine do */
+        put_real(t, value);
+    } else if (is_plain(value) && (is_exact(fabs(value), 1e9) || is_exact(fabs(value), 1e15))) {
+        buffer_text(t, value < 0 ? "-" : "");
+        put_digits(t, fabs(value), is_exact(fabs(value), 1e9) ? 1e9 : 1e15);
+    } else {
+        do
+            snprintf(digits, sizeof(digits), "%.*g", precisions[i], value);
+        while (precisions[i++] < 17 && strtod(digits, NULL) != value);
+        put_printed(t, digits);
     }
 }
 
@@ -114,7 +164,7 @@ void json_put(struct buffer *t, const json_t *value)
         put_integer(t, json_integer_value(value));
         break;
     case JSON_REAL:
-        put_real(t, json_real_value(value));
+        put_given(t, json_real_value(value));
         break;
     default:
         buffer_text(t, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");

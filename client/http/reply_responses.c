@@ -129,10 +129,10 @@ static const json_t *asked(const struct exchange *x)
     return x->asked ? x->asked : x->root;
 }
 
-static double asked_number(const struct exchange *x, const char *name)
+static json_t *asked_number(const struct exchange *x, const char *name)
 {
-    const json_t *given = json_object_get(asked(x), name);
-    return json_is_number(given) ? json_number_value(given) : 1;
+    json_t *given = json_object_get(asked(x), name);
+    return json_is_number(given) ? json_incref(given) : json_real(1);
 }
 
 /* Members of the request as they were given, or what they are where it does not say. */
@@ -150,7 +150,7 @@ static void responses_ahead(struct exchange *x)
     };
     struct buffer *t = &x->ahead;
     json_put_format(t,
-                    ",'temperature':%f,'top_p':%f,'truncation':'disabled','background':false,"
+                    ",'temperature':%o,'top_p':%o,'truncation':'disabled','background':false,"
                     "'previous_response_id':null,'store':false",
                     asked_number(x, "temperature"), asked_number(x, "top_p"));
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {

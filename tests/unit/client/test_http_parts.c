@@ -189,6 +189,32 @@ START_TEST(a_real_has_the_nine_digits_that_printf_gives)
 }
 END_TEST
 
+/* What a client gave is said again as it was: no double becomes another one. */
+START_TEST(a_given_real_stays_the_same)
+{
+    static const char some[] =
+        "[0.1,0.7,0.95,-0.3,3.14159265358979,2.718281828459045,0.123456789012345,1e-09,"
+        "1234567890.25,99999999.9999999,1.7976931348623157e+308,0.30000000000000004,"
+        "123456789012.5,1e+22]";
+    uint32_t state = 7;
+    struct buffer t = {0};
+    json_t *given = json_loads(some, 0, NULL);
+    json_put(&t, given);
+    ck_assert_str_eq(t.data, some);
+    json_decref(given);
+    for (uint32_t i = 0; i < 100000; i++) {
+        const double value = ldexp((double)next_random(&state) * 4294967296.0 + next_random(&state),
+                                   -(int)random_below(&state, 96));
+        given = json_real(i % 2 ? value : -value);
+        buffer_drop(&t, t.bytes);
+        json_put(&t, given);
+        ck_assert_msg(strtod(t.data, NULL) == json_real_value(given), "%s", t.data);
+        json_decref(given);
+    }
+    buffer_fini(&t);
+}
+END_TEST
+
 START_TEST(invalid_utf8_is_replaced_or_listed)
 {
     json_t *s = json_of_text("a\xc3\xa9\xc3z\xff", 6), *whole = json_of_exact("\xc3\xa9", 2);
@@ -438,6 +464,7 @@ int main(void)
     tcase_add_test(tcase, a_server_sent_event_is_one_line_of_json);
     tcase_add_test(tcase, what_is_written_reads_back_as_the_same_json);
     tcase_add_test(tcase, a_real_has_the_nine_digits_that_printf_gives);
+    tcase_add_test(tcase, a_given_real_stays_the_same);
     tcase_add_test(tcase, invalid_utf8_is_replaced_or_listed);
     tcase_add_test(tcase, characters_are_counted_across_tokens);
     tcase_add_test(tcase, a_text_grows_and_gives_back);

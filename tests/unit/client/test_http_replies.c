@@ -77,6 +77,22 @@ START_TEST(a_response_that_waits_is_in_progress)
 }
 END_TEST
 
+START_TEST(a_response_says_numbers_as_they_were_given)
+{
+    open_stream(&reply_responses);
+    ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"temperature\":1.0,\"top_p\":1.0,"));
+    buffer_fini(&x.ahead);
+    x.id[0] = 0;
+    x.asked =
+        json_loads("{\"temperature\":0.12345678901,\"top_p\":1,\"metadata\":{\"a\":0.1}}", 0, NULL);
+    exchange_name(&x);
+    ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"temperature\":0.12345678901,\"top_p\":1,"));
+    ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"metadata\":{\"a\":0.1}"));
+    json_decref(x.asked);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 START_TEST(no_two_calls_of_an_answer_have_the_same_id)
 {
     enum { CHOICES = 4, CALLS = 200 };
@@ -170,6 +186,7 @@ int main(void)
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
+    tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, settings_say_a_grammar_unless_it_is_long);
     tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
