@@ -277,13 +277,30 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     c->x->server->count.decode_ns += end->decode_ns;
 }
 
-static void add_probs(struct choice *c, const struct hearth_event *e)
+static void add_prob(struct choice *c, size_t list, const json_t *value)
 {
-    if (!c->probs)
-        c->probs = json_array();
-    for (uint32_t i = 0; i < e->n_tokens; i++)
-        if (json_array_append_new(c->probs, c->x->reply->probs(c, &e->logprobs[i])) < 0)
-            c->text.failed = true;
+    struct buffer *t = &c->probs[list];
+    buffer_text(t, t->bytes ? "," : "");
+    json_put(t, value);
+    c->text.failed |= t->failed;
+    t->failed = false;
+}
+
+void exchange_add_probs(struct choice *c, const struct hearth_token_logprobs *l)
+{
+    json_t *one = c->x->reply->probs(c, l);
+    if (!json_is_array(one))
+        add_prob(c, 0, one);
+    for (size_t i = 0; i < json_array_size(one) && i < CHOICE_LISTS; i++)
+        add_prob(c, i, json_array_get(one, i));
+    json_decref(one);
+}
+
+void exchange_put_list(struct buffer *t, const struct buffer *list)
+{
+    buffer_text(t, "[");
+    buffer_add(t, list->data, list->bytes);
+    buffer_text(t, "]");
 }
 
 /* After the first line, a limit of time ends the answer: t_max_predict_ms. */
@@ -302,8 +319,8 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
         c->first_ns = bell_now_ns();
     c->n_tokens += e->n_tokens;
     c->text.failed |= token_list_append(&c->ids, e->tokens, e->n_tokens) != 0;
-    if (e->logprobs && x->reply->probs)
-        add_probs(c, e);
+    for (uint32_t i = 0; e->logprobs && x->reply->probs && i < e->n_tokens; i++)
+        exchange_add_probs(c, &e->logprobs[i]);
     c->is_cut = indent_filter(&c->indent, e->text, e->text_bytes, &c->text);
     c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
     c->is_cut = c->is_cut || is_late(c);
@@ -316,8 +333,8 @@ static void clear_pending(struct choice *c)
 {
     c->text.bytes = 0;
     c->ids.n = 0;
-    json_decref(c->probs);
-    c->probs = NULL;
+    for (size_t i = 0; i < CHOICE_LISTS; i++)
+        c->probs[i].bytes = 0;
 }
 
 static void on_done(struct choice *c, const struct hearth_result *r)
@@ -476,7 +493,8 @@ void exchange_close(struct exchange *x)
         indent_fini(&c->indent);
         blocks_fini(&c->blocks);
         token_list_fini(&c->ids);
-        json_decref(c->probs);
+        for (size_t k = 0; k < CHOICE_LISTS; k++)
+            buffer_fini(&c->probs[k]);
     }
     free(x->choices);
     if (x->params.root)

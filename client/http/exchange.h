@@ -30,15 +30,18 @@ struct finish {
     char receipt[256], stopping_word[260];
 };
 
+/* Most lists that a dialect makes of the tokens' log-probabilities. */
+enum { CHOICE_LISTS = 4 };
+
 /* One answer of a request. */
 struct choice {
     struct job job; /* first: the pool knows it by this */
     struct exchange *x;
     uint32_t index;
-    struct buffer text;    /* all of it, or in a stream what the next chunk takes */
-    struct token_list ids; /* of these */
-    json_t *probs; /* the tokens' log-probabilities, an array in the dialect's form; or NULL */
-    struct characters emitted; /* of the tokens in probs and before: text_offset */
+    struct buffer text;                /* all of it, or in a stream what the next chunk takes */
+    struct token_list ids;             /* of these */
+    struct buffer probs[CHOICE_LISTS]; /* the tokens' log-probabilities, as the dialect has them */
+    struct characters emitted;         /* of the tokens in probs and before: text_offset */
     struct indent indent;
     bool has_newline, is_cut, is_done, is_started;
     uint32_t n_tokens;                     /* emitted in all */
@@ -59,7 +62,8 @@ struct reply {
     void (*end)(struct exchange *x, struct choice *c); /* the end of a choice in a stream */
     void (*close)(struct exchange *x);                 /* the end of a stream; or NULL */
     void (*whole)(struct exchange *x);                 /* all choices, as one text */
-    json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l); /* of one token */
+    /* Of one token: an object of the first list, or an array of one item for each list. */
+    json_t *(*probs)(struct choice *c, const struct hearth_token_logprobs *l);
     /* A failure, as the whole answer or as the end of a stream; may change its message. NULL: as
      * fail_json. */
     void (*fail)(struct exchange *x, struct fail *f);
@@ -146,6 +150,13 @@ size_t exchange_take(struct exchange *x, char *to, size_t max);
 
 /* Appends x->ahead to x->out. */
 void exchange_put_ahead(struct exchange *x);
+
+/* Adds a token to c->probs: as text, for as values it would be ten times as large, until all of a
+ * whole answer is sent. */
+void exchange_add_probs(struct choice *c, const struct hearth_token_logprobs *l);
+
+/* One of these lists in its brackets. */
+void exchange_put_list(struct buffer *t, const struct buffer *list);
 
 /* The client hung up: cancels what runs. */
 void exchange_hang_up(struct exchange *x);

@@ -30,26 +30,32 @@ static void begin_delta(const struct choice *c)
     json_put_format(&c->x->out, "{'index':%d,'delta':{", (int64_t)c->index);
 }
 
-/* probs is taken over. */
-static void end_delta(const struct choice *c, json_t *probs, const char *finish)
+/* The log-probabilities of tokens, or null. */
+static void put_probs(struct buffer *t, const struct choice *c, const struct buffer *probs)
 {
-    json_put_format(&c->x->out, "},'logprobs':%o,'finish_reason':%o}", probs,
-                    finish ? json_string(finish) : json_null());
+    if (c->x->params.n_logprobs < 0 || !probs) {
+        buffer_text(t, "null");
+        return;
+    }
+    buffer_text(t, "{\"content\":");
+    exchange_put_list(t, probs);
+    buffer_text(t, ",\"refusal\":null}");
+}
+
+static void end_delta(const struct choice *c, const struct buffer *probs, const char *finish)
+{
+    struct buffer *t = &c->x->out;
+    buffer_text(t, "},\"logprobs\":");
+    put_probs(t, c, probs);
+    json_put_format(t, ",'finish_reason':%o}", finish ? json_string(finish) : json_null());
     reply_v1_end(c->x, finish ? c : NULL);
 }
 
-/* The log-probabilities of these tokens (taken over). */
-static json_t *probs_object(json_t *probs)
-{
-    return json_pack("{s:o, s:n}", "content", probs, "refusal");
-}
-
 /* The probabilities are of the tokens that came, whatever they said: the first delta has them. */
-static json_t *take_probs(struct choice *c)
+static void end_first_delta(struct choice *c)
 {
-    json_t *probs = c->probs;
-    c->probs = NULL;
-    return c->x->params.n_logprobs < 0 || !probs ? json_null() : probs_object(probs);
+    end_delta(c, c->probs[0].bytes ? &c->probs[0] : NULL, NULL);
+    c->probs[0].bytes = 0;
 }
 
 /* Says whose turn it is: once. */
@@ -60,7 +66,7 @@ static void put_role(struct choice *c)
     c->is_started = true;
     begin_delta(c);
     buffer_text(&c->x->out, "\"role\":\"assistant\",\"content\":\"\"");
-    end_delta(c, c->x->params.n_logprobs < 0 ? json_null() : probs_object(json_array()), NULL);
+    end_delta(c, &(struct buffer){0}, NULL);
 }
 
 static void block_begin(struct choice *c, const struct block *b)
@@ -71,7 +77,7 @@ static void block_begin(struct choice *c, const struct block *b)
     buffer_text(&c->x->out, "\"tool_calls\":[");
     put_call(&c->x->out, c, b, false);
     json_put_format(&c->x->out, ",'index':%d}]", (int64_t)b->call);
-    end_delta(c, take_probs(c), NULL);
+    end_first_delta(c);
 }
 
 static void block_more(struct choice *c, const struct block *b, const char *text, size_t bytes)
@@ -85,7 +91,7 @@ static void block_more(struct choice *c, const struct block *b, const char *text
         json_put_format(t, "%s:%t",
                         b->kind == HEARTH_CHAT_CONTENT ? "content" : "reasoning_content", text,
                         bytes);
-    end_delta(c, take_probs(c), NULL);
+    end_first_delta(c);
 }
 
 static const struct block_writer writer = {.begin = block_begin, .more = block_more};
@@ -94,11 +100,11 @@ static void put_blocks(struct choice *c, bool is_end)
 {
     put_role(c);
     blocks_read(c, is_end, &writer);
-    if (!c->probs)
+    if (!c->probs[0].bytes)
         return;
     begin_delta(c);
     buffer_text(&c->x->out, "\"content\":\"\"");
-    end_delta(c, take_probs(c), NULL);
+    end_first_delta(c);
 }
 
 static void chat_chunk(struct exchange *x, struct choice *c)
@@ -112,7 +118,7 @@ static void chat_end(struct exchange *x, struct choice *c)
     (void)x;
     put_blocks(c, true);
     begin_delta(c);
-    end_delta(c, json_null(), finish_reason(c));
+    end_delta(c, NULL, finish_reason(c));
 }
 
 static void chat_ahead(struct exchange *x)
@@ -151,13 +157,11 @@ static void chat_whole(struct exchange *x)
     reply_v1_begin(x);
     for (uint32_t i = 0; i < x->n_choices; i++) {
         const struct choice *c = &x->choices[i];
-        json_t *probs = c->probs ? json_incref(c->probs) : json_array();
         json_put_format(t, i ? ",{'index':%d,'message':" : "{'index':%d,'message':", (int64_t)i);
         put_message(t, c);
-        json_put_format(t, ",'logprobs':%o,'finish_reason':%s}",
-                        x->params.n_logprobs < 0 ? json_null() : probs_object(json_incref(probs)),
-                        finish_reason(c));
-        json_decref(probs);
+        buffer_text(t, ",\"logprobs\":");
+        put_probs(t, c, &c->probs[0]);
+        json_put_format(t, ",'finish_reason':%s}", finish_reason(c));
     }
     reply_v1_end(x, &x->choices[0]);
 }

@@ -199,8 +199,10 @@ static void put_body(struct exchange *x, const struct choice *c, bool is_end, bo
     json_put_format(t, "{'index':%d,'content':%t,'tokens':%o,'stop':%b", (int64_t)c->index,
                     c->text.data, c->text.bytes,
                     json_of_ids(c->ids.ids, with_tokens ? c->ids.n : 0), (int)is_end);
-    if (c->probs)
-        json_put_format(t, ",'completion_probabilities':%o", json_incref(c->probs));
+    if (c->probs[0].bytes && (!is_end || is_wanted(&x->params, "completion_probabilities"))) {
+        buffer_text(t, ",\"completion_probabilities\":");
+        exchange_put_list(t, &c->probs[0]);
+    }
 }
 
 static void native_ahead(struct exchange *x)

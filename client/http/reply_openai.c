@@ -102,28 +102,27 @@ static json_t *text_probs(struct choice *c, const struct hearth_token_logprobs *
     return json_pack("[o, f, o, I]", picked, (double)l->picked.logprob, top, offset);
 }
 
-static json_t *text_logprobs(const struct exchange *x, const struct choice *c)
+static void put_logprobs(struct buffer *t, const struct exchange *x, const struct choice *c)
 {
-    if (x->params.n_logprobs < 0)
-        return json_null();
-    json_t *tokens = json_array(), *values = json_array(), *tops = json_array();
-    json_t *offsets = json_array();
-    for (size_t i = 0; i < json_array_size(c->probs); i++) {
-        const json_t *p = json_array_get(c->probs, i);
-        json_array_append(tokens, json_array_get(p, 0));
-        json_array_append(values, json_array_get(p, 1));
-        json_array_append(tops, json_array_get(p, 2));
-        json_array_append(offsets, json_array_get(p, 3));
+    static const char *const names[CHOICE_LISTS] = {"tokens", "token_logprobs", "top_logprobs",
+                                                    "text_offset"};
+    if (x->params.n_logprobs < 0) {
+        buffer_text(t, "null");
+        return;
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values,
-                     "top_logprobs", tops, "text_offset", offsets);
+    for (size_t i = 0; i < CHOICE_LISTS; i++) {
+        json_put_format(t, i ? ",%s:" : "{%s:", names[i]);
+        exchange_put_list(t, &c->probs[i]);
+    }
+    buffer_text(t, "}");
 }
 
 static void put_choice(struct exchange *x, const struct choice *c, const char *finish)
 {
-    json_put_format(&x->out, "{'text':%t,'index':%d,'logprobs':%o,'finish_reason':%o}",
-                    c->text.data, c->text.bytes, (int64_t)c->index, text_logprobs(x, c),
-                    finish ? json_string(finish) : json_null());
+    json_put_format(&x->out, "{'text':%t,'index':%d,'logprobs':", c->text.data, c->text.bytes,
+                    (int64_t)c->index);
+    put_logprobs(&x->out, x, c);
+    json_put_format(&x->out, ",'finish_reason':%o}", finish ? json_string(finish) : json_null());
 }
 
 /* The prompt in front of its answer: once, with the first of the text. */

@@ -110,6 +110,53 @@ START_TEST(no_two_calls_of_an_answer_have_the_same_id)
 }
 END_TEST
 
+/* What a whole answer keeps of 500 tokens with twenty others each until it is sent. */
+static size_t n_live;
+
+static void *counted(size_t bytes)
+{
+    n_live++;
+    return malloc(bytes);
+}
+
+static void uncounted(void *p)
+{
+    n_live -= p != NULL;
+    free(p);
+}
+
+START_TEST(probabilities_are_kept_as_text)
+{
+    static const struct reply *const replies[] = {&reply_chat, &reply_text, &reply_native};
+    struct hearth_logprob top[20];
+    const struct hearth_token_logprobs one = {
+        .picked = {.token = 7, .logprob = -0.5f}, .n_top = 20, .top = top};
+    for (uint32_t i = 0; i < 20; i++)
+        top[i] = (struct hearth_logprob){.token = i, .logprob = -0.25f * (float)i};
+    for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+        size_t bytes = 0;
+        open_stream(replies[i]);
+        json_set_alloc_funcs(counted, uncounted);
+        for (int k = 0; k < 500; k++)
+            exchange_add_probs(&c, &one);
+        ck_assert_uint_eq(n_live, 0);
+        json_set_alloc_funcs(malloc, free);
+        for (size_t k = 0; k < CHOICE_LISTS; k++) {
+            struct buffer t = {0};
+            exchange_put_list(&t, &c.probs[k]);
+            json_t *list = json_loadb(t.data, t.bytes, 0, NULL);
+            ck_assert_uint_eq(json_array_size(list), c.probs[k].bytes ? 500 : 0);
+            bytes += c.probs[k].room;
+            json_decref(list);
+            buffer_fini(&t);
+            buffer_fini(&c.probs[k]);
+        }
+        ck_assert_uint_lt(bytes, 500 * 4096);
+        buffer_fini(&x.ahead);
+    }
+}
+END_TEST
+
 /* Each of 64 answers says it. */
 START_TEST(settings_say_a_grammar_unless_it_is_long)
 {
@@ -188,6 +235,7 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
     tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
+    tcase_add_test(tcase, probabilities_are_kept_as_text);
     tcase_add_test(tcase, settings_say_a_grammar_unless_it_is_long);
     tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
     tcase_add_test(tcase, a_message_that_waits_pings);
