@@ -123,18 +123,27 @@ static void work_done(struct task *t)
     answer_read(x);
 }
 
+/* Who reads the request; NULL: the loop. */
+static struct worker *reader_of(const struct exchange *x)
+{
+    struct worker *workers = x->served->workers;
+    if (x->body.bytes < WORK_BYTES)
+        return x->route->flags & ROUTE_RENDERS ? &workers[WORKER_CHAT] : NULL;
+    return &workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
+}
+
 /* There is a daemon, where one is needed. */
 static void answer(struct exchange *x)
 {
-    struct served *d = x->served;
+    struct pool *pool = &x->served->pool;
     if (!(x->route->flags & ROUTE_POST)) {
         x->route->answer(x);
-    } else if (x->body.bytes < WORK_BYTES) {
-        (void)x->route->read(x, pool_any(&d->pool), &x->fail);
+    } else if (!reader_of(x)) {
+        (void)x->route->read(x, pool_any(pool), &x->fail);
         answer_read(x);
     } else {
-        x->task = (struct task){.work = work, .done = work_done, .epoch = pool_lost(&d->pool)};
-        x->worker = &d->workers[x->route->read == routes_read_infill ? WORKER_INFILL : WORKER_TEXT];
+        x->task = (struct task){.work = work, .done = work_done, .epoch = pool_lost(pool)};
+        x->worker = reader_of(x);
         worker_give(x->worker, &x->task);
     }
 }
@@ -255,7 +264,7 @@ void dispatch(struct exchange *x)
         ask_parsed(x);
     } else {
         x->task = (struct task){.work = parse_work, .done = parse_done, .alone = true};
-        x->worker = &x->server->served->workers[WORKER_TEXT];
+        x->worker = &x->server->parser;
         worker_give(x->worker, &x->task);
     }
 }

@@ -8,14 +8,16 @@
 #include <stddef.h>
 
 enum {
-    ROUTE_OPEN = 1,    /* no key is needed */
-    ROUTE_REST = 2,    /* the path continues after it */
-    ROUTE_DAEMON = 4,  /* there must be a daemon */
-    ROUTE_POST = 8,    /* with a JSON object, in x->root; else GET */
-    ROUTE_STARTS = 16, /* its model may be an upstream's, or one whose daemon is to be started */
-    ROUTE_IDLE = 32,   /* no daemon is needed where one can be started, or there are upstreams */
-    ROUTE_LIST = 64,   /* no daemon is needed where models can be listed without one */
-    ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS
+    ROUTE_OPEN = 1,      /* no key is needed */
+    ROUTE_REST = 2,      /* the path continues after it */
+    ROUTE_DAEMON = 4,    /* there must be a daemon */
+    ROUTE_POST = 8,      /* with a JSON object, in x->root; else GET */
+    ROUTE_STARTS = 16,   /* its model may be an upstream's, or one whose daemon is to be started */
+    ROUTE_IDLE = 32,     /* no daemon is needed where one can be started, or there are upstreams */
+    ROUTE_LIST = 64,     /* no daemon is needed where models can be listed without one */
+    ROUTE_RENDERS = 128, /* its reading renders the model's template */
+    ROUTE_MODEL = ROUTE_POST | ROUTE_DAEMON | ROUTE_STARTS,
+    ROUTE_CHAT = ROUTE_MODEL | ROUTE_RENDERS
 };
 
 struct route {

@@ -67,7 +67,7 @@ void routes_one_model(struct exchange *x)
     exchange_fail(x, &f);
 }
 
-void routes_props(struct exchange *x)
+static void tell_props(struct exchange *x)
 {
     const struct server *s = x->server;
     const struct pool_model *m = &x->served->pool.model;
@@ -79,7 +79,7 @@ void routes_props(struct exchange *x)
         return;
     }
     const char *text = routes_chat_template(x); /* a file's may not be UTF-8 */
-    const bool tools = routes_writes_tools(pool_any(&x->served->pool), s->config->chat_template);
+    const bool tools = json_is_true(x->found);
     defaults.seed = UINT64_MAX; /* random, unless one is given */
     json_put_format(&x->out,
                     "{'default_generation_settings':{'n_ctx':%d,'params':", (int64_t)m->context);
@@ -92,6 +92,27 @@ void routes_props(struct exchange *x)
                     "{'supports_tools':%b,'supports_tool_calls':%b},'is_sleeping':false}",
                     (int64_t)s->config->slots, m->name, m->name, text, strlen(text), tools, tools);
     exchange_answer_whole(x);
+}
+
+static void look_at_template(struct task *t, struct hearth *h, int rc, const char *err)
+{
+    struct exchange *x = dispatch_exchange(t);
+    (void)rc, (void)err; /* without a daemon it writes none */
+    x->found = json_boolean(h && routes_writes_tools(h, x->server->config->chat_template));
+}
+
+static void template_looked_at(struct task *t)
+{
+    if (dispatch_is_back(dispatch_exchange(t)))
+        tell_props(dispatch_exchange(t));
+}
+
+void routes_props(struct exchange *x)
+{
+    x->task = (struct task){
+        .work = look_at_template, .done = template_looked_at, .epoch = pool_lost(&x->served->pool)};
+    x->worker = &x->served->workers[WORKER_CHAT];
+    worker_give(x->worker, &x->task);
 }
 
 void routes_slots(struct exchange *x)

@@ -26,6 +26,7 @@ struct server;
 enum {
     WORKER_INFILL, /* tokenizes for /infill: its handle caches tokens */
     WORKER_TEXT,   /* tokenizes other large bodies */
+    WORKER_CHAT,   /* renders small ones: a file's template may take long */
     WORKER_STATUS, /* asks the daemon for its status */
     SERVED_WORKERS
 };

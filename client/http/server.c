@@ -203,6 +203,8 @@ int server_open(struct server *s, const struct http_config *config, const int *f
     if (!rc)
         rc = start_mhd(s, err, err_bytes);
     if (!rc)
+        rc = worker_open(&s->parser, &s->loop, NULL);
+    if (!rc)
         rc = served_open(s);
     if (!rc && config->upstreams)
         rc = transfers_open(&s->transfers, &s->loop, config, err, err_bytes);
@@ -267,6 +269,7 @@ void server_close(struct server *s)
         (void)MHD_run_wait(s->mhd, 0); /* it must not end with suspended connections */
         MHD_stop_daemon(s->mhd);
     }
+    worker_close(&s->parser);
     launcher_close(s);
     transfers_close(&s->transfers);
     served_close(s);

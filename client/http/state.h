@@ -33,7 +33,8 @@ struct server {
     struct reactor loop;
     struct served *served; /* a list, the default daemon first */
     uint32_t n_served;
-    uint64_t looked_ns; /* CLOCK_REALTIME: when their folders were last listed; 0: never */
+    uint64_t looked_ns;   /* CLOCK_REALTIME: when their folders were last listed; 0: never */
+    struct worker parser; /* reads large bodies, whomever they are for */
     struct launcher launcher;
     struct transfers transfers;
     struct MHD_Daemon *mhd;

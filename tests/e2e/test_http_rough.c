@@ -340,6 +340,39 @@ START_TEST(a_template_of_invalid_utf8_is_served)
 }
 END_TEST
 
+/* A model's template may take a second for what it says to a short chat; others are answered meanwhile. */
+START_TEST(a_slow_template_holds_nobody_up)
+{
+    static const char chat[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";
+    static const struct {
+        const char *method, *path, *body;
+    } slow[] = {{"GET", "/props", NULL},
+                {"POST", "/api/show", "{\"model\":\"m\"}"},
+                {"POST", "/apply-template", chat},
+                {"POST", "/v1/chat/completions", chat}};
+    enum { SLOW = sizeof(slow) / sizeof(slow[0]) };
+    int fds[SLOW];
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false,
+                  (const char *const[]){"--chat-template",
+                                        "{% for a in range(9999) %}{% for b in range(9999) %}"
+                                        "{% if tools %}{% endif %}{% endfor %}{% endfor %}",
+                                        NULL});
+    for (size_t i = 0; i < SLOW; i++) {
+        fds[i] = gateway_connect(&rig_gate);
+        http_send(fds[i], slow[i].method, slow[i].path, "", slow[i].body);
+        json_decref(http_json(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}", 200));
+        ck_assert_msg(!rig_has_answer(fds[i]), "%s", slow[i].path);
+    }
+    for (size_t i = 0; i < SLOW; i++) {
+        struct http_answer a = http_receive(fds[i]);
+        ck_assert_int_eq(a.status, i < 2 ? 200 : 400);
+        http_answer_fini(&a);
+        close(fds[i]);
+    }
+}
+END_TEST
+
 START_TEST(a_shortage_of_descriptors_passes)
 {
     struct rlimit before, none = {.rlim_cur = 3};
@@ -425,6 +458,7 @@ int main(void)
     tcase_add_test(tcase, more_connections_than_allowed_wait);
     tcase_add_test(tcase, half_open_connections_give_way);
     tcase_add_test(tcase, a_template_of_invalid_utf8_is_served);
+    tcase_add_test(tcase, a_slow_template_holds_nobody_up);
     tcase_add_test(tcase, a_shortage_of_descriptors_passes);
     tcase_add_test(tcase, a_slow_reader_is_paused_alone);
     tcase_add_test(tcase, a_key_is_asked_for);
