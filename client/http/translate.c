@@ -45,11 +45,11 @@ void translate_copy(struct translation *t, const json_t *body, const char *name,
         translate_set(t, as, json_incref(value));
 }
 
-/* A new member that stays borrowed. */
+/* A new member that stays borrowed; NULL without memory. */
 static json_t *open_member(struct translation *t, const char *name, json_t *value)
 {
     translate_set(t, name, value);
-    return value;
+    return json_object_get(t->to, name);
 }
 
 static bool is_shared(const char *name)
@@ -78,7 +78,7 @@ json_t *translate_end(struct translation *t, int rc)
     buffer_fini(&t->thoughts);
     if (!rc && !t->failed)
         return t->to;
-    if (!rc)
+    if (t->failed) /* whatever else is missing then */
         fail_set(t->f, 500, FAIL_SERVER, "out of memory: try again");
     json_decref(t->to);
     return NULL;
@@ -87,8 +87,10 @@ json_t *translate_end(struct translation *t, int rc)
 json_t *translate_message(struct translation *t, const char *role, json_t *content)
 {
     json_t *m = json_pack("{s:s, s:o}", "role", role, "content", content);
-    t->failed |= json_array_append_new(t->messages, m) != 0;
-    return m;
+    if (json_array_append_new(t->messages, m) == 0)
+        return m;
+    t->failed = true;
+    return NULL;
 }
 
 void translate_call(struct translation *t, json_t *message, const json_t *id, json_t *name,
@@ -101,8 +103,8 @@ void translate_call(struct translation *t, json_t *message, const json_t *id, js
         json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", json_is_string(id) ? json_string_value(id) : "",
                   "type", "function", "function", "name", name, "arguments", arguments);
     if (!calls) {
-        calls = json_array();
-        t->failed |= json_object_set_new(message, "tool_calls", calls) != 0;
+        t->failed |= json_object_set_new(message, "tool_calls", json_array()) != 0;
+        calls = json_object_get(message, "tool_calls");
     }
     t->failed |= json_array_append_new(calls, call) != 0;
 }

@@ -4,6 +4,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -647,6 +648,81 @@ START_TEST(an_invalid_request_of_ollama_is_refused)
 }
 END_TEST
 
+/* ---- without memory -------------------------------------------------------------------------- */
+
+static size_t n_left; /* allocations that succeed */
+
+static void *scarce(size_t bytes)
+{
+    return n_left ? n_left--, malloc(bytes) : NULL;
+}
+
+/* What is given back is of no more use. */
+static void spoil(void *p)
+{
+    if (p)
+        memset(p, 0xdd, malloc_usable_size(p));
+    free(p);
+}
+
+static json_t *of_ollama(const json_t *body, struct fail *f)
+{
+    return translate_ollama_chat(body, 4096, f);
+}
+
+/* Each allocation fails in turn: the answer is an error, and nothing is used that was given back. */
+START_TEST(memory_that_runs_out_is_an_error)
+{
+    static const struct {
+        translation_fn *translate;
+        const char *body;
+    } all[] = {
+        {of_messages,
+         "{\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":[{\"role\":\"user\","
+         "\"content\":\"u\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\","
+         "\"thinking\":\"t\"},{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"tool_use\",\"id\":"
+         "\"1\",\"name\":\"f\",\"input\":{\"x\":1.5}}]},{\"role\":\"user\",\"content\":[{\"type\":"
+         "\"tool_result\",\"tool_use_id\":\"1\",\"content\":[{\"type\":\"other\"}],\"is_error\":"
+         "true}]}],\"tools\":[{\"name\":\"f\",\"input_schema\":{},\"strict\":true}],"
+         "\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"},\"thinking\":{\"type\":\"enabled\","
+         "\"budget_tokens\":3},\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":"
+         "{}}}}"},
+        {translate_responses,
+         "{\"instructions\":\"i\",\"input\":[{\"type\":\"reasoning\",\"content\":[{\"type\":"
+         "\"reasoning_text\",\"text\":\"t\"}]},{\"type\":\"message\",\"role\":\"assistant\","
+         "\"content\":\"a\"},{\"type\":\"function_call\",\"call_id\":\"1\",\"namespace\":\"n\","
+         "\"name\":\"f\",\"arguments\":\"{}\"},{\"type\":\"custom_tool_call\",\"call_id\":\"2\","
+         "\"name\":\"g\",\"input\":\"x\"},{\"type\":\"function_call_output\",\"call_id\":\"1\","
+         "\"output\":\"o\"}],\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{"
+         "\"type\":"
+         "\"function\",\"name\":\"f\",\"strict\":true}]},{\"type\":\"custom\",\"name\":\"g\"}],"
+         "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\",\"namespace\":\"n\"},\"reasoning\":"
+         "{\"effort\":\"low\"},\"text\":{\"format\":{\"type\":\"text\"}}}"},
+        {of_ollama,
+         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":"
+         "\"assistant\",\"thinking\":\"t\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+         "\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"r\"}],"
+         "\"options\":{\"temperature\":0.5},\"format\":{\"type\":\"object\"},\"think\":true}"}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        json_t *o = NULL, *body = parse(all[i].body);
+        for (size_t n = 0; !o; n++) {
+            ck_assert_uint_lt(n, 2000);
+            fail = (struct fail){0};
+            n_left = n;
+            json_set_alloc_funcs(scarce, spoil);
+            o = all[i].translate(body, &fail);
+            json_set_alloc_funcs(malloc, free);
+            ck_assert_msg(o || fail.status == 500, "%zu: %s", n, fail.message);
+        }
+        json_t *want = translated(all[i].translate, all[i].body);
+        ck_assert(json_equal(o, want));
+        json_decref(want);
+        json_decref(o);
+        json_decref(body);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_translate");
@@ -661,6 +737,7 @@ int main(void)
     tcase_add_test(tcase, fields_are_renamed_or_left_out);
     tcase_add_loop_test(tcase, an_invalid_message_is_refused, 0,
                         sizeof(wrong_messages) / sizeof(wrong_messages[0]));
+    tcase_add_test(tcase, memory_that_runs_out_is_an_error);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("responses");
     tcase_add_test(tcase, items_become_messages);
