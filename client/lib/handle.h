@@ -116,6 +116,7 @@ struct hearth {
     void *prompt_cache;        /* what hearth_fim() remembers; NULL before the first */
     void (*prompt_cache_close)(void *cache);
     struct chat_traits traits; /* of the chat template used last */
+    bool chat_ran_out;         /* memory did, while it was tried: they are not to be trusted */
     struct hearth_event event; /* what hearth_next() gave out */
     char fingerprint[33];
     char path[HELLO_PATH_BYTES];

@@ -196,6 +196,7 @@ int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct cha
                        .single_call = chat->single_call != 0,
                        .thinking_tokens = chat->thinking_tokens};
     int rc = handle_check(h);
+    h->chat_ran_out = false;
     if (!rc && chat->tool_choice > HEARTH_TOOLS_REQUIRED)
         rc = handle_fail(h, -EINVAL,
                          "tool_choice %u: give HEARTH_TOOLS_AUTO, HEARTH_TOOLS_NONE or "
@@ -227,8 +228,8 @@ static int init_whole(struct hearth *h, const struct hearth_chat *chat,
     return rc ? rc : prepare(c);
 }
 
-int chat_json_render(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
-                     struct jinja_output *ret)
+static int render_json(struct hearth *h, const struct hearth_chat *chat,
+                       const struct chat_json *json, struct jinja_output *ret)
 {
     struct chat c;
     char err[400];
@@ -249,6 +250,15 @@ int chat_json_render(struct hearth *h, const struct hearth_chat *chat, const str
         handle_fail(h, rc, "out of memory: free some and try again");
     }
     chat_fini(&c);
+    return rc;
+}
+
+int chat_json_render(struct hearth *h, const struct hearth_chat *chat, const struct chat_json *json,
+                     struct jinja_output *ret)
+{
+    const int rc = chat_settle(h, render_json(h, chat, json, ret));
+    if (rc)
+        jinja_output_fini(ret);
     return rc;
 }
 

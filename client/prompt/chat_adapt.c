@@ -11,6 +11,7 @@
 #include "client/base/json_mend.h"
 #include "client/base/json_shortest.h"
 #include "client/prompt/chat_form.h"
+#include "client/prompt/chat_tidy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static bool writes_after(const struct chat *c, const char *messages, const char 
 {
     struct jinja_output o;
     char err[8];
-    json_t *j = json_loads(messages, 0, NULL);
+    json_t *j = chat_made_up(c, messages);
     bool found = j && chat_render(c, j, &o, err, sizeof(err)) == 0;
     if (found) {
         const char *from = memmem(o.text, o.bytes, before, strlen(before));
@@ -116,7 +117,7 @@ static bool takes_tool(const struct chat *c, const char *members)
     char tools[256];
     snprintf(tools, sizeof(tools), "[{\"type\":\"function\",\"function\":{\"name\":\"f\",%s}}]",
              members);
-    probe.tools = probe.shown = json_loads(tools, 0, NULL);
+    probe.tools = probe.shown = chat_made_up(c, tools);
     const bool takes = probe.tools && chat_form_render(&probe, CHAT_FORM_ASKED, true, &o);
     if (takes)
         jinja_output_fini(&o);
@@ -494,7 +495,7 @@ static int set_thinking(const struct chat *c, json_t *m, json_t *thought)
 static int add_thought_part(json_t *m, json_t *thought)
 {
     json_t *content = json_object_get(m, "content");
-    json_t *parts = json_is_array(content) ? json_copy(content)
+    json_t *parts = json_is_array(content) ? chat_copy(content)
                     : json_string_length(content)
                         ? json_pack("[{s:s,s:O}]", "type", "text", "text", content)
                         : json_array();

@@ -3,6 +3,7 @@
 
 #include "client/prompt/chat_adapt.h"
 #include "client/prompt/chat_form.h"
+#include "client/prompt/chat_tidy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,11 +20,11 @@ static bool will_think(const struct chat *c)
     struct chat quiet = *c;
     chat_form_find(c, &form);
     bool thinks = form.thinks;
-    quiet.extra = c->extra ? json_copy(c->extra) : json_object();
-    if (!thinks && quiet.extra &&
-        !json_object_set_new(quiet.extra, "enable_thinking", json_false()) &&
-        chat_form_render(c, CHAT_FORM_ASKED, true, &given) &&
-        chat_form_render(&quiet, CHAT_FORM_ASKED, true, &off))
+    quiet.extra = c->extra ? chat_copy(c->extra) : json_object();
+    if (!quiet.extra || json_object_set_new(quiet.extra, "enable_thinking", json_false()))
+        chat_ran_out(c);
+    else if (!thinks && chat_form_render(c, CHAT_FORM_ASKED, true, &given) &&
+             chat_form_render(&quiet, CHAT_FORM_ASKED, true, &off))
         thinks = given.bytes != off.bytes || memcmp(given.text, off.text, off.bytes) != 0;
     jinja_output_fini(&given);
     jinja_output_fini(&off);

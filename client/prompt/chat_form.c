@@ -14,6 +14,14 @@
     "\"type\":\"function\",\"function\":{\"name\":\"tool" NEEDLE "\",\"arguments\":"               \
     "\"{\\\"" NEEDLE "\\\": \\\"it is\\\"}\"}}]}]"
 
+json_t *chat_made_up(const struct chat *c, const char *json)
+{
+    json_t *made = json_loads(json, 0, NULL);
+    if (!made)
+        chat_ran_out(c);
+    return made;
+}
+
 struct chat chat_probe_begin(const struct chat *c, bool tool)
 {
     static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"" MADE_UP
@@ -23,7 +31,7 @@ struct chat chat_probe_begin(const struct chat *c, bool tool)
     struct chat probe = *c;
     probe.extra = probe.answer = probe.opening = NULL;
     probe.prompt = true;
-    probe.tools = probe.shown = tool ? json_loads(tools, 0, NULL) : NULL;
+    probe.tools = probe.shown = tool ? chat_made_up(c, tools) : NULL;
     return probe;
 }
 
@@ -39,9 +47,11 @@ bool chat_form_render(const struct chat *c, const char *text, bool prompt, struc
     struct chat probe = *c;
     probe.answer = NULL;
     probe.prompt = prompt;
-    probe.messages = json_loads(text, 0, NULL);
-    bool ok = probe.messages && chat_adapt(&probe) == 0 &&
-              chat_render(&probe, probe.messages, ret, err, sizeof(err)) == 0;
+    probe.messages = chat_made_up(c, text);
+    bool ok = probe.messages && chat_adapt(&probe) == 0;
+    if (!ok) /* there is no other reason */
+        chat_ran_out(c);
+    ok = ok && chat_render(&probe, probe.messages, ret, err, sizeof(err)) == 0;
     json_decref(probe.messages);
     return ok;
 }
@@ -55,7 +65,8 @@ bool chat_form_has_input(const struct jinja_output *o, size_t from, size_t to)
 }
 
 /* Does reading this text as the form has it give the call that was made up? */
-static bool reads_back(const struct call_form *form, const char *text, size_t bytes)
+static bool reads_back(const struct chat *c, const struct call_form *form, const char *text,
+                       size_t bytes)
 {
     static const char want[] = "tool" NEEDLE "{\"" NEEDLE "\": \"it is\"}";
     const struct reader_desc desc = {.form = form, .thoughts = &thought_forms[0]};
@@ -63,9 +74,13 @@ static bool reads_back(const struct call_form *form, const char *text, size_t by
     struct reader_event e;
     struct buffer got = {0};
     bool ok = p && reader_feed(p, text, bytes) == 0 && reader_finish(p) == 0;
+    if (!ok)
+        chat_ran_out(c);
     while (ok && reader_next(p, &e))
         if (e.kind == READER_CALL || e.kind == READER_ARGUMENTS)
             buffer_add(&got, e.text, e.bytes);
+    if (got.failed)
+        chat_ran_out(c);
     ok = ok && reader_calls(p) == 1 && !got.failed && got.bytes == strlen(want) &&
          memcmp(got.data, want, got.bytes) == 0;
     buffer_fini(&got);
@@ -93,7 +108,7 @@ static const struct call_form *find_written(const struct chat *c, const char *me
         chat_form_render(c, messages, false, &called)) {
         size_t n = chat_form_answer_at(&asked, &called);
         for (size_t i = 0; i < n_call_forms && !found; i++)
-            if (reads_back(&call_forms[i], called.text + n, called.bytes - n))
+            if (reads_back(c, &call_forms[i], called.text + n, called.bytes - n))
                 found = &call_forms[i];
     }
     jinja_output_fini(&asked);

@@ -8,6 +8,8 @@
 
 /* c's template with nothing of what c's caller gave: what is found with it is remembered, and holds for
  * every caller. `tool`: with a made-up tool, else without tools. To be ended by chat_probe_end. */
+json_t *chat_made_up(const struct chat *c,
+                     const char *json); /* NULL without memory, which it notes */
 struct chat chat_probe_begin(const struct chat *c, bool tool);
 void chat_probe_end(struct chat *probe);
 

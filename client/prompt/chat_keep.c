@@ -358,7 +358,7 @@ static json_t *with_text(const json_t *content, const struct buffer *text)
     if (text->failed)
         return NULL;
     if (json_is_array(content)) {
-        json_t *parts = json_copy((json_t *)(uintptr_t)content);
+        json_t *parts = chat_copy((json_t *)(uintptr_t)content);
         json_t *part = json_pack("{s:s, s:s%}", "type", "text", "text", text->data, text->bytes);
         if (parts && json_array_append_new(parts, part) == 0)
             return parts;
@@ -417,7 +417,7 @@ static json_t *one_by_one(const struct chat *c, size_t at, size_t n_results)
     bool ok = all != NULL;
     match_results(c, at, list, n_results, of);
     for (size_t k = 0; ok && k < n; k++) {
-        json_t *one = k ? json_pack("{s:s,s:n}", "role", "assistant", "content") : json_copy(m);
+        json_t *one = k ? json_pack("{s:s,s:n}", "role", "assistant", "content") : chat_copy(m);
         json_t *calls_of_one = json_pack("[O]", json_array_get(list, k));
         ok = one && json_object_set_new(one, "tool_calls", calls_of_one) == 0;
         ok = json_array_append_new(all, one) == 0 && ok;

@@ -118,6 +118,7 @@ int chat_json_open(struct hearth *h, const struct hearth_chat *chat, const struc
     chat_fini(&c);
     if (rc == -ENOMEM)
         handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+    rc = chat_settle(h, rc);
     if (rc) {
         hearth_chat_close(reader);
         return rc;

@@ -49,6 +49,19 @@ static struct jinja_variable token_text(const struct chat *c, const char *name,
     return v;
 }
 
+void chat_ran_out(const struct chat *c)
+{
+    c->h->chat_ran_out = true;
+}
+
+int chat_settle(struct hearth *h, int rc)
+{
+    if (!h->chat_ran_out)
+        return rc;
+    h->traits = (struct chat_traits){0};
+    return handle_fail(h, -ENOMEM, "out of memory: free some and try again");
+}
+
 enum { MOST_EXTRA = 64 };
 
 /* tools: an array, JSON's null, or NULL: the variable is not defined. */
@@ -89,5 +102,8 @@ int chat_render(const struct chat *c, const json_t *messages, struct jinja_outpu
                 size_t err_bytes)
 {
     int rc = render(c, messages, c->shown ? c->shown : json_null(), ret, err, err_bytes);
-    return rc == -EINVAL && !c->shown ? render(c, messages, NULL, ret, err, err_bytes) : rc;
+    rc = rc == -EINVAL && !c->shown ? render(c, messages, NULL, ret, err, err_bytes) : rc;
+    if (rc == -ENOMEM)
+        chat_ran_out(c);
+    return rc;
 }

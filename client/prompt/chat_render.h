@@ -31,6 +31,14 @@ int chat_init(struct hearth *h, const struct hearth_chat *chat, const struct cha
               struct chat *c);
 void chat_fini(struct chat *c);
 
+/* Memory ran out: what was found about the template since chat_init() may be wrong. Every look at a
+ * made-up conversation that fails without memory says so. */
+void chat_ran_out(const struct chat *c);
+
+/* Then nothing of it is remembered, and the call fails: returns rc, or -ENOMEM. At the end of a call
+ * that used chat_init(). */
+int chat_settle(struct hearth *h, int rc);
+
 /* Renders these messages (and no others) as c says. Returns as jinja_render. */
 int chat_render(const struct chat *c, const json_t *messages, struct jinja_output *ret, char *err,
                 size_t err_bytes);

@@ -16,6 +16,16 @@ static bool has_role(const json_t *m, const char *role)
     return strcmp(json_string_value(json_object_get(m, "role")), role) == 0;
 }
 
+json_t *chat_copy(json_t *value)
+{
+    json_t *copy = json_copy(value);
+    if (json_object_size(copy) == json_object_size(value) &&
+        json_array_size(copy) == json_array_size(value))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 static bool is_none(const json_t *value)
 {
     return !value || json_is_null(value);

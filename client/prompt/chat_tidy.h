@@ -13,6 +13,9 @@
  * role. Returns 0 or -ENOMEM. */
 int chat_tidy(json_t *messages);
 
+/* As json_copy(), which leaves members out where memory runs out: NULL then. */
+json_t *chat_copy(json_t *value);
+
 /* Results are looked for call by call: a client could have a gateway look for long. */
 enum { CHAT_MOST_CALLS = 64 };
 

@@ -214,16 +214,29 @@ static int join_thoughts(json_t *one, const json_t *messages, size_t at, size_t 
     return rc;
 }
 
+/* Adds the members of *from that *one lacks. */
+static int add_missing(json_t *one, json_t *from)
+{
+    const char *key;
+    json_t *value;
+    int rc = 0;
+    json_object_foreach(from, key, value) {
+        if (!json_object_get(one, key))
+            rc |= json_object_set_nocheck(one, key, value);
+    }
+    return rc;
+}
+
 /* Appends one message in place of n: what else the later ones have, such as calls, is its own. */
 static int append_joined(json_t *all, const json_t *messages, size_t at, size_t n)
 {
-    json_t *one = json_copy(json_array_get(messages, at));
+    json_t *one = chat_copy(json_array_get(messages, at));
     int rc = one ? json_object_set_new(one, "content", join_contents(messages, at, n)) : -1;
     if (!rc && has_role(one, "assistant"))
         rc = join_thoughts(one, messages, at, n, "reasoning_content") ||
              join_thoughts(one, messages, at, n, "thinking");
     for (size_t i = at + 1; i < at + n && !rc && has_role(one, "assistant"); i++)
-        rc = json_object_update_missing(one, json_array_get(messages, i));
+        rc = add_missing(one, json_array_get(messages, i));
     return json_array_append_new(all, one) || rc ? -ENOMEM : 0;
 }
 

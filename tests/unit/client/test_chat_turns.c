@@ -1,8 +1,10 @@
 /* What agents send and some templates refuse: messages whose roles do not alternate, calls without
  * results. */
 #include <check.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/run_suite.h"
@@ -149,6 +151,45 @@ START_TEST(only_what_the_template_refuses_is_put_in_turn)
 }
 END_TEST
 
+static size_t n_left; /* allocations of values that succeed */
+
+static void *scarce(size_t bytes)
+{
+    return n_left ? n_left--, malloc(bytes) : NULL;
+}
+
+/* Each allocation of values fails in turn: there is no prompt then, or the right one, and nothing that
+ * was found about the template meanwhile is remembered. */
+START_TEST(a_shortage_of_memory_is_not_remembered)
+{
+    char text[4096];
+    int64_t rc = -ENOMEM;
+    struct hearth_chat c;
+    connect_with(1, 0);
+    hearth_chat_init(&c, sizeof(c));
+    c.messages = told[_i].messages;
+    c.messages_bytes = strlen(c.messages);
+    c.chat_template = told[_i].template;
+    c.chat_template_bytes = strlen(c.chat_template);
+    c.add_generation_prompt = 0;
+    for (size_t n = 0; rc < 0; n += 1 + n / 16) {
+        n_left = n;
+        json_set_alloc_funcs(scarce, free);
+        rc = hearth_chat_text(h, &c, text, sizeof(text) - 1);
+        json_set_alloc_funcs(malloc, free);
+        /* jansson calls a text broken where it has no memory for a part of it */
+        ck_assert_msg(rc >= 0 || rc == -ENOMEM || strstr(hearth_error(h), "not JSON"), "%zu: %s", n,
+                      hearth_error(h));
+    }
+    for (int again = 0; again < 2; again++) {
+        text[rc] = 0;
+        assert_same_text(told[_i].messages, text, told[_i].want);
+        rc = hearth_chat_text(h, &c, text, sizeof(text) - 1);
+        ck_assert_int_ge(rc, 0);
+    }
+}
+END_TEST
+
 /* An image cannot go behind a result: what it would be there is not an image. */
 START_TEST(parts_stay_out_of_a_result)
 {
@@ -206,6 +247,8 @@ int main(void)
                         sizeof(told) / sizeof(told[0]));
     tcase_add_test(tcase, parts_stay_out_of_a_result);
     tcase_add_test(tcase, a_later_prompt_goes_on_with_the_one_before_it);
+    tcase_add_loop_test(tcase, a_shortage_of_memory_is_not_remembered, 0,
+                        (int)(sizeof(told) / sizeof(told[0])));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
