@@ -211,7 +211,7 @@ static bool has_trait(const struct chat *c, enum chat_trait trait)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-json_t *chat_join_parts(const json_t *parts)
+json_t *chat_join_parts(const struct chat *c, const json_t *parts)
 {
     size_t i, bytes = 0;
     const json_t *part;
@@ -222,8 +222,10 @@ json_t *chat_join_parts(const json_t *parts)
         bytes += json_string_length(text);
     }
     char *all = malloc(bytes + 1);
-    if (!all)
+    if (!all) {
+        chat_ran_out(c);
         return NULL;
+    }
     bytes = 0;
     json_array_foreach(parts, i, part) {
         const json_t *text = json_object_get(part, "text");
@@ -232,6 +234,8 @@ json_t *chat_join_parts(const json_t *parts)
     }
     json_t *joined = json_stringn_nocheck(all, bytes);
     free(all);
+    if (!joined)
+        chat_ran_out(c);
     return joined;
 }
 
@@ -242,7 +246,7 @@ static int adapt_content(const struct chat *c, json_t *m)
     if (none && c->is_family)
         other = json_string("");
     else if (json_is_array(content) && !has_trait(c, TRAIT_PARTS))
-        other = chat_join_parts(content);
+        other = chat_join_parts(c, content);
     else if (json_is_string(content) && has_trait(c, TRAIT_PARTS))
         other = json_pack("[{s:s,s:O}]", "type", "text", "text", content);
     else
@@ -391,12 +395,12 @@ static bool has_role(const json_t *m, const char *role)
 }
 
 /* The contents of messages one after the other, all texts or all parts; NULL: they are not, or no
- * memory. */
-static json_t *join_contents(const json_t *messages)
+ * memory, which it notes. */
+static json_t *join_contents(const struct chat *c, const json_t *messages)
 {
     struct buffer text = {0};
     json_t *parts = json_array(), *joined = NULL;
-    size_t i, n_texts = 0;
+    size_t i, n_texts = 0, n_parts = 0;
     const json_t *m;
     bool failed = !parts;
     json_array_foreach(messages, i, m) {
@@ -404,13 +408,15 @@ static json_t *join_contents(const json_t *messages)
         n_texts += json_is_string(content);
         buffer_text(&text, i ? "\n" : "");
         buffer_add(&text, json_string_value(content), json_string_length(content));
-        failed |= json_is_array(content) ? json_array_extend(parts, content) != 0
-                                         : !json_is_string(content);
+        n_parts += json_is_array(content);
+        failed |= json_is_array(content) && json_array_extend(parts, content) != 0;
     }
-    if (!failed && !text.failed && n_texts == i)
-        joined = json_stringn_nocheck(text.data, text.bytes);
-    else if (!failed && n_texts == 0)
-        joined = json_incref(parts);
+    if (n_texts == i)
+        joined = failed || text.failed ? NULL : json_stringn_nocheck(text.data, text.bytes);
+    else if (n_parts == i)
+        joined = failed ? NULL : json_incref(parts);
+    if (!joined && (n_texts == i || n_parts == i))
+        chat_ran_out(c);
     buffer_fini(&text);
     json_decref(parts);
     return joined;
@@ -426,7 +432,7 @@ static bool is_misplaced(const struct chat *c, size_t i)
 /* Messages of the system become text of the user: of the message before them, which does not depend
  * on what follows and so keeps a prefix stable; else of the one after them; else a message of their
  * own. *all: the messages before. */
-static int place_systems(json_t *all, json_t *run, json_t *next)
+static int place_systems(const struct chat *c, json_t *all, json_t *run, json_t *next)
 {
     json_t *before = json_array_get(all, json_array_size(all) - 1), *to = NULL, *joined, *m;
     size_t i;
@@ -435,7 +441,7 @@ static int place_systems(json_t *all, json_t *run, json_t *next)
         rc = json_array_insert(run, 0, to = before);
     else if (next && has_role(next, "user"))
         rc = json_array_append(run, to = next);
-    joined = to && !rc ? join_contents(run) : NULL;
+    joined = to && !rc ? join_contents(c, run) : NULL;
     if (joined)
         return json_object_set_new(to, "content", joined) ? -ENOMEM : 0;
     json_array_foreach(run, i, m) {
@@ -457,7 +463,7 @@ static int adapt_systems(struct chat *c)
         if (json_array_append(misplaced ? run : all, m))
             rc = -ENOMEM;
         else if (misplaced && !(next && is_misplaced(c, i + 1)))
-            rc = place_systems(all, run, next) || json_array_clear(run) ? -ENOMEM : 0;
+            rc = place_systems(c, all, run, next) || json_array_clear(run) ? -ENOMEM : 0;
     }
     if (!rc && (json_array_clear(c->messages) || json_array_extend(c->messages, all)))
         rc = -ENOMEM;
@@ -469,12 +475,12 @@ static int adapt_systems(struct chat *c)
 /* ---- thoughts -------------------------------------------------------------------------------- */
 
 /* The template refuses a content beside a thought: it follows the thought. */
-static json_t *with_content(json_t *m, json_t *thought)
+static json_t *with_content(const struct chat *c, json_t *m, json_t *thought)
 {
     if (!json_string_length(json_object_get(m, "content")))
         return json_incref(thought);
     json_t *both = json_pack("[{s:O},O]", "content", thought, m);
-    json_t *all = both ? join_contents(both) : NULL;
+    json_t *all = both ? join_contents(c, both) : NULL;
     json_decref(both);
     return all;
 }
@@ -483,7 +489,7 @@ static int set_thinking(const struct chat *c, json_t *m, json_t *thought)
 {
     const bool alone =
         json_array_size(json_object_get(m, "tool_calls")) && has_trait(c, TRAIT_THOUGHT_ALONE);
-    json_t *all = alone ? with_content(m, thought) : json_incref(thought);
+    json_t *all = alone ? with_content(c, m, thought) : json_incref(thought);
     if (alone && json_object_set_new(m, "content", json_string(""))) {
         json_decref(all);
         return -ENOMEM;

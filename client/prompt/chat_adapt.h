@@ -17,7 +17,7 @@ json_t *chat_adapt_tools(const struct chat *c);
 struct chat_traits *chat_traits(const struct chat *c);
 
 /* The texts of a list of text parts together, to be given back with json_decref; NULL where there is
- * another part, or no memory. */
-json_t *chat_join_parts(const json_t *parts);
+ * another part, or no memory, which it notes. */
+json_t *chat_join_parts(const struct chat *c, const json_t *parts);
 
 #endif

@@ -94,7 +94,7 @@ int chat_take_answer(struct chat *c, char *err, size_t err_bytes)
         return -EINVAL;
     }
     json_t *text =
-        json_is_array(content) ? chat_join_parts(content) : json_incref((json_t *)content);
+        json_is_array(content) ? chat_join_parts(c, content) : json_incref((json_t *)content);
     if (!text && json_is_array(content)) {
         snprintf(err, err_bytes,
                  "messages[%zu]: the last message of the assistant is continued: give it text only",

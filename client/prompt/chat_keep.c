@@ -533,10 +533,10 @@ static int append_shown(json_t *all, struct buffer *shown)
 
 /* The result as a text of the user. A content that has more than texts stays, in a message of its
  * own. */
-static int show_result(json_t *m, struct buffer *shown, json_t *all)
+static int show_result(const struct chat *c, json_t *m, struct buffer *shown, json_t *all)
 {
     json_t *content = json_object_get(m, "content");
-    json_t *text = json_is_array(content) ? chat_join_parts(content) : json_incref(content);
+    json_t *text = json_is_array(content) ? chat_join_parts(c, content) : json_incref(content);
     int rc = 0;
     if (json_is_array(content) && !text) {
         rc = append_shown(all, shown) || json_array_append(all, m) ||
@@ -561,7 +561,7 @@ static int show_results(const struct chat *c, json_t *all)
     int rc = 0;
     json_array_foreach(c->messages, i, m) {
         if (!rc && is_result(m))
-            rc = show_result(m, &shown, all);
+            rc = show_result(c, m, &shown, all);
         else if (!rc)
             rc = append_shown(all, &shown) || json_array_append(all, m) ? -ENOMEM : 0;
     }
@@ -585,7 +585,7 @@ static int keep_orphan(const struct chat *c, json_t *m, const json_t *list, json
     }
     if (orphans(c) == KEPT_WRITTEN)
         return json_array_append(all, m);
-    return show_result(m, &shown, all) || append_shown(all, &shown);
+    return show_result(c, m, &shown, all) || append_shown(all, &shown);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,19 +152,31 @@ START_TEST(only_what_the_template_refuses_is_put_in_turn)
 }
 END_TEST
 
-static size_t n_left; /* allocations of values that succeed */
+static long n_left; /* allocations of values before the one that fails */
 
+/* Not of powers of two: jansson goes on without what does not fit its reader's buffer, or ends the
+ * program. */
 static void *scarce(size_t bytes)
 {
-    return n_left ? n_left--, malloc(bytes) : NULL;
+    return (bytes & (bytes - 1)) != 0 && n_left-- == 0 ? NULL : malloc(bytes);
 }
 
-/* Each allocation of values fails in turn: there is no prompt then, or the right one, and nothing that
- * was found about the template meanwhile is remembered. */
+/* How many there are while the messages are read, where jansson calls the text broken. */
+static long n_to_read(const char *messages)
+{
+    n_left = LONG_MAX;
+    json_set_alloc_funcs(scarce, free);
+    json_decref(json_loads(messages, 0, NULL));
+    json_set_alloc_funcs(malloc, free);
+    return LONG_MAX - n_left;
+}
+
+/* Each allocation of values fails in turn, alone: there is no prompt then, or the right one, and nothing
+ * that was found about the template meanwhile is remembered. */
 START_TEST(a_shortage_of_memory_is_not_remembered)
 {
+    const long first = n_to_read(told[_i].messages);
     char text[4096];
-    int64_t rc = -ENOMEM;
     struct hearth_chat c;
     connect_with(1, 0);
     hearth_chat_init(&c, sizeof(c));
@@ -172,20 +185,16 @@ START_TEST(a_shortage_of_memory_is_not_remembered)
     c.chat_template = told[_i].template;
     c.chat_template_bytes = strlen(c.chat_template);
     c.add_generation_prompt = 0;
-    for (size_t n = 0; rc < 0; n += 1 + n / 16) {
+    n_left = -1;
+    for (long n = first; n_left < 0; n += 1 + (n - first) / 64) {
         n_left = n;
         json_set_alloc_funcs(scarce, free);
-        rc = hearth_chat_text(h, &c, text, sizeof(text) - 1);
+        const int64_t rc = hearth_chat_text(h, &c, text, sizeof(text) - 1);
         json_set_alloc_funcs(malloc, free);
-        /* jansson calls a text broken where it has no memory for a part of it */
-        ck_assert_msg(rc >= 0 || rc == -ENOMEM || strstr(hearth_error(h), "not JSON"), "%zu: %s", n,
-                      hearth_error(h));
-    }
-    for (int again = 0; again < 2; again++) {
-        text[rc] = 0;
-        assert_same_text(told[_i].messages, text, told[_i].want);
-        rc = hearth_chat_text(h, &c, text, sizeof(text) - 1);
-        ck_assert_int_ge(rc, 0);
+        text[rc < 0 ? 0 : rc] = 0;
+        ck_assert_msg(rc >= 0 || rc == -ENOMEM, "%ld: %s", n, hearth_error(h));
+        if (rc >= 0)
+            assert_same_text(told[_i].messages, text, told[_i].want);
     }
 }
 END_TEST
