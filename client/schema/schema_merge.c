@@ -17,6 +17,16 @@ static json_t *kept(struct schema *c, json_t *value)
     return value;
 }
 
+/* json_copy() leaves out what it has no memory for. */
+static json_t *copy_of(struct schema *c, json_t *value)
+{
+    json_t *copy = kept(c, json_copy(value));
+    if (json_object_size(copy) != json_object_size(value) ||
+        json_array_size(copy) != json_array_size(value))
+        schema_no_memory(c);
+    return copy;
+}
+
 static void set(struct schema *c, json_t *object, const char *key, json_t *value)
 {
     if (!c->rc && (!value || json_object_set_nocheck(object, key, value)))
@@ -71,7 +81,7 @@ static json_t *merge_types(struct schema *c, json_t *a, json_t *b)
 
 static json_t *merge_lists(struct schema *c, json_t *a, json_t *b, int is_union)
 {
-    json_t *list = kept(c, is_union ? json_copy(a) : json_array()), *x, *y;
+    json_t *list = is_union ? copy_of(c, a) : kept(c, json_array()), *x, *y;
     size_t i, k;
     schema_work(c, json_array_size(a) * json_array_size(b));
     if (c->rc)
@@ -176,7 +186,7 @@ static void check_places(struct schema *c, const json_t *a, const json_t *b)
 /* NULL: nothing matches both, or a failure. */
 static json_t *merge(struct schema *c, json_t *a, json_t *b)
 {
-    json_t *both = kept(c, json_copy(a)), *value;
+    json_t *both = copy_of(c, a), *value;
     const char *key;
     check_places(c, a, b);
     json_object_foreach(b, key, value) {

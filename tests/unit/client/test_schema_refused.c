@@ -204,6 +204,47 @@ START_TEST(what_is_in_compared_values_is_work)
 }
 END_TEST
 
+static long n_left; /* allocations before the one that fails */
+
+/* Not of powers of two: jansson goes on without what does not fit its reader's buffer, or ends the
+ * program. */
+static void *scarce(size_t bytes)
+{
+    return (bytes & (bytes - 1)) != 0 && n_left-- == 0 ? NULL : malloc(bytes);
+}
+
+/* Each allocation of values fails in turn, alone: there is no grammar then, or the right one. */
+START_TEST(a_grammar_is_whole_or_none_without_memory)
+{
+    static const char *const all[] = {
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3},\"b\":{"
+        "\"enum\":[1,\"x\",null]},\"c\":{\"items\":{\"$ref\":\"#/$defs/d\"},\"minItems\":1}},"
+        "\"required\":[\"a\",\"e\"],\"additionalProperties\":{\"type\":\"null\"},\"$defs\":{\"d\":"
+        "{\"type\":\"string\",\"pattern\":\"^[a-c]{2}(x|y)*$\"}}}",
+        "{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2,3]},\"b\":{\"type\":"
+        "\"string\"}},\"required\":[\"a\"]},{}]}",
+        "{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2,3]},\"b\":{\"type\":"
+        "[\"string\",\"null\"],\"maxLength\":3}},\"required\":[\"a\"],\"additionalProperties\":"
+        "false},{\"properties\":{\"a\":{\"enum\":[3,2]},\"b\":{\"minLength\":1}},\"required\":["
+        "\"b\"]}],\"anyOf\":[{\"required\":[\"a\",\"b\"]},{\"properties\":{\"a\":{\"const\":2}}}]}",
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        ck_assert_int_gt(schema_convert(all[i]), 0);
+        char *want = strdup(schema_grammar);
+        n_left = -1;
+        for (long n = 0; n_left < 0; n++) {
+            n_left = n;
+            json_set_alloc_funcs(scarce, free);
+            int64_t rc = schema_convert(all[i]);
+            json_set_alloc_funcs(malloc, free);
+            ck_assert_msg(rc < 0 || strcmp(schema_grammar, want) == 0, "%ld: %s, not %s", n,
+                          schema_grammar, want);
+        }
+        free(want);
+    }
+}
+END_TEST
+
 START_TEST(a_schema_above_a_mebibyte_is_refused)
 {
     char *text = malloc(SCHEMA_TEXT_MAX + 2);
@@ -255,6 +296,7 @@ int main(void)
     tcase_add_test(tc, doubling_references_end_within_the_bounds);
     tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
     tcase_add_test(tc, what_is_in_compared_values_is_work);
+    tcase_add_test(tc, a_grammar_is_whole_or_none_without_memory);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
     tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
     tcase_add_test(tc, the_returned_length_is_that_of_the_whole_text);
