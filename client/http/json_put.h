@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-/* Compact; of a real nine digits where they give a float exactly, else as many more as give the double.
- * NULL, which says that memory ran out while it was made: the buffer has failed. */
+/* Compact; of a real nine digits where they give a float exactly, else as many more as give the
+ * double. NULL, which says that memory ran out while it was made: the buffer has failed. */
 void json_put(struct buffer *t, const json_t *value);
 
 /* JSON with ' in place of ", and values: %s a text, %t a text and its bytes (size_t), %d an int64_t,

@@ -386,8 +386,8 @@ static bool is_result(const json_t *m)
     return m && strcmp(json_string_value(json_object_get(m, "role")), "tool") == 0;
 }
 
-/* Which call each of the messages of tools after messages[at] answers: one that answers none follows
- * the first that has no answer. */
+/* Which call each of the messages of tools after messages[at] answers: one that answers none
+ * follows the first that has no answer. */
 static void match_results(const struct chat *c, size_t at, const json_t *list, size_t n_results,
                           size_t *ret)
 {

@@ -35,8 +35,8 @@ void chat_fini(struct chat *c);
  * made-up conversation that fails without memory says so. */
 void chat_ran_out(const struct chat *c);
 
-/* Then nothing of it is remembered, and the call fails: returns rc, or -ENOMEM. At the end of a call
- * that used chat_init(). */
+/* Then nothing of it is remembered, and the call fails: returns rc, or -ENOMEM. At the end of a
+ * call that used chat_init(). */
 int chat_settle(struct hearth *h, int rc);
 
 /* Renders these messages (and no others) as c says. Returns as jinja_render. */

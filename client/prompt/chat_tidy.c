@@ -6,9 +6,8 @@
 #include <string.h>
 
 struct calls {
-    unsigned n; /* that had no id */
-    json_t *
-        open; /* [at most CHAT_MOST_CALLS] those of the last message that had some, without results */
+    unsigned n;   /* that had no id */
+    json_t *open; /* of the last message that had some: those without results, not too many */
 };
 
 static bool has_role(const json_t *m, const char *role)
@@ -41,7 +40,8 @@ static int tidy_content(json_t *m)
     return json_object_set_new(m, "content", json_string("")) ? -ENOMEM : 0;
 }
 
-/* vLLM, Ollama and OpenRouter call a thought `reasoning`, and so do clients that are used to them. */
+/* vLLM, Ollama and OpenRouter call a thought `reasoning`, and so do clients that are used to
+ * them. */
 static int tidy_thought(json_t *m)
 {
     json_t *thought = json_object_get(m, "reasoning");

@@ -340,7 +340,8 @@ START_TEST(a_template_of_invalid_utf8_is_served)
 }
 END_TEST
 
-/* A model's template may take a second for what it says to a short chat; others are answered meanwhile. */
+/* A model's template may take a second for what it says to a short chat; others are answered
+ * meanwhile. */
 START_TEST(a_slow_template_holds_nobody_up)
 {
     static const char chat[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";

@@ -1028,8 +1028,8 @@ START_TEST(sixty_four_tools_with_256_kilobytes_compile)
 }
 END_TEST
 
-/* A tool whose references double at each of twenty levels takes all steps that there are; what is left
- * of the others is loosened, however many they are. */
+/* A tool whose references double at each of twenty levels takes all steps that there are; what is
+ * left of the others is loosened, however many they are. */
 START_TEST(tools_share_the_steps_of_a_schema)
 {
     struct buffer tools = {0};

@@ -171,8 +171,8 @@ static long n_to_read(const char *messages)
     return LONG_MAX - n_left;
 }
 
-/* Each allocation of values fails in turn, alone: there is no prompt then, or the right one, and nothing
- * that was found about the template meanwhile is remembered. */
+/* Each allocation of values fails in turn, alone: there is no prompt then, or the right one, and
+ * nothing that was found about the template meanwhile is remembered. */
 START_TEST(a_shortage_of_memory_is_not_remembered)
 {
     const long first = n_to_read(told[_i].messages);

@@ -670,7 +670,8 @@ static json_t *of_ollama(const json_t *body, struct fail *f)
     return translate_ollama_chat(body, 4096, f);
 }
 
-/* Each allocation fails in turn: the answer is an error, and nothing is used that was given back. */
+/* Each allocation fails in turn: the answer is an error, and nothing is used that was given
+ * back. */
 START_TEST(memory_that_runs_out_is_an_error)
 {
     static const struct {

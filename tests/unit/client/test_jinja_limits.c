@@ -48,8 +48,8 @@ START_TEST(endless_templates_end)
 }
 END_TEST
 
-/* What takes long for other reasons than long texts is work, too: each of these takes too many steps,
- * and a tenth of its turns does not. */
+/* What takes long for other reasons than long texts is work, too: each of these takes too many
+ * steps, and a tenth of its turns does not. */
 START_TEST(dear_operations_are_work)
 {
     static const struct {

@@ -180,8 +180,8 @@ START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
 }
 END_TEST
 
-/* Two enums of a hundred lists of six hundred numbers that differ in the last one: six million pairs of
- * numbers. */
+/* Two enums of a hundred lists of six hundred numbers that differ in the last one: six million
+ * pairs of numbers. */
 START_TEST(what_is_in_compared_values_is_work)
 {
     enum { LISTS = 100, NUMBERS = 600 };
