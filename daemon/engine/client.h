@@ -38,6 +38,7 @@ struct client_user {
     uint64_t served;        /* number of the last cell that was taken from it */
     uint32_t cells;         /* in this step */
     uint64_t tokens;        /* that these cells announced */
+    uint64_t masked;        /* the last turn that it had at masks (constrain.c) */
     struct debt wakes;      /* attached.c */
     struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
 };

@@ -316,14 +316,42 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
     return rc == 0 && constrain_goes_on(slot);
 }
 
-uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn)
+static bool is_constrained(const struct slot *slot)
 {
+    return slot->state != SLOT_IDLE && slot->state != SLOT_READING && slot->request->constrained;
+}
+
+/* Had `a` or its user the budget before all others longer ago than `b`? */
+static bool budget_precedes(const struct slot *a, const struct slot *b)
+{
+    const struct client_user *x = a->client->user, *y = b->client->user;
+    return x != y ? x->masked < y->masked : a->request->masked < b->request->masked;
+}
+
+/* The slot that has the budget before all others: users take turns, and then each user's slots. */
+static uint32_t take_turn(struct constrain *constrain, const struct slots *slots)
+{
+    uint32_t first = slots->n;
+    for (uint32_t i = 0; i < slots->n; i++)
+        if (is_constrained(&slots->all[i]) && constrain_goes_on(&slots->all[i]) &&
+            (first == slots->n || budget_precedes(&slots->all[i], &slots->all[first])))
+            first = i;
+    if (first == slots->n)
+        return 0;
+    const struct slot *slot = &slots->all[first];
+    slot->request->masked = slot->client->user->masked = ++constrain->turn;
+    return first;
+}
+
+uint32_t constrain_step(struct constrain *constrain, struct slots *slots)
+{
+    const uint32_t first = take_turn(constrain, slots);
     uint32_t waiting = 0;
     grammars_release(&constrain->grammars);
     constrain->budget = constrain->step;
     for (uint32_t i = 0; i < slots->n; i++) {
-        struct slot *slot = &slots->all[(i + turn) % slots->n];
-        if (slot->state != SLOT_IDLE && slot->state != SLOT_READING && slot->request->constrained)
+        struct slot *slot = &slots->all[(i + first) % slots->n];
+        if (is_constrained(slot))
             waiting += mask_first_row(constrain, slots, slot);
     }
     return waiting;

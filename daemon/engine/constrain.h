@@ -28,6 +28,7 @@ struct constrain {
     int64_t step;     /* what a step may spend on masks; GRAMMAR_MILLISECOND says in what */
     int64_t token;    /* ... and between two passes on a token of an answer: CONSTRAIN_TOKEN */
     int64_t budget;   /* left in this step */
+    uint64_t turn;    /* number of the last step in which a slot had it before all others */
 };
 
 /* Asks for the grammar of the slot's decoded request, if it has one. Returns 0, or -ENOMEM with one
@@ -54,9 +55,9 @@ bool constrain_mask(struct constrain *constrain, struct slot *slot, uint32_t dra
 /* A step begins: begins runs of compiled grammars, follows answers that were brought along, makes
  * the masks that first rows need, ends answers that cannot go on. Slots whose grammar or masks are
  * not made yet sit out the step (SLOT_MASKING); those whose text is being read do anyway, and are
- * left alone. Returns how many of them another step will help. `turn` says which slot is the first
- * to use the budget. */
-uint32_t constrain_step(struct constrain *constrain, struct slots *slots, uint32_t turn);
+ * left alone. Users take turns at being the first to use the budget, and so do each user's slots.
+ * Returns how many of them another step will help. */
+uint32_t constrain_step(struct constrain *constrain, struct slots *slots);
 
 /* Would a step help this slot, which is SLOT_MASKING? Not while its grammar is compiled. */
 bool constrain_goes_on(const struct slot *slot);

@@ -43,8 +43,7 @@ static void pass_broke(struct engine *engine, int error, const char *text)
  * waited for pages may try again. Returns how many sit out for a mask. */
 static uint32_t pass_plan(struct batch *batch, struct slots *slots, struct constrain *constrain)
 {
-    uint32_t turn = batch->turns.passes + batch->fast_turns.passes;
-    uint32_t masking = constrain_step(constrain, slots, turn);
+    uint32_t masking = constrain_step(constrain, slots);
     batch->n_verified = batch->n_unverified = batch->n_decoding = 0;
     batch->fast_rows = slots->n_following = 0;
     batch->fast_interactive = batch->prefills = false;

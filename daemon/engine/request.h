@@ -53,6 +53,7 @@ struct request {
     uint32_t followed;              /* [length at most] tokens that marks and run have followed */
     int64_t work;                   /* for the run to follow a token (struct constrain) */
     int64_t drafting;               /* what is left of that for the drafts of a window */
+    uint64_t masked;                /* the last turn that the slot had at masks (constrain.c) */
     bool behind;        /* the run has yet to follow all of the last accepted token ... */
     bool stopped;       /* ... which completed a stop */
     uint32_t whole;     /* the most rows that it has needed for its next token (plan_slot) */

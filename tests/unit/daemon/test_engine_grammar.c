@@ -330,6 +330,58 @@ START_TEST(a_dear_grammar_holds_up_itself_alone)
 }
 END_TEST
 
+/* How many steps an answer of one user takes whose masks take some, beside `n` slots of another
+ * user, each with a grammar of its own whose masks take many. */
+static uint32_t steps_beside(uint32_t n)
+{
+    static const char *const wide = "root ::= ([a-d] | [b-h] | \"ab\" | \"abc\"){%u,300}";
+    static struct rig_client crowd[2];
+    static char texts[2 * RIG_SLOTS][64];
+    struct rig_desc desc = {.proposer = PROPOSER_NONE, .slots = 1 + 2 * RIG_SLOTS};
+    struct params p = with_grammar(grammars[3]), others[2 * RIG_SLOTS];
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 20, .params = &p};
+    uint32_t steps = 0;
+    open_with(&desc, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        rig_attach(&rig, &crowd[i], RIG_SLOTS, 2000, "");
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(texts[i], sizeof(texts[i]), wide, 200 + i);
+        others[i] = with_grammar(texts[i]);
+        struct rig_request other = {
+            .tokens = tokens + i, .n = 9, .max_tokens = 300, .params = &others[i]};
+        rig_submit(&crowd[i / RIG_SLOTS], i % RIG_SLOTS, &other);
+    }
+    for (uint32_t i = 0; i < 2 * n + 2; i++) /* all are compiled */
+        rig_step(&rig);
+    rig.engine->constrain.step = 8;
+    rig_submit(&client, 0, &request);
+    for (; !client.slots[0].last.reason; steps++) {
+        rig_step(&rig);
+        rig_read_all(&client);
+        for (uint32_t i = 0; i < 2; i++)
+            rig_read_all(&crowd[i]);
+        ck_assert_uint_lt(steps, 100000);
+    }
+    ck_assert(rig_same(&rig, &request, &client.slots[0].last));
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_uint_eq(crowd[i / RIG_SLOTS].slots[i % RIG_SLOTS].last.reason, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        rig_detach(&rig, &crowd[i]);
+    close_all();
+    return steps;
+}
+
+/* Users take turns at making masks, and then a user's slots: another user's many slots take no more of
+ * that from one than a single one does. */
+START_TEST(users_take_turns_at_masks)
+{
+    const uint32_t alone = steps_beside(0), one = steps_beside(1),
+                   many = steps_beside(2 * RIG_SLOTS);
+    ck_assert_uint_le(one, 2 * alone);
+    ck_assert_uint_le(many, 2 * alone);
+}
+END_TEST
+
 /* Tokens that take too long to be followed after a pass: the next step does it, or says that the
  * answer is over, for all that an answer may end by. */
 START_TEST(a_token_may_be_followed_later)
@@ -813,6 +865,7 @@ int main(void)
     tcase_add_test(tests, a_text_is_compiled_once);
     tcase_add_test(tests, the_places_of_idle_grammars_are_shared_by_user);
     tcase_add_test(tests, a_user_pays_for_what_its_grammars_take);
+    tcase_add_test(tests, users_take_turns_at_masks);
     tcase_add_test(tests, users_take_turns_at_the_compiler);
     tcase_add_test(tests, a_request_may_end_before_its_grammar_is_compiled);
     suite_add_tcase(suite, tests);
