@@ -173,13 +173,18 @@ static void list_remove(struct prefix *prefix, struct prefix_lists *lists, uint3
     lists->n--;
 }
 
+uint32_t prefix_most(const struct prefix_lists *lists)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 1; i < PREFIX_USERS; i++)
+        most = lists->of[i].n > lists->of[most].n ? i : most;
+    return most;
+}
+
 /* What gives way: the oldest of the user with the most, or PAGE_NONE. */
 static uint32_t list_victim(const struct prefix_lists *lists)
 {
-    const struct prefix_list *most = &lists->of[0];
-    for (uint32_t i = 1; i < PREFIX_USERS; i++)
-        most = lists->of[i].n > most->n ? &lists->of[i] : most;
-    return most->oldest;
+    return lists->of[prefix_most(lists)].oldest;
 }
 
 /* Shows what a page is about to lose to others. */

@@ -149,6 +149,9 @@ uint32_t prefix_take(struct prefix *prefix);
  * most, which its page loses. PAGE_NONE: all are read. */
 uint32_t prefix_take_window(struct prefix *prefix);
 
+/* The user with the most in these lists, as `uid` % PREFIX_USERS: whose oldest gives way. */
+uint32_t prefix_most(const struct prefix_lists *lists);
+
 /* Pages, and window pages, that these could hand out. */
 uint32_t prefix_spare(const struct prefix *prefix);
 uint32_t prefix_spare_windows(const struct prefix *prefix);

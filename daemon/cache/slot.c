@@ -255,19 +255,35 @@ static uint32_t idle_states(const struct slot *slot)
     return slot->state == SLOT_IDLE && slot->own != PAGE_NONE ? 1 : 0;
 }
 
-/* Of the user whose idle slots have the most, the one that was used least recently; not `needy`. NULL: none has any. */
+static uint32_t idle_windows(const struct slot *slot)
+{
+    return idle_pages(slot) > 0 && slot->n_pages > slot->window_from
+               ? slot->n_pages - slot->window_from
+               : 0;
+}
+
+/* What each user has that no request needs: in the cache's lists, and in idle slots but `needy`. */
+static void count_idle(const struct slot *slots, uint32_t n_slots, idle_has *has,
+                       const struct prefix_lists *lists, const struct slot *needy,
+                       uint64_t ret[PREFIX_USERS])
+{
+    for (uint32_t i = 0; i < PREFIX_USERS; i++)
+        ret[i] = lists ? lists->of[i].n : 0;
+    for (uint32_t i = 0; i < n_slots; i++)
+        ret[slots[i].uid % PREFIX_USERS] += &slots[i] != needy ? has(&slots[i]) : 0;
+}
+
+/* Of the users with idle slots that have some, the one with the most: of these slots the one that
+ * was used least recently. NULL: there are none. */
 static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *has,
-                              const struct slot *needy)
+                              const struct slot *needy, const uint64_t sums[PREFIX_USERS])
 {
     struct slot *found = NULL;
     uint64_t most = 0;
     for (uint32_t i = 0; i < n_slots; i++) {
-        const bool again = found && slots[i].uid == found->uid; /* whose sum is known */
-        uint64_t sum = again ? most : 0;
+        const uint64_t sum = sums[slots[i].uid % PREFIX_USERS];
         if (&slots[i] == needy || has(&slots[i]) == 0)
             continue;
-        for (uint32_t k = 0; k < n_slots && !again; k++)
-            sum += slots[k].uid == slots[i].uid && &slots[k] != needy ? has(&slots[k]) : 0;
         if (sum > most || (sum == most && slots[i].serial <= found->serial)) {
             found = &slots[i];
             most = sum;
@@ -276,16 +292,54 @@ static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *ha
     return found;
 }
 
+/* The idle slot that gives way before the oldest of the lists, since its user has more than the one
+ * whose that is; or NULL. */
+static struct slot *find_before(struct slots *slots, idle_has *has,
+                                const struct prefix_lists *lists, const struct slot *needy)
+{
+    uint64_t sums[PREFIX_USERS];
+    count_idle(slots->all, slots->n, has, lists, needy, sums);
+    struct slot *idle = find_idle(slots->all, slots->n, has, needy, sums);
+    const uint32_t most = prefix_most(lists);
+    return idle && sums[idle->uid % PREFIX_USERS] > sums[most] ? idle : NULL;
+}
+
+/* The next one that has to let go of its pages, or of its window pages; or NULL. */
+static struct slot *find_to_level(struct slots *slots, const struct prefix *prefix,
+                                  const struct slot *needy)
+{
+    struct slot *idle = NULL;
+    if (prefix->pool->n_free == 0 && prefix->idle.n > 0)
+        idle = find_before(slots, idle_pages, &prefix->idle, needy);
+    if (!idle && prefix->window > 0 && prefix->windows->n_free == 0 && prefix->passed.n == 0)
+        idle = find_before(slots, idle_windows, &prefix->resting, needy);
+    return idle;
+}
+
+uint32_t slots_level(struct slots *slots, struct prefix *prefix, const struct slot *needy)
+{
+    uint32_t evicted = 0;
+    struct slot *idle;
+    while ((idle = find_to_level(slots, prefix, needy))) {
+        evicted += idle->n_pages;
+        slot_evict(idle, prefix);
+    }
+    return evicted;
+}
+
 uint32_t slots_take_state(struct slots *slots, struct prefix *prefix)
 {
-    struct slot *idle;
-    uint32_t state = pages_take(prefix->states);
-    if (state == PAGE_NONE && (idle = find_idle(slots->all, slots->n, idle_states, NULL))) {
-        slot_end_leaves(idle, prefix);
-        slot_give_state(idle, prefix);
-        state = pages_take(prefix->states);
-    }
-    return state != PAGE_NONE ? state : prefix_take_point(prefix);
+    uint64_t sums[PREFIX_USERS];
+    const uint32_t state = pages_take(prefix->states), most = prefix_most(&prefix->points);
+    if (state != PAGE_NONE)
+        return state;
+    count_idle(slots->all, slots->n, idle_states, &prefix->points, NULL, sums);
+    struct slot *idle = find_idle(slots->all, slots->n, idle_states, NULL, sums);
+    if (!idle || (prefix->points.n > 0 && sums[most] > sums[idle->uid % PREFIX_USERS]))
+        return prefix_take_point(prefix);
+    slot_end_leaves(idle, prefix);
+    slot_give_state(idle, prefix);
+    return pages_take(prefix->states);
 }
 
 bool slots_own_state(struct slots *slots, struct prefix *prefix, struct slot *slot)
@@ -752,7 +806,9 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
 
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
 {
-    struct slot *victim = find_idle(slots, n_slots, idle_pages, needy);
+    uint64_t sums[PREFIX_USERS];
+    count_idle(slots, n_slots, idle_pages, NULL, needy, sums);
+    struct slot *victim = find_idle(slots, n_slots, idle_pages, needy, sums);
     enum yield_class lowest = YIELD_NEVER;
     if (victim)
         return victim;
@@ -775,7 +831,7 @@ uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t
     struct prefix *prefix = &slots->kv.prefix;
     uint32_t page;
     struct slot *victim;
-    *ret_evicted = 0;
+    *ret_evicted = slots_level(slots, prefix, needy);
     while ((page = prefix_take(prefix)) == PAGE_NONE &&
            (victim = slot_victim(slots->all, slots->n, needy))) {
         *ret_evicted += victim->n_pages;

@@ -215,8 +215,14 @@ bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefi
 void slot_take_end(struct slot *slot, struct prefix *prefix, uint32_t n_pages, uint32_t positions,
                    const uint32_t part[PREFIX_PARTS]);
 
-/* A free state; else, of the user whose idle slots have the most, that of the one that was used least
- * recently, else that of a restart point (prefix_take_point). PAGE_NONE: there is none. */
+/* The cache is about to give pages of the user with the most there to `needy`. Where another one has
+ * more that no request needs, what its idle slots have included, these let go of it until that
+ * one's go: nobody loses pages to others beyond an equal share. Returns how many they had. */
+uint32_t slots_level(struct slots *slots, struct prefix *prefix, const struct slot *needy);
+
+/* A free state; else of the user that has the most which no request needs, the one of its idle slot
+ * that was used least recently, or if it has none that of a restart point (prefix_take_point).
+ * PAGE_NONE: there is none. */
 uint32_t slots_take_state(struct slots *slots, struct prefix *prefix);
 
 /* The slot, which has pages, gets a state of its own if it has none and the model is recurrent.

@@ -6,6 +6,7 @@
 #include "daemon/engine/request.h"
 #include "daemon/policy/fault.h"
 #include "ipc/counters.h"
+#include "kernels/kv.h"
 
 enum { KEYSTROKE_SHARE = 4 }; /* a quarter of the time beside other users' answers ... */
 static const uint64_t KEYSTROKE_CREDIT_NS = 1000000000; /* ... in the long run */
@@ -160,6 +161,23 @@ static bool gather_evict(struct batch *batch, struct slots *slots, struct ctl *c
     return true;
 }
 
+/* Page by page: each may be the one that another user has to give. */
+static bool gather_reserve(struct slots *slots, struct ctl *ctl, struct slot *slot, uint32_t from,
+                           uint32_t to)
+{
+    struct prefix *prefix = &slots->kv.prefix;
+    uint32_t until;
+    do {
+        const uint32_t next = (slot->n_pages + 1) * KV_PAGE_POSITIONS;
+        until = next < to ? next : to;
+        if (slot->n_pages < kv_pages(until))
+            counters_add(ctl, COUNTER_EVICTIONS, slots_level(slots, prefix, slot));
+        if (!slot_reserve(slot, prefix, from, until))
+            return false;
+    } while (until < to);
+    return true;
+}
+
 bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, struct slot *slot,
                   uint32_t from, uint32_t to)
 {
@@ -168,7 +186,8 @@ bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, str
     if (fault_hits(FAULT_REFUSE_PAGES))
         gather_evict(batch, slots, ctl, slot);
     do
-        reserved = slot_reserve(slot, prefix, from, to) && slots_own_state(slots, prefix, slot);
+        reserved =
+            gather_reserve(slots, ctl, slot, from, to) && slots_own_state(slots, prefix, slot);
     while (!reserved && gather_evict(batch, slots, ctl, slot));
     slots_set(slots, slot, reserved ? SLOT_PLANNED : SLOT_WAITING);
     return reserved;

@@ -371,8 +371,8 @@ static uint32_t steps_beside(uint32_t n)
     return steps;
 }
 
-/* Users take turns at making masks, and then a user's slots: another user's many slots take no more of
- * that from one than a single one does. */
+/* Users take turns at making masks, and then a user's slots: another user's many slots take no more
+ * of that from one than a single one does. */
 START_TEST(users_take_turns_at_masks)
 {
     const uint32_t alone = steps_beside(0), one = steps_beside(1),

@@ -279,6 +279,28 @@ START_TEST(a_users_many_requests_take_no_pages_from_another_users)
 }
 END_TEST
 
+/* What a user has in the cache, without a slot, is not lost to another one whose idle slots have
+ * more: these give way, down to as much as that. */
+START_TEST(idle_slots_count_with_what_their_user_has_in_the_cache)
+{
+    const uint32_t idle = _i ? 1 : 4; /* of the other user's slots have 5 pages each */
+    open_with(4 + 5 * idle);
+    rig_detach(&rig, &clients[0]);
+    rig_attach(&rig, &clients[0], 1, 2000, "");
+    rig_ask(&rig, &clients[0], 0, &requests[0]); /* 4 whole pages and one that goes with the slot */
+    rig_detach(&rig, &clients[0]);
+    for (uint32_t i = 1; i <= idle; i++)
+        rig_ask(&rig, &clients[i], 0, &requests[i]);
+    rig_ask(&rig, &clients[5], 0, &requests[5]);
+    rig_check(&rig);
+    rig_attach(&rig, &clients[0], 1, 2000, "");
+    const struct rig_answer *again = rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert_uint_eq(again->done.cached, _i ? 64 : 96);
+    ck_assert(rig_same(&rig, &requests[0], again));
+    teardown();
+}
+END_TEST
+
 /* No slot is starved, and none computes the same prefix without end: the rows of a crowd under
  * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
@@ -308,6 +330,7 @@ int main(void)
     tcase_add_loop_test(t, a_paused_request_gives_its_pages_the_oldest_too, 0, 2);
     tcase_add_loop_test(t, a_request_that_waits_for_its_grammar_gives_its_pages, 0, 2);
     tcase_add_test(t, a_users_many_requests_take_no_pages_from_another_users);
+    tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
     return run_suite(suite);

@@ -710,6 +710,33 @@ START_TEST(an_idle_state_of_the_user_with_the_most_gives_way)
 }
 END_TEST
 
+/* A user with many restart points gives one of these, and another one keeps the state of its idle
+ * slot. */
+START_TEST(restart_points_of_the_user_with_the_most_give_way)
+{
+    struct slot *running = &two.all[0], *idle = &two.all[1];
+    uint32_t taken[STATES], n = 0;
+
+    idle->uid = 2000;
+    request(idle, 100, 100);
+    for (uint32_t i = 1; i <= 3; i++) /* each time another text */
+        request(running, 100 + i, 0);
+    running->state = SLOT_READY;
+    ck_assert_uint_eq(prefix.points.of[1000 % PREFIX_USERS].n, 3);
+    ck_assert_uint_eq(prefix.points.of[2000 % PREFIX_USERS].n, 1);
+    while (states.n_free > 0)
+        taken[n++] = slots_take_state(&two, &prefix);
+    taken[n++] = slots_take_state(&two, &prefix); /* three to two */
+    ck_assert_uint_eq(prefix.points.of[1000 % PREFIX_USERS].n, 2);
+    ck_assert_uint_ne(idle->own, PAGE_NONE);
+    taken[n++] = slots_take_state(&two, &prefix); /* two to two: idle slots first */
+    ck_assert_uint_eq(idle->own, PAGE_NONE);
+    running->state = SLOT_IDLE;
+    while (n > 0)
+        pages_return(&states, taken[--n]);
+}
+END_TEST
+
 START_TEST(a_text_without_pages_has_no_state)
 {
     request(&two.all[0], 100, 100);
@@ -855,6 +882,7 @@ int main(void)
     tcase_add_test(t, a_poisoned_state_goes_back_to_its_restart_point);
     tcase_add_test(t, idle_states_give_way_before_restart_points);
     tcase_add_test(t, an_idle_state_of_the_user_with_the_most_gives_way);
+    tcase_add_test(t, restart_points_of_the_user_with_the_most_give_way);
     tcase_add_test(t, a_text_without_pages_has_no_state);
     tcase_add_loop_test(t, a_text_has_four_restart_points, 0, 2);
     tcase_add_test(t, a_long_prefill_keeps_points_on_its_way);
