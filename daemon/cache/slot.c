@@ -559,8 +559,9 @@ static uint32_t slot_find(const struct slot *slot, const struct prefix *prefix, 
 }
 
 /* How many pages the slot could have from the cache, from page `i` on, so that its text is warm
- * after the last of them: i, none. */
-static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *prefix, uint32_t i)
+ * after the last of them: i, none. *look goes down by what it finds beyond that. */
+static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *prefix, uint32_t i,
+                               int64_t *look)
 {
     uint32_t n = i, left = i; /* window pages from `left` on are found */
     uint32_t begin = kv_window_begin(prefix->window, i * KV_PAGE_POSITIONS);
@@ -573,6 +574,7 @@ static uint32_t slot_adoptable(const struct slot *slot, const struct prefix *pre
             (!prefix->states || prefix->pages[id].point != PAGE_NONE))
             n = i;
     }
+    *look -= i - n;
     return n;
 }
 
@@ -596,8 +598,15 @@ static void slot_hold_up_to(struct slot *slot, struct prefix *prefix, uint32_t n
 
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix)
 {
+    int64_t look = INT64_MAX;
+    return slot_adopt_within(slot, prefix, &look);
+}
+
+uint32_t slot_adopt_within(struct slot *slot, struct prefix *prefix, int64_t *look)
+{
     uint32_t before = slot->spec.canonical, i = before / KV_PAGE_POSITIONS;
-    uint32_t n = i <= slot->n_shared ? slot_adoptable(slot, prefix, i) : i;
+    bool looks = *look > 0 && i <= slot->n_shared;
+    uint32_t n = looks ? slot_adoptable(slot, prefix, i, look) : i;
     if (n == i) {
         slot_rewarm(slot, prefix);
         return 0;

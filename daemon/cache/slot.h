@@ -191,6 +191,10 @@ void slot_trim(struct slot *slot, struct prefix *prefix);
  * is. Returns the number of positions gained. */
 uint32_t slot_adopt(struct slot *slot, struct prefix *prefix);
 
+/* The same while *look lasts, which goes down by each cached page of its text after which it is not
+ * warm: there may be thousands, in each step. One look is not cut short. */
+uint32_t slot_adopt_within(struct slot *slot, struct prefix *prefix, int64_t *look);
+
 /* Is window page `i` of the slot's text at hand: its own, or in the cache? */
 bool slot_finds_window(const struct slot *slot, const struct prefix *prefix, uint32_t i);
 

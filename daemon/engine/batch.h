@@ -48,6 +48,8 @@ struct batch {
     uint32_t long_rows;       /* of long prompts (plan_is_long) */
     uint32_t short_rows;      /* of short ones */
     bool answering;           /* an answer is being read meanwhile (plan_budget) */
+    int64_t look;             /* for slots that adopt pages (slot_adopt_within) */
+    uint32_t looked;          /* number of the last slot that had some of it */
 
     /* of a pass that is built and run */
     struct batch_slot *slots;        /* [n_slots] */

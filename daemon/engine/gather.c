@@ -8,6 +8,7 @@
 #include "ipc/counters.h"
 #include "kernels/kv.h"
 
+enum { LOOK_PAGES = 1024 };   /* cached ones that a step looks at in vain, in the long run */
 enum { KEYSTROKE_SHARE = 4 }; /* a quarter of the time beside other users' answers ... */
 static const uint64_t KEYSTROKE_CREDIT_NS = 1000000000; /* ... in the long run */
 
@@ -51,22 +52,38 @@ uint32_t gather_gained(struct slot *slot, struct ctl *ctl)
     return gained;
 }
 
+/* Candidates [n] adopt, in turns, while the step's budget for looks in vain lasts. */
+static void gather_adopt_all(struct batch *batch, uint32_t n, struct prefix *prefix,
+                             struct ctl *ctl)
+{
+    uint32_t first = 0;
+    while (first < n && batch->candidates[first]->number <= batch->looked)
+        first++;
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = batch->candidates[(first + i) % n];
+        if (batch->look > 0)
+            batch->looked = slot->number;
+        if (slot_adopt_within(slot, prefix, &batch->look) > 0)
+            gather_gained(slot, ctl);
+    }
+}
+
 /* Slots that could compute now. None is due while a model drafts for all of them. */
 static uint32_t gather_candidates(struct batch *batch, struct slots *slots,
                                   struct attached *clients, uint64_t now_ns)
 {
     uint32_t n = 0, due = 0;
-    for (uint32_t i = 0; i < batch->n_verified; i++) {
-        struct slot *slot = batch->verified[i];
-        uint32_t rows;
-        if (!slot_runs(slot) || !gather_admit(slots, clients, slot))
-            continue;
-        gather_adopt(slot, &slots->kv.prefix, clients->ctl);
+    for (uint32_t i = 0; i < batch->n_verified; i++)
+        if (slot_runs(batch->verified[i]) && gather_admit(slots, clients, batch->verified[i]))
+            batch->candidates[n++] = batch->verified[i];
+    gather_adopt_all(batch, n, &slots->kv.prefix, clients->ctl);
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *slot = batch->candidates[i];
+        const uint32_t rows = spec_rows(&slot->spec);
         due += drafters_due(slot);
-        rows = spec_rows(&slot->spec);
         if (slot->request->whole < rows)
             slot->request->whole = rows;
-        batch->plan[n] = (struct plan_slot){
+        batch->plan[i] = (struct plan_slot){
             .rows = rows,
             .window = slot->spec.drafted + 1,
             .whole = slot->request->whole,
@@ -74,7 +91,6 @@ static uint32_t gather_candidates(struct batch *batch, struct slots *slots,
             .batch = slot->batch,
             .owes = debt_owes(&slot->client->user->keystrokes, KEYSTROKE_CREDIT_NS, now_ns),
         };
-        batch->candidates[n++] = slot;
     }
     return due ? n : 0;
 }
@@ -314,6 +330,7 @@ uint32_t gather_plan(struct batch *batch, struct slots *slots, struct attached *
                      const struct cost *cost, struct cost_step *step)
 {
     bool planned;
+    batch->look = batch->look < 0 ? batch->look + LOOK_PAGES : LOOK_PAGES;
     do
         planned = gather_try(batch, slots, clients, cost, step);
     while (planned && batch->n_rows == 0);

@@ -809,6 +809,30 @@ START_TEST(slots_meet_where_their_texts_part)
 }
 END_TEST
 
+/* A text of which thousands of pages are in the cache, and no restart point, is looked for again in
+ * each step: others do not wait for that. */
+START_TEST(what_is_cached_and_not_warm_is_looked_at_within_a_budget)
+{
+    enum { N = 3 * POINTS_EVERY - 32, PAGES_OF_IT = N / KV_PAGE_POSITIONS };
+    struct slot *first = &two.all[0], *slot = &two.all[1];
+    int64_t look = 100;
+
+    request(first, N + 1, N + 1);
+    while (prefix.points.n > 0)
+        pages_return(&states, prefix_take_point(&prefix));
+    slot->spec = (struct spec){.accepted = N + 1};
+    ck_assert_uint_eq(slot_adopt_within(slot, &prefix, &look), 0);
+    ck_assert_int_eq(look,
+                     100 - PAGES_OF_IT); /* not cut short: what it looks for may be the last */
+    slot_keep(first, &prefix, N, slots_take_state(&two, &prefix));
+    ck_assert_uint_eq(slot_adopt_within(slot, &prefix, &look), 0);
+    ck_assert_int_eq(look, 100 - PAGES_OF_IT); /* nothing is looked at */
+    look = 1;
+    ck_assert_uint_eq(slot_adopt_within(slot, &prefix, &look), N);
+    ck_assert_int_eq(look, 1); /* it was not in vain */
+}
+END_TEST
+
 /* A step asks about every pair of slots: a user with many slots of one long text would have all of
  * it compared that many times, squared, in each step. */
 START_TEST(what_texts_share_is_compared_once)
@@ -887,6 +911,7 @@ int main(void)
     tcase_add_loop_test(t, a_text_has_four_restart_points, 0, 2);
     tcase_add_test(t, a_long_prefill_keeps_points_on_its_way);
     tcase_add_loop_test(t, slots_meet_where_their_texts_part, 0, 10);
+    tcase_add_test(t, what_is_cached_and_not_warm_is_looked_at_within_a_budget);
     tcase_add_loop_test(t, what_texts_share_is_compared_once, 0, 2);
     suite_add_tcase(suite, t);
     return run_suite(suite);
