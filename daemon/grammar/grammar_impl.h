@@ -214,7 +214,7 @@ enum { STATE_UNKNOWN, STATE_DEAD, STATE_START, STATE_TWIN, STATE_NUMBERS };
 
 /* Sorts and removes duplicates. Returns how many are left. */
 uint32_t frames_sort(struct stack_frame *f, uint32_t n);
-uint32_t frames_hash(const struct stack_frame *f, uint32_t n);
+uint32_t frames_hash(uint64_t key, const struct stack_frame *f, uint32_t n);
 
 /* Finds a set of sorted frames. Returns its number, or GRAMMAR_NONE. */
 uint32_t sets_find(const struct set_table *t, const struct stack_frame *f, uint32_t n,
@@ -227,8 +227,8 @@ void sets_put(struct set_table *t, uint32_t number);
 int sets_grow(struct set_table *t);
 
 /* Removes unmarked sets: to[number] is the new number, or 0 for a set to remove; number 0 stays.
- * node_to: the same for the nodes in their frames. */
-void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_to);
+ * node_to: the same for the nodes in their frames; key: of frames_hash. */
+void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_to, uint64_t key);
 static inline bool number_stays(const uint32_t *to, uint32_t i)
 {
     return i == 0 || to[i] != 0;
@@ -259,6 +259,9 @@ struct united {
 };
 
 struct states {
+    /* Of frames_hash, by chance: clients write grammars, and must not be able to work out which frames
+     * fall together. It changes no number. */
+    uint64_t key;
     struct set_table nodes, sets; /* sets: the states */
     uint32_t *next;               /* [sets.n * n_classes] the state after a byte of the class */
     uint8_t *ends;                /* [sets.n] a sentence may end here */

@@ -56,7 +56,7 @@ int64_t states_add(struct grammar *g, const struct stack_frame *f, uint32_t n, u
 static int64_t find_set(struct grammar *g, struct set_table *t, const struct stack_frame *f,
                         uint32_t n)
 {
-    const uint32_t hash = frames_hash(f, n);
+    const uint32_t hash = frames_hash(g->states.key, f, n);
     const uint32_t found = sets_find(t, f, n, hash);
     if (found != GRAMMAR_NONE)
         return found;
@@ -116,7 +116,7 @@ static int push_merged(struct frame_list *m, uint32_t op, uint32_t node)
 static int64_t find_union(struct states *s, uint32_t from)
 {
     const struct stack_frame *keys = s->merge.items + from;
-    const uint32_t n = s->merge.n - from, hash = frames_hash(keys, n);
+    const uint32_t n = s->merge.n - from, hash = frames_hash(s->key, keys, n);
     const uint32_t known = sets_find(&s->unions, keys, n, hash);
     s->merge.n = from;
     if (known != GRAMMAR_NONE)

@@ -34,9 +34,9 @@ uint32_t frames_sort(struct stack_frame *f, uint32_t n)
     return kept;
 }
 
-uint32_t frames_hash(const struct stack_frame *f, uint32_t n)
+uint32_t frames_hash(uint64_t key, const struct stack_frame *f, uint32_t n)
 {
-    uint64_t hash = n;
+    uint64_t hash = key ^ n;
     for (uint32_t i = 0; i < n; i++) {
         hash = (hash ^ f[i].op) * 0x9e3779b185ebca87u;
         hash = (hash ^ hash >> 29 ^ f[i].node) * 0xc2b2ae3d27d4eb4fu;
@@ -94,7 +94,7 @@ uint32_t sets_find(const struct set_table *t, const struct stack_frame *f, uint3
     return GRAMMAR_NONE;
 }
 
-void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_to)
+void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_to, uint64_t key)
 {
     uint32_t n = 0, n_frames = 0;
     for (uint32_t i = 0; i < t->n; i++) {
@@ -107,7 +107,7 @@ void sets_compact(struct set_table *t, const uint32_t *to, const uint32_t *node_
         }
         s.at = n_frames;
         n_frames += s.n;
-        s.hash = frames_hash(t->frames + s.at, s.n); /* renumbering keeps the order */
+        s.hash = frames_hash(key, t->frames + s.at, s.n); /* renumbering keeps the order */
         s.same[0] = s.same[1] = GRAMMAR_NONE;
         t->sets[n++] = s;
     }

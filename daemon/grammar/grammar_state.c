@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum {
     SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX,
@@ -18,7 +19,7 @@ enum {
 /* Marks the frame as done in this step. Returns 1 if it was new, else 0; -E2BIG. */
 static int see(struct states *s, struct stack_frame f)
 {
-    uint32_t slot = frames_hash(&f, 1) & (SEEN_SLOTS - 1);
+    uint32_t slot = frames_hash(s->key, &f, 1) & (SEEN_SLOTS - 1);
     for (; s->seen_stamp[slot] == s->stamp; slot = (slot + 1) & (SEEN_SLOTS - 1))
         if (s->seen[slot].op == f.op && s->seen[slot].node == f.node)
             return 0;
@@ -372,6 +373,8 @@ int grammar_states_open(struct grammar *g)
         s->called == NULL || sets_grow(&s->nodes) < 0 || sets_grow(&s->sets) < 0 ||
         sets_grow(&s->unions) < 0)
         return -ENOMEM;
+    if (getrandom(&s->key, sizeof(s->key), 0) != sizeof(s->key))
+        return -ENOMEM;
     forget_calls(g);
     s->nodes.hidden[0] = s->nodes.hidden[1] = GRAMMAR_NONE;
     s->sets.hidden[0] = STATE_UNKNOWN;
@@ -379,7 +382,7 @@ int grammar_states_open(struct grammar *g)
     s->unions.hidden[0] = s->unions.hidden[1] = GRAMMAR_NONE;
     s->limit = GRAMMAR_BYTES_MAX;
     if (nodes_find_sorted(g, &bottom, 1) < 0 || states_add(g, NULL, 0, 0) < 0 ||
-        states_add(g, NULL, 0, frames_hash(NULL, 0)) < 0)
+        states_add(g, NULL, 0, frames_hash(s->key, NULL, 0)) < 0)
         return -ENOMEM;
     sets_put(&s->sets, STATE_DEAD);
     return open_start(g);

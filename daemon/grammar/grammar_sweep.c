@@ -130,8 +130,8 @@ static int sweep(struct grammar *g)
     const uint32_t n_states = s->sets.n;
     number(states, n_states);
     number(nodes, s->nodes.n);
-    sets_compact(&s->nodes, nodes, nodes);
-    sets_compact(&s->sets, states, nodes);
+    sets_compact(&s->nodes, nodes, nodes, s->key);
+    sets_compact(&s->sets, states, nodes, s->key);
     compact_states(g, states, n_states);
     move_roots(g, states);
     nodes_forget_unions(s);

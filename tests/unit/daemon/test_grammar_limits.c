@@ -334,6 +334,27 @@ START_TEST(a_step_follows_a_bounded_number_of_ops)
 }
 END_TEST
 
+/* Whoever writes a grammar may choose what frames its states have: which of them fall together is not
+ * the same in another grammar, though it has the same text. */
+START_TEST(frames_that_a_client_has_tried_fall_apart)
+{
+    enum { SLOTS = 1024, SENT = 16 };
+    struct grammar *tried = open_grammar(bytes_vocab, "root ::= \"a\"");
+    struct grammar *g = open_grammar(bytes_vocab, "root ::= \"a\"");
+    uint32_t n[SLOTS] = {0}, sent = 0;
+
+    for (uint32_t op = 0; sent < SENT; op++) {
+        const struct stack_frame f = {op, 1};
+        if (frames_hash(tried->states.key, &f, 1) % SLOTS != 0)
+            continue;
+        ck_assert_uint_lt(++n[frames_hash(g->states.key, &f, 1) % SLOTS], SENT / 2);
+        sent++;
+    }
+    grammar_close(tried);
+    grammar_close(g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grammar_limits");
@@ -349,6 +370,7 @@ int main(void)
     tcase_add_test(tests, an_unfinished_inner_mask_gives_no_mask);
     tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
     tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
+    tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
