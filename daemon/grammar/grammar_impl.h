@@ -104,6 +104,7 @@ struct ast_tree {
     uint32_t n_rules, room_rules, root;
     uint32_t *names; /* [n_names] hash of names: rule + 1, or 0 */
     uint32_t n_names;
+    uint64_t key; /* of that hash, by chance: see struct states */
     uint8_t *bytes;
     uint32_t n_bytes, room_bytes;
     struct ast_range *ranges;
@@ -111,6 +112,9 @@ struct ast_tree {
     char *err;
     size_t err_bytes;
 };
+
+/* Chance for a hash of what clients choose. Returns 0 or -ENOMEM. */
+int grammar_draw_key(uint64_t *ret);
 
 /* Returns 0; -EINVAL with one line; -ENOMEM. Call grammar_tree_free in either case. */
 int grammar_parse(const char *text, size_t bytes, struct ast_tree *ret, char *err,

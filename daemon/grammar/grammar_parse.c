@@ -307,9 +307,9 @@ int grammar_parse(const char *text, size_t bytes, struct ast_tree *ret, char *er
         return grammar_fail(ret, (uint32_t)(zero - text),
                             "a zero byte: write \\x00 in a literal or class");
     /* Node 0 is a dummy, so that 0 can mean "no item". */
-    int rc = grammar_new_node(&p, (struct ast){.kind = AST_SEQUENCE, .a = GRAMMAR_NONE}) < 0
-                 ? -ENOMEM
-                 : 0;
+    int rc = grammar_draw_key(&ret->key);
+    if (rc == 0 && grammar_new_node(&p, (struct ast){.kind = AST_SEQUENCE, .a = GRAMMAR_NONE}) < 0)
+        rc = -ENOMEM;
     skip_blanks(&p, true);
     while (rc == 0 && more(&p))
         rc = take_rule(&p);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum {
     SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX,
@@ -373,7 +372,7 @@ int grammar_states_open(struct grammar *g)
         s->called == NULL || sets_grow(&s->nodes) < 0 || sets_grow(&s->sets) < 0 ||
         sets_grow(&s->unions) < 0)
         return -ENOMEM;
-    if (getrandom(&s->key, sizeof(s->key), 0) != sizeof(s->key))
+    if (grammar_draw_key(&s->key) < 0)
         return -ENOMEM;
     forget_calls(g);
     s->nodes.hidden[0] = s->nodes.hidden[1] = GRAMMAR_NONE;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { NAME_SHOWN = 40, LINE_SHOWN = 160 };
 
@@ -20,6 +21,11 @@ int grammar_grow(void **items, uint32_t *room, uint32_t n, size_t item_bytes)
     *items = grown;
     *room = more;
     return 0;
+}
+
+int grammar_draw_key(uint64_t *ret)
+{
+    return getrandom(ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -ENOMEM;
 }
 
 int grammar_fail(const struct ast_tree *t, uint32_t at, const char *format, ...)
@@ -50,10 +56,12 @@ int grammar_fail(const struct ast_tree *t, uint32_t at, const char *format, ...)
 
 static uint32_t hash_name(const struct ast_tree *t, uint32_t at, uint32_t bytes)
 {
-    uint64_t hash = 14695981039346656037u;
-    for (uint32_t k = 0; k < bytes; k++)
-        hash = (hash ^ (uint8_t)t->text[at + k]) * 1099511628211u;
-    return (uint32_t)(hash >> 32);
+    uint64_t hash = t->key;
+    for (uint32_t k = 0; k < bytes; k++) {
+        hash = (hash ^ (uint8_t)t->text[at + k]) * 0x9e3779b185ebca87u;
+        hash ^= hash >> 32; /* all of the key tells what the next byte does */
+    }
+    return (uint32_t)hash;
 }
 
 static int grow_names(struct ast_tree *t)

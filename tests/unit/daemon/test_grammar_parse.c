@@ -248,6 +248,62 @@ START_TEST(many_rules_in_any_order_are_compiled)
 }
 END_TEST
 
+enum { NAME_BYTES = 6, TRIED = 8192, SENT = 512, REGION = 128 };
+
+static void add_rule(char **end, const char *name)
+{
+    *end += sprintf(*end, "%s::=\"x\"\n", name);
+}
+
+static void parse_all(const char *text, struct ast_tree *ret)
+{
+    char err[256];
+    ck_assert_int_eq(grammar_parse(text, strlen(text), ret, err, sizeof(err)), 0);
+}
+
+/* The most places in a row of the table of names that are taken: a look-up may have to pass them. */
+static uint32_t longest_run(const struct ast_tree *t)
+{
+    uint32_t run = 0, longest = 0;
+    for (uint32_t i = 0; i < t->n_names; i++) {
+        run = t->names[i] ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Of many names those that fell together when they were tried: a grammar with many mentions of these
+ * would keep the compiler for a long time, if they did so each time. */
+START_TEST(names_that_a_client_has_tried_fall_apart)
+{
+    static char tried[32 * TRIED], sent[32 * SENT];
+    char name[NAME_BYTES + 1], *of_tried = tried, *of_sent = sent;
+    struct ast_tree t;
+    uint32_t n = 0;
+
+    add_rule(&of_tried, "root");
+    add_rule(&of_sent, "root");
+    for (uint32_t i = 0; i < TRIED; i++) {
+        snprintf(name, sizeof(name), "a%05u", i % 100000);
+        add_rule(&of_tried, name);
+    }
+    parse_all(tried, &t);
+    for (uint32_t i = 0; i < t.n_names && n < SENT; i++) {
+        if (t.names[i] < 2 || i % (4 * SENT) >= REGION)
+            continue;
+        memcpy(name, tried + t.rules[t.names[i] - 1].name_at, NAME_BYTES);
+        name[NAME_BYTES] = 0;
+        add_rule(&of_sent, name);
+        n++;
+    }
+    grammar_tree_free(&t);
+    ck_assert_uint_gt(n, SENT / 2);
+    parse_all(sent, &t);
+    ck_assert_uint_lt(longest_run(&t), REGION / 2);
+    grammar_tree_free(&t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("grammar_parse");
@@ -260,6 +316,7 @@ int main(void)
     tcase_add_test(tests, damaged_grammars_compile_or_are_refused);
     tcase_add_test(tests, hostile_grammars_cost_little);
     tcase_add_test(tests, many_rules_in_any_order_are_compiled);
+    tcase_add_test(tests, names_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
