@@ -174,12 +174,6 @@ int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes,
     return rc;
 }
 
-int grammar_accept(struct grammar_run *run, uint32_t token)
-{
-    int64_t any = INT64_MAX;
-    return grammar_follow(run, token, &any);
-}
-
 void grammar_agree(struct grammar_run *run)
 {
     assert(run->n_drafts > 0);
@@ -195,12 +189,6 @@ int grammar_draft_within(struct grammar_run *run, uint32_t token, int64_t *budge
     end_move(run, &run->states[run->n_drafts + 1], rc);
     run->n_drafts += rc == 0;
     return rc;
-}
-
-int grammar_draft(struct grammar_run *run, uint32_t token)
-{
-    int64_t any = INT64_MAX;
-    return grammar_draft_within(run, token, &any);
 }
 
 void grammar_keep(struct grammar_run *run, uint32_t n)

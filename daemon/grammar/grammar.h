@@ -87,14 +87,11 @@ struct grammar_run {
 void grammar_begin(struct grammar *g, bool drops_space, struct grammar_run *run);
 void grammar_end(struct grammar_run *run); /* also of a run that was never begun, all zero */
 
-/* Advances by an accepted token; drafts are discarded. Returns 0; -EPERM: the grammar forbids the
- * token (or it is an end token where no sentence ends), the run is unchanged; -E2BIG: the grammar
- * cannot be followed within its limits; -ENOMEM. */
-int grammar_accept(struct grammar_run *run, uint32_t token);
-
-/* The same in pieces: *budget is reduced by the work done, which may exceed what was left by that
- * for one byte. Returns -EAGAIN as well: it is used up, and the run may be within the token. Call
- * it again with the same token then, and nothing else but grammar_end. */
+/* Advances by an accepted token; drafts are discarded. *budget is reduced by the work done, which
+ * may exceed what was left by that for one byte. Returns 0; -EPERM: the grammar forbids the token
+ * (or it is an end token where no sentence ends), the run is unchanged; -E2BIG: the grammar cannot
+ * be followed within its limits; -ENOMEM; -EAGAIN: the budget is used up, and the run may be within
+ * the token: call it again with the same token then, and nothing else but grammar_end. */
 int grammar_follow(struct grammar_run *run, uint32_t token, int64_t *budget);
 
 /* The same by text, which need not be a token's. */
@@ -103,12 +100,9 @@ int grammar_follow_text(struct grammar_run *run, const char *text, size_t bytes,
 /* Advances by the first draft, which was accepted; the others stay. */
 void grammar_agree(struct grammar_run *run);
 
-/* Adds a draft after the others. Returns as grammar_accept; -EPERM for an end token, too, since
- * nothing follows it; -ENOSPC if there are GRAMMAR_DRAFTS_MAX already. */
-int grammar_draft(struct grammar_run *run, uint32_t token);
-
-/* The same while *budget, which it reduces, lasts; -EAGAIN: it does not, and the draft is not
- * added. */
+/* Adds a draft after the others while *budget, which it reduces, lasts. Returns as grammar_follow;
+ * -EPERM for an end token, too, since nothing follows it; -ENOSPC if there are GRAMMAR_DRAFTS_MAX
+ * already; -EAGAIN: the draft is not added. */
 int grammar_draft_within(struct grammar_run *run, uint32_t token, int64_t *budget);
 
 /* Keeps the first n drafts. */

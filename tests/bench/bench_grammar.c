@@ -13,6 +13,7 @@
 #include "kernels/gguf/gguf_vocab.h"
 #include "tests/bench/bench.h"
 #include "tests/random.h"
+#include "tests/rig/grammar_whole.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * accepted. The vocabulary is small: bytes, pieces of characters, words of JSON, and whole lines of
  * the input. */
 #include "daemon/grammar/grammar_impl.h"
+#include "tests/rig/grammar_whole.h"
 
 #include <errno.h>
 #include <stdlib.h>

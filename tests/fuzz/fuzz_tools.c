@@ -9,6 +9,7 @@
 #include "tests/fuzz/family.h"
 #include "tests/fuzz/make_schema.h"
 #include "tests/rig/tiny_vocab.h"
+#include "tests/rig/grammar_whole.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 
 #include "client/hearth.h"
 #include "daemon/grammar/grammar.h"
+#include "tests/rig/grammar_whole.h"
 
 #include <check.h>
 #include <errno.h>

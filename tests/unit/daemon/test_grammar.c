@@ -6,6 +6,7 @@
 #include "client/hearth.h"
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
+#include "tests/rig/grammar_whole.h"
 
 #include <check.h>
 #include <errno.h>

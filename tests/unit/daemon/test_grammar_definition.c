@@ -4,6 +4,7 @@
  */
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
+#include "tests/rig/grammar_whole.h"
 #include "tests/rig/grammar_reference.h"
 
 #include <check.h>

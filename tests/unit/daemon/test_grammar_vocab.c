@@ -6,6 +6,7 @@
 #include "daemon/model/loaded_model.h"
 #include "tests/run_suite.h"
 #include "tests/rig/grammar_masks.h"
+#include "tests/rig/grammar_whole.h"
 #include "tests/rig/vocab_file.h"
 
 #include <check.h>
