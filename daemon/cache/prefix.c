@@ -131,30 +131,28 @@ static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_li
                                       : &page->window_link;
 }
 
-static void list_add(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
+/* Puts it after `older`; PAGE_NONE: before all others. */
+static void list_insert(struct prefix *prefix, struct prefix_lists *lists, uint32_t id,
+                        uint32_t older)
 {
     struct prefix_list *list = list_of(prefix, lists, id);
-    *link_in(prefix, lists, id) = (struct prefix_link){.older = list->newest, .newer = PAGE_NONE};
-    if (list->newest == PAGE_NONE)
+    const uint32_t newer = older == PAGE_NONE ? list->oldest : link_in(prefix, lists, older)->newer;
+    *link_in(prefix, lists, id) = (struct prefix_link){.older = older, .newer = newer};
+    if (older == PAGE_NONE)
         list->oldest = id;
     else
-        link_in(prefix, lists, list->newest)->newer = id;
-    list->newest = id;
+        link_in(prefix, lists, older)->newer = id;
+    if (newer == PAGE_NONE)
+        list->newest = id;
+    else
+        link_in(prefix, lists, newer)->older = id;
     list->n++;
     lists->n++;
 }
 
-static void list_add_oldest(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
+static void list_add(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
 {
-    struct prefix_list *list = list_of(prefix, lists, id);
-    *link_in(prefix, lists, id) = (struct prefix_link){.older = PAGE_NONE, .newer = list->oldest};
-    if (list->oldest == PAGE_NONE)
-        list->newest = id;
-    else
-        link_in(prefix, lists, list->oldest)->older = id;
-    list->oldest = id;
-    list->n++;
-    lists->n++;
+    list_insert(prefix, lists, id, list_of(prefix, lists, id)->newest);
 }
 
 static void list_remove(struct prefix *prefix, struct prefix_lists *lists, uint32_t id)
@@ -457,7 +455,7 @@ void prefix_give_first(struct prefix *prefix, const uint32_t *chain, uint32_t n)
     }
     for (; from < n; from++) { /* the last one is the oldest then: it is nobody's parent */
         list_remove(prefix, &prefix->idle, chain[from]);
-        list_add_oldest(prefix, &prefix->idle, chain[from]);
+        list_insert(prefix, &prefix->idle, chain[from], PAGE_NONE);
     }
 }
 
