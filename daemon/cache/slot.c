@@ -51,14 +51,14 @@ void slot_fini(struct slot *slot, uint32_t context)
     *slot = (struct slot){0};
 }
 
-int slots_init(struct slots *slots, uint32_t n, uint32_t context)
+int slots_init(struct slots *slots, uint32_t n, uint32_t context, bool recurrent)
 {
     int rc = 0;
     slots->context = context;
     slots->all = calloc(n, sizeof(*slots->all));
     slots->ending = calloc(n, sizeof(struct slot *));
-    slots->agreed = calloc((size_t)n * n, sizeof(*slots->agreed));
-    if (!slots->all || !slots->ending || !slots->agreed)
+    slots->agreed = recurrent ? calloc((size_t)n * n, sizeof(*slots->agreed)) : NULL;
+    if (!slots->all || !slots->ending || (recurrent && !slots->agreed))
         return -ENOMEM;
     for (; slots->n < n && rc == 0; slots->n++) {
         struct slot *slot = &slots->all[slots->n];

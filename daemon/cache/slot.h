@@ -127,7 +127,7 @@ struct slots {
     struct slot *all;     /* [n] */
     struct slot **ending; /* [n_ending] those in SLOT_ENDING */
     /* [n][n] of a recurrent model, where the first number is the lesser one: first tokens of both
-     * texts that are known to be the same (slot_meets) */
+     * texts that are known to be the same (slot_meets); else NULL */
     uint32_t *agreed;
     uint32_t n, n_ending;
     uint32_t n_active; /* with a request */
@@ -140,7 +140,7 @@ struct slots {
 
 /* For `n` slots of a context; their KV is the caller's to open. Returns 0 or -ENOMEM; call
  * slots_fini in either case. */
-int slots_init(struct slots *slots, uint32_t n, uint32_t context);
+int slots_init(struct slots *slots, uint32_t n, uint32_t context, bool recurrent);
 void slots_fini(struct slots *slots);
 
 /* How many requests wait for nothing but passes. */

@@ -41,7 +41,8 @@ static int open_kv(struct kv *kv, const struct loaded_model *loaded)
 
 static int open_slots(struct slots *slots, const struct engine_options *options)
 {
-    int rc = slots_init(slots, options->n_slots, options->loaded->limits.context);
+    int rc = slots_init(slots, options->n_slots, options->loaded->limits.context,
+                        options->loaded->limits.states > 0);
     for (uint32_t i = 0; i < options->n_slots && rc == 0; i++) {
         slots->all[i].request = request_open(options->params_bytes, options->loaded->suppressed,
                                              options->loaded->n_suppressed);

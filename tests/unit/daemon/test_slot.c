@@ -524,7 +524,7 @@ static void setup_states(void)
     ck_assert_int_eq(pages_init(&states, STATES), 0);
     ck_assert_int_eq(prefix_init(&prefix, &pool, "", 0), 0);
     prefix.states = &states;
-    ck_assert_int_eq(slots_init(&two, 2, 3 * POINTS_EVERY), 0);
+    ck_assert_int_eq(slots_init(&two, 2, 3 * POINTS_EVERY, true), 0);
     for (uint32_t i = 0; i < 3 * POINTS_EVERY; i++)
         two.all[0].tokens[i] = two.all[1].tokens[i] = i * 7;
     two.all[0].uid = two.all[1].uid = 1000;
