@@ -116,12 +116,13 @@ void day_close(struct day *day)
 
 bool day_spend(struct day *day, uint64_t bytes)
 {
-    /* Nothing else takes from it. */
-    if (atomic_load(&day->left) < (int64_t)bytes) {
-        atomic_store(&day->short_of, true);
-        return false;
-    }
-    atomic_fetch_sub(&day->left, (int64_t)bytes);
+    int64_t left = atomic_load(&day->left);
+    do
+        if (left < (int64_t)bytes) {
+            atomic_store(&day->short_of, true);
+            return false;
+        }
+    while (!atomic_compare_exchange_weak(&day->left, &left, left - (int64_t)bytes));
     return true;
 }
 

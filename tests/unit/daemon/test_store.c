@@ -3,11 +3,13 @@
 #include "daemon/log.h"
 #include "daemon/overflow_uid.h"
 #include "daemon/store/day.h"
+#include "ipc/store_folder.h"
 #include "tests/rig/store_rig.h"
 #include "tests/run_suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -667,6 +669,51 @@ START_TEST(the_overflow_uid_has_no_slots)
 }
 END_TEST
 
+/* ---- two threads at the bytes of a day --------------------------------------------------------- */
+
+enum { DAYS = 50000 };
+
+static struct day shared;
+static uint64_t days;
+static _Atomic bool days_over;
+
+static uint64_t next_day(void)
+{
+    return days++;
+}
+
+static void *grant_all(void *arg)
+{
+    (void)arg;
+    for (uint32_t i = 0; i < DAYS; i++)
+        day_grant(&shared);
+    days_over = true;
+    return NULL;
+}
+
+/* What is left of a day goes when another one begins, also while some of it is being spent: nothing
+ * is spent that was not granted. */
+START_TEST(a_new_day_and_a_write_at_once_leave_no_debt)
+{
+    pthread_t thread;
+    uint32_t debts = 0;
+    int folder = store_folder_open(rig.path, true, false);
+
+    ck_assert_int_ge(folder, 0);
+    days = 1;
+    ck_assert_int_eq(day_open(&shared, folder, UINT32_MAX, 1, next_day), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, grant_all, NULL), 0);
+    while (!days_over) {
+        (void)day_spend(&shared, 1);
+        debts += atomic_load(&shared.left) < 0;
+    }
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(debts, 0);
+    day_close(&shared);
+    close(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("store");
@@ -696,6 +743,7 @@ int main(void)
     tcase_add_test(tcase, the_tokens_of_a_slot_come_back);
     tcase_add_test(tcase, a_damaged_file_of_slots_is_left_out);
     tcase_add_test(tcase, the_overflow_uid_has_no_slots);
+    tcase_add_test(tcase, a_new_day_and_a_write_at_once_leave_no_debt);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
