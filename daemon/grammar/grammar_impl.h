@@ -281,6 +281,7 @@ struct states {
     struct united *united;   /* [unions.n] ... and the results */
     uint32_t room_united;
     uint64_t asked;           /* bytes of the nodes that this step made or reused */
+    uint64_t merged;          /* frames that this step sorted to find nodes */
     struct stack_frame *seen; /* [SEEN_SLOTS] hash table of the frames done in this step ... */
     uint32_t *seen_stamp;     /* ... valid where this equals `stamp` */
     uint32_t n_seen, n_begun, stamp; /* n_begun: ops of rules begun in this step */

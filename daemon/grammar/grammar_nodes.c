@@ -201,6 +201,7 @@ static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in)
     struct frame_list *m = &g->states.merge;
     const uint32_t n = from + frames_sort(m->items + from, m->n - from);
     uint32_t kept = from;
+    g->states.merged += m->n - from;
     m->n = n;
     for (uint32_t i = from, end; i < n; i = end) {
         for (end = i + 1; end < n && m->items[end].op == m->items[i].op; end++)

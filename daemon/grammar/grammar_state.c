@@ -10,7 +10,9 @@ enum {
     SEEN_SLOTS = 2 * GRAMMAR_WIDTH_MAX,
     /* Ops of rules begun in one step: those that take a byte are GRAMMAR_WIDTH_MAX at most, and
      * what leads to them is some times as many, unless it leads nowhere. */
-    BEGUN_MAX = 16 * GRAMMAR_WIDTH_MAX
+    BEGUN_MAX = 16 * GRAMMAR_WIDTH_MAX,
+    /* Of a frame that is sorted, hashed and compared, in what GRAMMAR_MILLISECOND says. */
+    MERGED_COST = 6
 };
 
 /* ---- one step -------------------------------------------------------------------------------- */
@@ -161,7 +163,7 @@ static void begin_step(struct grammar *g)
 {
     struct states *s = &g->states;
     s->work.n = s->out.n = s->calls.n = s->n_seen = s->n_begun = 0;
-    s->asked = 0;
+    s->asked = s->merged = 0;
     s->may_end = false;
     if (++s->stamp == 0) { /* when the counter wraps, old stamps could match */
         memset(s->seen_stamp, 0, SEEN_SLOTS * sizeof(*s->seen_stamp));
@@ -202,7 +204,7 @@ static int64_t end_step(struct grammar *g, uint64_t stacks, int64_t *cost)
     *cost += 10 + 2 * (int64_t)s->out.n;
     if (rc >= 0)
         rc = merge_nodes(g);
-    *cost += 20 * (int64_t)(s->unions.n - n_unions);
+    *cost += 20 * (int64_t)(s->unions.n - n_unions) + MERGED_COST * (int64_t)s->merged;
     if (rc >= 0 && s->may_end)
         rc = frames_push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
     if (rc < 0)

@@ -335,6 +335,35 @@ START_TEST(a_step_follows_a_bounded_number_of_ops)
 }
 END_TEST
 
+/* What the second byte takes of a budget, where the rule that it ends was called from `n` places. */
+static int64_t cost_of_calls(uint32_t n)
+{
+    static char text[16384];
+    int64_t budget = INT64_MAX;
+    struct grammar_run run;
+    char *end = text + sprintf(text, "s ::= \"a\" t\nt ::= \"b\" u\nu ::= \"c\"\nroot ::= s \".\"");
+    for (uint32_t i = 1; i < n; i++)
+        end += sprintf(end, "|s \"%u\"", i % 10);
+    struct grammar *g = open_grammar(bytes_vocab, text);
+    grammar_begin(g, false, &run);
+    ck_assert_int_eq(grammar_follow(&run, 'a', &budget), 0);
+    budget = INT64_MAX;
+    ck_assert_int_eq(grammar_follow(&run, 'b', &budget), 0);
+    grammar_end(&run);
+    grammar_close(g);
+    return INT64_MAX - budget;
+}
+
+/* A rule at whose end another one is called hands all places on that it was called from: a budget
+ * pays for each of them. */
+START_TEST(places_that_are_handed_on_are_paid)
+{
+    const int64_t one = cost_of_calls(1);
+    ck_assert_int_lt(one, 100);
+    ck_assert_int_ge(cost_of_calls(1000), 1000 + one);
+}
+END_TEST
+
 /* Whoever writes a grammar may choose what frames its states have: which of them fall together is not
  * the same in another grammar, though it has the same text. */
 START_TEST(frames_that_a_client_has_tried_fall_apart)
@@ -371,6 +400,7 @@ int main(void)
     tcase_add_test(tests, an_unfinished_inner_mask_gives_no_mask);
     tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
     tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
+    tcase_add_test(tests, places_that_are_handed_on_are_paid);
     tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
