@@ -263,8 +263,8 @@ struct united {
 };
 
 struct states {
-    /* Of frames_hash, by chance: clients write grammars, and must not be able to work out which frames
-     * fall together. It changes no number. */
+    /* Of frames_hash, by chance: clients write grammars, and must not be able to work out which
+     * frames fall together. It changes no number. */
     uint64_t key;
     struct set_table nodes, sets; /* sets: the states */
     uint32_t *next;               /* [sets.n * n_classes] the state after a byte of the class */

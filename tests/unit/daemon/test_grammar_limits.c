@@ -335,7 +335,8 @@ START_TEST(a_step_follows_a_bounded_number_of_ops)
 }
 END_TEST
 
-/* What the second byte takes of a budget, where the rule that it ends was called from `n` places. */
+/* What the second byte takes of a budget, where the rule that it ends was called from `n` places.
+ */
 static int64_t cost_of_calls(uint32_t n)
 {
     static char text[16384];
@@ -364,8 +365,8 @@ START_TEST(places_that_are_handed_on_are_paid)
 }
 END_TEST
 
-/* Whoever writes a grammar may choose what frames its states have: which of them fall together is not
- * the same in another grammar, though it has the same text. */
+/* Whoever writes a grammar may choose what frames its states have: which of them fall together is
+ * not the same in another grammar, though it has the same text. */
 START_TEST(frames_that_a_client_has_tried_fall_apart)
 {
     enum { SLOTS = 1024, SENT = 16 };

@@ -261,7 +261,7 @@ static void parse_all(const char *text, struct ast_tree *ret)
     ck_assert_int_eq(grammar_parse(text, strlen(text), ret, err, sizeof(err)), 0);
 }
 
-/* The most places in a row of the table of names that are taken: a look-up may have to pass them. */
+/* The most places in a row of the table of names that are taken: a look-up may have to pass all. */
 static uint32_t longest_run(const struct ast_tree *t)
 {
     uint32_t run = 0, longest = 0;
@@ -272,8 +272,8 @@ static uint32_t longest_run(const struct ast_tree *t)
     return longest;
 }
 
-/* Of many names those that fell together when they were tried: a grammar with many mentions of these
- * would keep the compiler for a long time, if they did so each time. */
+/* Of many names those that fell together when they were tried: a grammar with many mentions of
+ * these would keep the compiler for a long time, if they did so each time. */
 START_TEST(names_that_a_client_has_tried_fall_apart)
 {
     static char tried[32 * TRIED], sent[32 * SENT];

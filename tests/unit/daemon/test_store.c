@@ -669,7 +669,7 @@ START_TEST(the_overflow_uid_has_no_slots)
 }
 END_TEST
 
-/* ---- two threads at the bytes of a day --------------------------------------------------------- */
+/* ---- two threads at the bytes of a day ------------------------------------------------------- */
 
 enum { DAYS = 50000 };
 
