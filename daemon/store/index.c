@@ -553,17 +553,28 @@ bool index_shrink(struct store_index *index)
 
 /* ---- what is offered --------------------------------------------------------------------------- */
 
+/* Was the text offered before? If not, it is noted, in place of the one of its set that was offered
+ * first. */
+static bool offered_before(struct store_index *index, enum store_class class,
+                           const struct store_text *text)
+{
+    const uint64_t this = text->key.words[1] + (uint64_t) class,
+                   set = (text->key.words[0] + (uint64_t) class) % (INDEX_SEEN / INDEX_SEEN_SET);
+    uint64_t *seen = &index->seen[set * INDEX_SEEN_SET];
+    for (uint32_t i = 0; i < INDEX_SEEN_SET; i++)
+        if (seen[i] == this)
+            return true;
+    memmove(seen + 1, seen, (INDEX_SEEN_SET - 1) * sizeof(*seen));
+    seen[0] = this;
+    return false;
+}
+
 /* Is the text long enough, needed by what is stored, wanted, or offered again? */
 static bool is_eligible(struct store_index *index, enum store_class class,
                         const struct store_text *text, bool wanted)
 {
-    uint32_t there = find_key(index, class, &text->key);
-    uint64_t *seen = &index->seen[(text->key.words[0] + (uint64_t) class) % INDEX_SEEN];
-    const uint64_t this = text->key.words[1] + (uint64_t) class;
-    if (wanted || text->end >= index->sizes.min_tokens || there != STORE_NONE || *seen == this)
-        return true;
-    *seen = this;
-    return false;
+    return wanted || text->end >= index->sizes.min_tokens ||
+           find_key(index, class, &text->key) != STORE_NONE || offered_before(index, class, text);
 }
 
 /* Finds a slot for the record, with its anchor, evicting others. */

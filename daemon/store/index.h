@@ -33,6 +33,7 @@ enum {
     INDEX_GONE = 64, /* evictions of one call */
     INDEX_USERS = 256,
     INDEX_SEEN = STORE_FILE_SEEN,
+    INDEX_SEEN_SET = 8,      /* texts whose keys lead to one place in `seen` */
     INDEX_RECORDS = 1 << 20, /* most records */
     INDEX_MODELS = 256,      /* other models whose folders are known */
     INDEX_LOOKS = 256,       /* pages after one text that are compared, the newest */
@@ -98,7 +99,8 @@ struct store_index {
     uint32_t *buckets;              /* [n_buckets], a power of two: 2^(64 - shift) */
     struct index_segment *segments; /* [n_segments] */
     uint64_t *taken;                /* [n_segments][words] bits of slots */
-    uint64_t seen[INDEX_SEEN];      /* key words of texts that were offered and too short */
+    uint64_t seen[INDEX_SEEN];      /* key words of texts that were offered and too short, in
+                                       sets, the latest first */
     struct index_user users[INDEX_USERS];
     uint64_t others[INDEX_MODELS]; /* bytes of other models, the least recently used first */
     struct index_gone gone[INDEX_GONE];

@@ -575,6 +575,26 @@ START_TEST(a_segment_without_records_is_let_go)
 }
 END_TEST
 
+/* A set of INDEX_SEEN_SET texts, and one more that leads there. */
+START_TEST(texts_that_were_offered_are_known_though_they_meet)
+{
+    struct store_text text[INDEX_SEEN_SET + 1] = {{.uid = 1000}};
+    for (uint32_t i = 0; i <= INDEX_SEEN_SET; i++) {
+        text[i].uid = 1000;
+        text[i].end = 32;
+        text[i].key.words[0] = (uint64_t)i * INDEX_SEEN;
+        text[i].key.words[1] = 1 + i;
+    }
+    for (uint32_t i = 0; i < INDEX_SEEN_SET; i++)
+        ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text[i], false), INDEX_SHORT);
+    for (uint32_t i = 0; i < INDEX_SEEN_SET; i++)
+        ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text[i], false), INDEX_WANTS);
+    ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text[INDEX_SEEN_SET], false), INDEX_SHORT);
+    ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text[1], false), INDEX_WANTS);
+    ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text[0], false), INDEX_SHORT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("store_index");
@@ -592,6 +612,7 @@ int main(void)
     tcase_add_test(tcase, there_may_be_more_users_than_places);
     tcase_add_test(tcase, what_is_loaded_goes_in_the_order_that_it_would_have);
     tcase_add_test(tcase, a_segment_without_records_is_let_go);
+    tcase_add_test(tcase, texts_that_were_offered_are_known_though_they_meet);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
