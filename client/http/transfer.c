@@ -339,6 +339,8 @@ static void set_options(struct transfers *t, struct transfer *one, const char *p
     snprintf(url, sizeof(url), "%s%s", one->to->url, path);
     set(one->easy, CURLOPT_URL, url);
     set(one->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    /* A connection for each: in HTTP/2 they would share one, and with it buffers and its end. */
+    set(one->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     set(one->easy, CURLOPT_FOLLOWLOCATION, 0L);
     set(one->easy, CURLOPT_PROXY, ""); /* nor one of the environment: it would see the key */
     set(one->easy, CURLOPT_NOSIGNAL, 1L);

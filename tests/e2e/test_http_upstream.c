@@ -409,6 +409,36 @@ START_TEST(a_look_up_of_a_name_holds_none_up)
 }
 END_TEST
 
+/* In HTTP/2 requests share a connection: one whose client left would be read on with the others. */
+START_TEST(each_request_has_a_connection_of_its_own)
+{
+    static const char http2[] = "\x02h2", http1[] = "\x08http/1.1";
+    char url[64], text[96], hello[4096];
+    size_t n = 0, whole = 5;
+    gateway_stop(&gate);
+    int server = bind_port(url, sizeof(url), "large/model");
+    ck_assert_int_eq(listen(server, 1), 0);
+    snprintf(text, sizeof(text), "large/model=https%s", strchr(url, ':'));
+    gateway_start(&gate, &place, false, (const char *const[]){"--upstream", text, NULL});
+    int fd = gateway_connect(&gate);
+    http_send(fd, "POST", "/v1/chat/completions", "", body);
+    int from = accept(server, NULL, NULL);
+    while (n < whole) { /* the first record of TLS: its head, then as many bytes as that says */
+        ssize_t got = recv(from, hello + n, whole - n, 0);
+        ck_assert_int_gt(got, 0);
+        n += (size_t)got;
+        if (n == 5)
+            whole += (size_t)(unsigned char)hello[3] << 8 | (unsigned char)hello[4];
+        ck_assert_uint_le(whole, sizeof(hello));
+    }
+    ck_assert_ptr_nonnull(memmem(hello, n, http1, sizeof(http1) - 1));
+    ck_assert_ptr_null(memmem(hello, n, http2, sizeof(http2) - 1));
+    close(from);
+    close(server);
+    close(fd);
+}
+END_TEST
+
 START_TEST(entries_and_keys_that_are_wrong_do_not_start)
 {
     static const char *const wrong[] = {"x",
@@ -454,6 +484,7 @@ int main(void)
     tcase_add_test(c, headers_and_trailers_without_end_are_not_kept);
     tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
+    tcase_add_test(c, each_request_has_a_connection_of_its_own);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)a_look_up_of_a_name_holds_none_up; /* they allow no preloading */
 #else
