@@ -483,6 +483,7 @@ void exchange_close(struct exchange *x)
     cancel_all(x);
     if (x->transfer)
         transfer_leave(&x->server->transfers, x->transfer);
+    x->server->transfers.bytes -= x->kept_bytes;
     if (x->served) {
         x->served->n_exchanges--;
         launcher_released(x);

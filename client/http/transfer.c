@@ -153,14 +153,14 @@ static size_t on_header(char *data, size_t size, size_t n, void *cls)
                : refuse(one, 502, "sends headers without end: is it a server of OpenAI's API?");
 }
 
-/* An answer that is not a stream is kept until all of it has come. */
+/* An answer that is not a stream is kept until all of it has come, and then until its client took it. */
 static size_t keep(struct transfers *t, struct transfer *one, size_t n)
 {
-    if (one->bytes + n > TRANSFER_BYTES)
+    if (one->x->kept_bytes + n > TRANSFER_BYTES)
         return refuse(one, 502, "sent more than 64 MiB: ask for less");
     if (t->bytes + n > TRANSFERS_BYTES)
         return refuse(one, 503, "has to wait: other answers take all memory for them");
-    one->bytes += n;
+    one->x->kept_bytes += n;
     t->bytes += n;
     return n;
 }
@@ -420,7 +420,6 @@ void transfer_leave(struct transfers *t, struct transfer *one)
 
 void transfer_end(struct transfers *t, struct transfer *one)
 {
-    t->bytes -= one->bytes;
     if (one->x)
         one->x->transfer = NULL;
     one->to->n_running--;

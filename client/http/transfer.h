@@ -37,8 +37,8 @@ struct transfer {
     const char *type;  /* of the answer, in our words; NULL: another one */
     const char *wrong; /* why it is not read on, or NULL */
     unsigned wrong_status;
-    size_t head_bytes, bytes; /* of its headers; of an answer that is not a stream */
-    uint64_t heard_ns;        /* when something of it came, before: when the request went out */
+    size_t head_bytes; /* of its headers and trailers */
+    uint64_t heard_ns; /* when something of it came, before: when the request went out */
     bool has_begun, is_stream, is_paused;
 };
 
@@ -50,7 +50,7 @@ struct transfers {
     struct watch timer;               /* libcurl's */
     struct watch tick;                /* for limits of time, while there are transfers */
     struct transfer *all;             /* a list */
-    size_t bytes;                     /* of answers that are not streams */
+    size_t bytes;                     /* of answers that are not streams, until they are sent */
 };
 
 /* Returns 0, or -errno with one line. */

@@ -373,6 +373,29 @@ START_TEST(answers_that_are_not_streams_have_a_limit_together)
 }
 END_TEST
 
+/* Also those that have come, and that their clients do not take. */
+START_TEST(answers_that_wait_for_their_clients_count)
+{
+    enum { N = 4, BYTES = 60 << 20 };
+    char byte;
+    int fds[N];
+    answer = repeat(HEAD("200 OK", "application/json"), "0123456789abcdef", BYTES);
+    for (int i = 0; i < N; i++) {
+        fds[i] = gateway_connect(&gate);
+        http_send(fds[i], "POST", "/v1/chat/completions", "", body);
+        ck_assert_int_eq(recv(fds[i], &byte, 1, MSG_PEEK), 1);
+    }
+    fails(503, "other answers take all memory");
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    for (int status = 503; status != 200;) { /* the gateway may not have seen yet that they left */
+        struct http_answer a = ask(body);
+        status = a.status;
+        http_answer_fini(&a);
+    }
+}
+END_TEST
+
 /* A name that no server answers for is looked up for half a minute. */
 START_TEST(a_look_up_of_a_name_holds_none_up)
 {
@@ -484,6 +507,7 @@ int main(void)
     tcase_add_test(c, headers_and_trailers_without_end_are_not_kept);
     tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
+    tcase_add_test(c, answers_that_wait_for_their_clients_count);
     tcase_add_test(c, each_request_has_a_connection_of_its_own);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)a_look_up_of_a_name_holds_none_up; /* they allow no preloading */
