@@ -374,10 +374,15 @@ static void pause_all(struct exchange *x)
         pool_pause(&x->served->pool, &x->choices[i].job);
 }
 
+size_t exchange_left(const struct exchange *x)
+{
+    return x->out.bytes - x->n_taken;
+}
+
 /* Some of a stream went out: what waited for that goes on. */
 static void go_on(struct exchange *x)
 {
-    if (x->out.bytes > STREAM_LOW_BYTES)
+    if (exchange_left(x) > STREAM_LOW_BYTES)
         return;
     if (x->transfer)
         transfer_taken(&x->server->transfers, x->transfer);
@@ -390,12 +395,12 @@ static void go_on(struct exchange *x)
  * not moved again for each part that is taken. */
 size_t exchange_take(struct exchange *x, char *to, size_t max)
 {
-    const size_t left = x->out.bytes - x->n_taken, n = left < max ? left : max;
+    const size_t left = exchange_left(x), n = left < max ? left : max;
     if (!n)
         return 0;
     memcpy(to, x->out.data + x->n_taken, n);
     x->n_taken += n;
-    if (x->n_taken >= x->out.bytes - x->n_taken) {
+    if (x->n_taken >= exchange_left(x)) {
         buffer_drop(&x->out, x->n_taken);
         x->n_taken = 0;
     }
@@ -424,7 +429,7 @@ static void on_event(struct job *job, const struct hearth_event *e)
     if ((c->text.failed || c->indent.held.failed || x->out.failed) && !x->is_gone) {
         x->out.failed = c->text.failed = c->indent.held.failed = false;
         out_of_memory(x);
-    } else if (x->is_streaming && x->out.bytes > STREAM_HIGH_BYTES && !x->is_finished) {
+    } else if (x->is_streaming && exchange_left(x) > STREAM_HIGH_BYTES && !x->is_finished) {
         pause_all(x);
     }
     if (x->is_streaming || x->is_ready)

@@ -145,6 +145,9 @@ void exchange_run(struct exchange *x);
 /* Gives the answer its id and time, and writes x->ahead, unless that was done. */
 void exchange_name(struct exchange *x);
 
+/* Bytes of a stream that its client has not taken. */
+size_t exchange_left(const struct exchange *x);
+
 /* Takes at most `max` bytes of a stream, and unpauses the slots where there is room then. Returns
  * how many there were. */
 size_t exchange_take(struct exchange *x, char *to, size_t max);

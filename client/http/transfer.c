@@ -175,7 +175,7 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *cls)
     one->heard_ns = bell_now_ns();
     if (!one->has_begun)
         begin(&x->server->transfers, one);
-    if (one->is_stream && x->out.bytes > STREAM_HIGH_BYTES) {
+    if (one->is_stream && exchange_left(x) > STREAM_HIGH_BYTES) {
         one->is_paused = true;
         return CURL_WRITEFUNC_PAUSE;
     }
@@ -395,7 +395,7 @@ int transfer_send(struct transfers *t, struct exchange *x, struct upstream *to, 
 
 void transfer_taken(struct transfers *t, struct transfer *one)
 {
-    if (!one->is_paused || one->x->out.bytes > STREAM_LOW_BYTES)
+    if (!one->is_paused || exchange_left(one->x) > STREAM_LOW_BYTES)
         return;
     one->is_paused = false;
     one->heard_ns = bell_now_ns();

@@ -228,11 +228,32 @@ START_TEST(a_stream_is_taken_in_order_however_long_it_is)
 }
 END_TEST
 
+/* Bytes that went out do not count, also where they have not been moved away. */
+START_TEST(a_stream_goes_on_once_little_of_it_is_left)
+{
+    enum { ALL = STREAM_LOW_BYTES * 3 / 2, TAKEN = STREAM_LOW_BYTES * 5 / 8 };
+    static char bytes[ALL];
+    open_stream(&reply_messages);
+    x.choices = &c;
+    x.n_choices = 1;
+    c.job.at = JOB_NOWHERE;
+    c.job.paused = true;
+    buffer_add(&x.out, bytes, ALL);
+    ck_assert_uint_eq(exchange_take(&x, bytes, TAKEN / 2), TAKEN / 2);
+    ck_assert(c.job.paused);
+    ck_assert_uint_eq(exchange_take(&x, bytes, TAKEN / 2), TAKEN / 2);
+    ck_assert(!c.job.paused);
+    buffer_fini(&x.out);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
+    tcase_add_test(tcase, a_stream_goes_on_once_little_of_it_is_left);
     tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, probabilities_are_kept_as_text);
