@@ -189,6 +189,18 @@ void exchange_hang_up(struct exchange *x)
     wake(x);
 }
 
+static void fail_memory(struct fail *f)
+{
+    fail_set(f, 500, FAIL_SERVER, "out of memory: try again with fewer or shorter requests");
+}
+
+static void out_of_memory(struct exchange *x)
+{
+    struct fail f;
+    fail_memory(&f);
+    exchange_fail(x, &f);
+}
+
 /* ---- the answer of an upstream --------------------------------------------------------------- */
 
 void exchange_pass_begin(struct exchange *x, const char *type)
@@ -206,8 +218,22 @@ void exchange_pass(struct exchange *x, const char *bytes, size_t n)
         wake(x);
 }
 
+void exchange_pass_fail(struct exchange *x, const struct fail *f)
+{
+    x->out.failed = false;
+    if (x->is_streaming)
+        buffer_text(&x->out, x->reply->is_lines ? "\n" : "\n\n");
+    exchange_fail(x, f);
+}
+
 void exchange_pass_end(struct exchange *x)
 {
+    if (x->out.failed) { /* a part is missing */
+        struct fail f;
+        fail_memory(&f);
+        exchange_pass_fail(x, &f);
+        return;
+    }
     x->is_finished = true;
     wake(x);
 }
@@ -222,13 +248,6 @@ void exchange_pass_whole(struct exchange *x, unsigned status, const char *type)
 }
 
 /* ---- a choice -------------------------------------------------------------------------------- */
-
-static void out_of_memory(struct exchange *x)
-{
-    struct fail f;
-    fail_set(&f, 500, FAIL_SERVER, "out of memory: try again with fewer or shorter requests");
-    exchange_fail(x, &f);
-}
 
 /* The stop text that ended the answer is the first one in its bytes: an earlier one would have
  * ended it before. */

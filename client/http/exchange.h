@@ -133,11 +133,12 @@ void exchange_answer_whole(struct exchange *x);
 void exchange_comment(struct exchange *x, const char *text);
 
 /* The answer of an upstream: a stream of this type, with more of it and its end; or, of bytes that
- * were passed before, the whole with this status. */
+ * were passed before, the whole with this status; or a failure, perhaps within an event. */
 void exchange_pass_begin(struct exchange *x, const char *type);
 void exchange_pass(struct exchange *x, const char *bytes, size_t n);
 void exchange_pass_end(struct exchange *x);
 void exchange_pass_whole(struct exchange *x, unsigned status, const char *type);
+void exchange_pass_fail(struct exchange *x, const struct fail *f);
 
 /* Runs x->params, whose prompts are there. */
 void exchange_run(struct exchange *x);

@@ -35,9 +35,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct transfer *one, uns
     vsnprintf(why, sizeof(why), format, args);
     va_end(args);
     fail_set(&f, status, FAIL_SERVER, "the upstream of '%.100s' %s", one->to->name, why);
-    if (one->is_stream) /* it may have ended within an event */
-        exchange_pass(one->x, "\n\n", one->x->reply->is_lines ? 1 : 2);
-    exchange_fail(one->x, &f);
+    exchange_pass_fail(one->x, &f);
 }
 
 static void fail_code(struct transfers *t, struct transfer *one, CURLcode code)

@@ -248,12 +248,32 @@ START_TEST(a_stream_goes_on_once_little_of_it_is_left)
 }
 END_TEST
 
+/* An upstream's stream, of which a part found no memory: its client is told, in an event of its own. */
+START_TEST(a_stream_that_lacks_a_part_ends_with_an_error)
+{
+    static const char cut[] = "data: {\"cut", said[] = "data: {\"cut\n\nevent: error\ndata: {";
+    open_stream(&reply_messages);
+    buffer_fini(&x.out);
+    exchange_pass_begin(&x, "text/event-stream");
+    exchange_pass(&x, cut, strlen(cut));
+    x.out.failed = true;
+    exchange_pass(&x, "\":1}\n\n", 6);
+    exchange_pass_end(&x);
+    ck_assert(x.is_finished);
+    ck_assert_msg(strncmp(x.out.data, said, strlen(said)) == 0, "%s", x.out.data);
+    ck_assert_ptr_nonnull(strstr(x.out.data, "out of memory"));
+    buffer_fini(&x.out);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_replies");
     TCase *tcase = tcase_create("http_replies");
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
     tcase_add_test(tcase, a_stream_goes_on_once_little_of_it_is_left);
+    tcase_add_test(tcase, a_stream_that_lacks_a_part_ends_with_an_error);
     tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, probabilities_are_kept_as_text);
