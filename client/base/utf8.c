@@ -30,6 +30,14 @@ int utf8_step(const char *s, size_t n, uint32_t *ret_code)
     return length;
 }
 
+size_t utf8_count(const char *s, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ((unsigned char)s[i] & 0xc0) != 0x80;
+    return count;
+}
+
 size_t utf8_put(uint32_t code, char out[4])
 {
     static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};

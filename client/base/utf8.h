@@ -13,6 +13,9 @@
  * at least a byte: what one U+FFFD replaces); 0: all n bytes, at most 3, begin a character. */
 int utf8_step(const char *s, size_t n, uint32_t *ret_code);
 
+/* How many characters s[0, n) has, which is valid. */
+size_t utf8_count(const char *s, size_t n);
+
 /* Writes a code point of at most U+10FFFF. Returns its bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
 

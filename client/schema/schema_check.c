@@ -120,10 +120,16 @@ static const char *kind_name(int takes)
     }
 }
 
+/* What reads a text ends there, and would read another one: a pattern that lets more through. */
+static int has_zero(const json_t *text)
+{
+    return json_is_string(text) && strlen(json_string_value(text)) < json_string_length(text);
+}
+
 static void check_type(struct schema *c, const json_t *type)
 {
     const char *name = json_string_value(type);
-    for (size_t i = 0; name && i < N_TYPES; i++)
+    for (size_t i = 0; name && !has_zero(type) && i < N_TYPES; i++)
         if (strcmp(name, types[i]) == 0)
             return;
     if (name)
@@ -158,7 +164,7 @@ static void check_lists(struct schema *c, const json_t *schema)
     }
     schema_work(c, json_array_size(required));
     json_array_foreach(required, i, item) {
-        if (!json_is_string(item))
+        if (!json_is_string(item) || has_zero(item))
             schema_fail(c,
                         "\"required\" has an item that is not a string: give names of properties");
     }
@@ -181,6 +187,8 @@ void schema_check(struct schema *c, const json_t *schema)
         const json_t *value = json_object_get(schema, understood[i].name);
         if (value && understood[i].takes != ANY && !(kind_of(value) & understood[i].takes))
             schema_fail(c, "\"%s\" must be %s", understood[i].name, kind_name(understood[i].takes));
+        if (understood[i].takes & TEXT && understood[i].takes != ANY && has_zero(value))
+            schema_fail(c, "\"%s\" has a zero byte: leave it out", understood[i].name);
     }
     if (!c->rc)
         check_lists(c, schema);

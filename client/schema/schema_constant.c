@@ -1,4 +1,5 @@
 /* schema_constant: "const" and "enum": which of the values the keywords beside them let through. */
+#include "client/base/utf8.h"
 #include "client/schema/schema.h"
 
 #include <string.h>
@@ -46,14 +47,6 @@ static int is_in_bounds(const json_t *schema, double n)
            (!json_is_number(most) || n < json_number_value(most));
 }
 
-static size_t count_characters(const char *text)
-{
-    size_t n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
 /* Fails for a keyword that says something about this kind of value which is not computed here. */
 static void refuse_others(struct schema *c, const json_t *schema, const json_t *value)
 {
@@ -83,7 +76,7 @@ static int is_let_through(struct schema *c, const json_t *schema, const json_t *
     if (fits && json_is_string(value)) {
         schema_work(c, json_string_length(value) / 8);
         fits = is_between(schema, "minLength", "maxLength",
-                          (double)count_characters(json_string_value(value)));
+                          (double)utf8_count(json_string_value(value), json_string_length(value)));
     }
     if (fits && json_is_array(value))
         fits = is_between(schema, "minItems", "maxItems", (double)json_array_size(value));

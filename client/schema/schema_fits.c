@@ -1,6 +1,8 @@
 /* schema_fits: see schema_fits.h. A row for each keyword, and what it asks of a value. */
 #include "client/schema/schema_fits.h"
 
+#include "client/base/utf8.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,12 +67,9 @@ static bool fits_item(struct check *k, size_t i, const json_t *schema, const jso
     return fits_at(k, key, schema, value);
 }
 
-static size_t count_characters(const char *text)
+static double characters(const json_t *text)
 {
-    size_t n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
+    return (double)utf8_count(json_string_value(text), json_string_length(text));
 }
 
 static bool is_whole(const json_t *value)
@@ -201,15 +200,13 @@ KEYWORD(multiple)
 KEYWORD(shortest)
 {
     UNUSED;
-    return !json_is_string(value) ||
-           (double)count_characters(json_string_value(value)) >= json_number_value(is);
+    return !json_is_string(value) || characters(value) >= json_number_value(is);
 }
 
 KEYWORD(longest)
 {
     UNUSED;
-    return !json_is_string(value) ||
-           (double)count_characters(json_string_value(value)) <= json_number_value(is);
+    return !json_is_string(value) || characters(value) <= json_number_value(is);
 }
 
 KEYWORD(fewest_items)

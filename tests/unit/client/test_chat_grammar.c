@@ -587,6 +587,7 @@ static const struct {
      "#/a: \"maximum\""},
     {"{\"type\":\"string\",\"maxLength\":4000}", "maxLength", "\"abc\"", NULL, NULL},
     {"{\"type\":\"string\",\"pattern\":\"(?=a)b\"}", "pattern", "\"b\"", NULL, NULL},
+    {"{\"type\":\"string\",\"pattern\":\"^a\\u0000b$\"}", "zero byte", "\"c\"", NULL, NULL},
     {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\",\"not\":{\"const\":2.5}}]}", "not",
      "1.5", "2.5", "#/a: \"oneOf\""},
 };
@@ -620,6 +621,20 @@ START_TEST(what_cannot_be_bound_is_loosened_at_its_place_and_checked)
         ck_assert_msg(unfit ? why && strstr(why, loose[_i].why) : !why, "%s: %s", answer,
                       why ? why : "fits");
     }
+}
+END_TEST
+
+START_TEST(the_length_of_a_value_goes_on_after_a_zero_byte)
+{
+    opens(HERMES,
+          "[" TOOL("f", "true",
+                   "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"a\\u0000bc\","
+                   "\"x\"],\"maxLength\":2}},\"required\":[\"a\"]}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert_ptr_null(hearth_chat_loosened(reader));
+    ck_assert(takes("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}</tool_call>"));
+    ck_assert(
+        !takes("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"a\\u0000bc\"}}</tool_call>"));
 }
 END_TEST
 
@@ -1076,6 +1091,7 @@ int main(void)
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
+    tcase_add_test(tcase, the_length_of_a_value_goes_on_after_a_zero_byte);
     tcase_add_loop_test(tcase, a_large_enum_is_loosened_to_its_type_and_checked, 0,
                         (int)(sizeof(large) / sizeof(large[0])));
     tcase_add_loop_test(tcase, alternatives_that_a_value_may_match_at_once_are_noted, 0,

@@ -14,8 +14,8 @@ static size_t left; /* of the steps of the last one */
 static bool fits(const char *schema, const char *value, char why[160])
 {
     left = SCHEMA_FITS_STEPS;
-    json_t *s = json_loads(schema, JSON_DECODE_ANY, NULL);
-    json_t *v = json_loads(value, JSON_DECODE_ANY, NULL);
+    json_t *s = json_loads(schema, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *v = json_loads(value, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     ck_assert_msg(s && v, "%s %s", schema, value);
     bool got = schema_fits(s, v, &left, why, 160);
     json_decref(s);
@@ -34,6 +34,7 @@ static const struct {
     {"{\"exclusiveMaximum\":3}", "2.5", "3", "#: \"exclusiveMaximum\""},
     {"{\"multipleOf\":0.1}", "0.3", "0.35", "#: \"multipleOf\""},
     {"{\"maxLength\":2}", "\"\xc3\xa9\xc3\xa9\"", "\"abc\"", "#: \"maxLength\""},
+    {"{\"maxLength\":2}", "\"a\\u0000\"", "\"a\\u0000b\"", "#: \"maxLength\""},
     {"{\"minItems\":1,\"uniqueItems\":true}", "[1,2]", "[1,1.0]", "#: \"uniqueItems\""},
     {"{\"prefixItems\":[{\"type\":\"string\"}],\"items\":false}", "[\"a\"]", "[\"a\",1]",
      "#/1: \"false\""},
