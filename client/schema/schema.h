@@ -132,6 +132,9 @@ void schema_repeat(struct schema *c, struct buffer *t, const char *item, uint32_
 /* Puts NAME-PART, or PART where name is "", into *t, in letters that a rule's name may have. */
 void schema_name(struct schema *c, struct buffer *t, const char *name, const char *part);
 
+/* Puts a value, which is taken over (NULL: no memory), into a table. */
+void schema_set(struct schema *c, json_t *table, const char *key, json_t *value);
+
 /* Adds a rule. Where another one has the name, it gets a number after it. `own`: NULL, or the name
  * of a rule that was taken with schema_take and is made now. Returns the name it got, which lives
  * as long as the rule. */

@@ -316,7 +316,7 @@ static const char *kept_key(json_t *table, const char *key)
     return kept ? kept : "";
 }
 
-static void set(struct schema *c, json_t *table, const char *key, json_t *value)
+void schema_set(struct schema *c, json_t *table, const char *key, json_t *value)
 {
     if (!c->rc && (!value || json_object_set_new_nocheck(table, key, value)))
         schema_no_memory(c);
@@ -335,7 +335,7 @@ static const char *put(struct schema *c, const char *name, const char *text)
     }
     c->bytes = bytes;
     c->n_rules++;
-    set(c, c->rules, name, json_string_nocheck(text));
+    schema_set(c, c->rules, name, json_string_nocheck(text));
     return c->rc ? "" : kept_key(c->rules, name);
 }
 
@@ -347,7 +347,7 @@ static void number(struct schema *c, struct buffer *t, const char *name)
         t->bytes = 0;
         schema_format(c, t, "%s%lld", name, (long long)n++);
     } while (!c->rc && json_object_get(c->rules, schema_get(t)));
-    set(c, c->numbers, name, json_integer(n));
+    schema_set(c, c->numbers, name, json_integer(n));
 }
 
 const char *schema_rule(struct schema *c, const char *own, const char *name, const char *text)
@@ -369,7 +369,7 @@ const char *schema_rule(struct schema *c, const char *own, const char *name, con
         if (json_object_get(c->rules, name))
             number(c, &numbered, name);
         got = put(c, numbered.data ? numbered.data : name, text);
-        set(c, c->asked, schema_get(&key), json_string_nocheck(got));
+        schema_set(c, c->asked, schema_get(&key), json_string_nocheck(got));
     }
     buffer_fini(&key);
     buffer_fini(&numbered);
@@ -387,7 +387,7 @@ const char *schema_take(struct schema *c, const char *name)
         number(c, &t, plain);
         free(plain);
     }
-    set(c, c->rules, schema_get(&t), json_null());
+    schema_set(c, c->rules, schema_get(&t), json_null());
     const char *taken = c->rc ? "" : kept_key(c->rules, t.data);
     buffer_fini(&t);
     return taken;

@@ -287,8 +287,8 @@ static const char *visit_ref(struct schema *c, const char *ref)
     const char *own = schema_take(c, schema_get(&name));
     c->path = (struct buffer){0};
     schema_add(c, &c->path, ref + 1);
-    json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(own));
-    json_object_set_new_nocheck(c->levels, ref, json_integer((json_int_t)c->level));
+    schema_set(c, c->refs, ref, json_string_nocheck(own));
+    schema_set(c, c->levels, ref, json_integer((json_int_t)c->level));
     const char *got = schema_visit(c, target, schema_get(&name), own);
     json_object_del(c->levels, ref);
     buffer_fini(&name);
@@ -298,7 +298,7 @@ static const char *visit_ref(struct schema *c, const char *ref)
     }
     if (strcmp(got, own) != 0) {
         schema_untake(c, own);
-        json_object_set_new_nocheck(c->refs, ref, json_string_nocheck(got));
+        schema_set(c, c->refs, ref, json_string_nocheck(got));
     }
     buffer_fini(&c->path);
     c->path = back;
@@ -453,7 +453,7 @@ static const char *visit_loosened(struct schema *c, const json_t *schema, const 
             got = types[i];
     if (!own || json_is_string(json_object_get(c->rules, own)))
         return got;
-    json_object_set_new_nocheck(c->rules, own, json_string_nocheck(got));
+    schema_set(c, c->rules, own, json_string_nocheck(got));
     return own;
 }
 

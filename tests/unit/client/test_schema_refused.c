@@ -245,6 +245,39 @@ START_TEST(a_grammar_is_whole_or_none_without_memory)
 }
 END_TEST
 
+/* The same of a part, where what cannot be bound is any value. */
+START_TEST(a_part_is_whole_or_none_without_memory)
+{
+    static const char text[] =
+        "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d\"},\"b\":{\"$ref\":\"#/$defs/d\"},\"c\":{"
+        "\"$ref\":\"#/$defs/e\"},\"d\":{\"$ref\":\"#/$defs/e\"}},\"$defs\":{\"d\":{\"pattern\":"
+        "\"(?=a)\"},\"e\":{\"type\":\"string\"}}}";
+    struct buffer want = {0};
+    json_t *root = json_loads(text, 0, NULL);
+    n_left = -1;
+    for (long n = -1; n_left < 0; n++) {
+        struct buffer t = {0};
+        struct schema c = {.text_bytes = strlen(text), .loosened = json_array()};
+        n_left = n; /* none fails at first */
+        json_set_alloc_funcs(scarce, free);
+        if (!schema_open(&c))
+            (void)schema_part(&c, root, root, "f");
+        schema_write(&c, &t);
+        json_set_alloc_funcs(malloc, free);
+        if (n < 0) {
+            want = t;
+            t = (struct buffer){0};
+        }
+        ck_assert_msg(c.rc || n < 0 || strcmp(t.data, want.data) == 0, "%ld: %s, not %s", n, t.data,
+                      want.data);
+        buffer_fini(&t);
+        schema_close(&c);
+    }
+    buffer_fini(&want);
+    json_decref(root);
+}
+END_TEST
+
 START_TEST(a_schema_above_a_mebibyte_is_refused)
 {
     char *text = malloc(SCHEMA_TEXT_MAX + 2);
@@ -297,6 +330,7 @@ int main(void)
     tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
     tcase_add_test(tc, what_is_in_compared_values_is_work);
     tcase_add_test(tc, a_grammar_is_whole_or_none_without_memory);
+    tcase_add_test(tc, a_part_is_whole_or_none_without_memory);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
     tcase_add_test(tc, a_message_that_is_cut_stays_utf8);
     tcase_add_test(tc, the_returned_length_is_that_of_the_whole_text);
