@@ -12,17 +12,38 @@ void talk_fini(struct talk *t)
     json_decref(t->json.extra);
 }
 
+json_t *talk_left_out(const char *type)
+{
+    return json_sprintf("[content of type '%s' was left out: this model reads text only]", type);
+}
+
+/* A part of a tool's result that is not a text becomes one that says so. */
+static int replace_part(json_t *parts, size_t i, const char *type, struct fail *f)
+{
+    json_t *part = json_pack("{s:s, s:o}", "type", "text", "text", talk_left_out(type));
+    return json_array_set_new(parts, i, part) == 0
+               ? 0
+               : fail_set(f, 500, FAIL_SERVER, "out of memory: try again");
+}
+
 /* A model that reads text is sent text only. */
 static int check_parts(const json_t *messages, struct fail *f)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        const json_t *parts = json_object_get(json_array_get(messages, i), "content");
+        const json_t *message = json_array_get(messages, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        const bool is_result = role && strcmp(role, "tool") == 0;
+        json_t *parts = json_object_get(message, "content");
         for (size_t k = 0; json_is_array(parts) && k < json_array_size(parts); k++) {
             const char *type = json_string_value(json_object_get(json_array_get(parts, k), "type"));
-            if (type && strcmp(type, "text") != 0)
+            if (!type || strcmp(type, "text") == 0)
+                continue;
+            if (!is_result)
                 return fail_set(
                     f, 400, FAIL_NOT_SUPPORTED,
                     "messages[%zu]: content of type '%.40s' is not supported: send text", i, type);
+            if (replace_part(parts, k, type, f) < 0)
+                return -1;
         }
     }
     return 0;

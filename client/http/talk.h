@@ -22,6 +22,10 @@ struct talk {
 int talk_read(struct talk *t, const json_t *o, const char *chat_template, struct fail *f);
 void talk_fini(struct talk *t);
 
+/* What stands for a part of a tool's result that is not a text: to refuse it would end the
+ * conversation, which cannot go on without it. NULL without memory. */
+json_t *talk_left_out(const char *type);
+
 /* Would the model see its tools? Returns 0, or -1 with *f. */
 int talk_check_tools(const struct talk *t, struct hearth *h, struct fail *f);
 

@@ -154,6 +154,13 @@ void translate_add_text(struct buffer *all, const json_t *text)
     buffer_add(all, json_string_value(text), json_string_length(text));
 }
 
+void translate_add_made(struct buffer *all, json_t *text)
+{
+    translate_add_text(all, text);
+    all->failed |= !text;
+    json_decref(text);
+}
+
 json_t *translate_text(const struct buffer *all)
 {
     return all->failed ? NULL : json_of_text(all->data ? all->data : "", all->bytes);

@@ -44,6 +44,7 @@ struct translation {
     json_t *names; /* of the tools that calls so far named, by the calls' ids; owned */
     json_t *turn;  /* the assistant's message that is being made of several items, or NULL */
     struct buffer thoughts; /* of that message, until it is complete */
+    bool is_result;         /* what is read is a tool's result: what is no text is left out */
     char where[32];         /* what is being read, for errors: "messages.3" */
     struct fail *f;
     bool failed; /* no memory */
@@ -83,6 +84,9 @@ void translate_strict(struct translation *t);
 
 /* Another text of one message: a line of its own. */
 void translate_add_text(struct buffer *all, const json_t *text);
+
+/* The same of a string that was made for it, which is taken over. NULL: no memory. */
+void translate_add_made(struct buffer *all, json_t *text);
 
 /* A string of the bytes, which may be none. */
 json_t *translate_text(const struct buffer *all);

@@ -1,6 +1,7 @@
 /* translate_messages: requests of Anthropic's Messages. See translate.h. */
 #include "client/http/fields.h"
 #include "client/http/say.h"
+#include "client/http/talk.h"
 #include "client/http/translate.h"
 
 #include <stdio.h>
@@ -36,13 +37,15 @@ static int add_block(const struct translation *t, struct buffer *all, const json
     if (!json_is_object(block))
         return fail_set(t->f, 400, FAIL_INVALID, "%s: a block of a content must be an object",
                         t->where);
-    if (!text && (is_type(block, "image") || is_type(block, "document")))
+    const bool is_unread = !text && (is_type(block, "image") || is_type(block, "document"));
+    if (is_unread && !t->is_result)
         return fail_set(t->f, 400, FAIL_INVALID,
                         "%s: content of type '%s' is not supported: the model reads text only",
                         t->where, type_of(block));
-    json_t *shown = text ? NULL : translate_dump(block);
-    translate_add_text(all, text ? text : shown);
-    json_decref(shown);
+    if (text)
+        translate_add_text(all, text);
+    else
+        translate_add_made(all, is_unread ? talk_left_out(type_of(block)) : translate_dump(block));
     return 0;
 }
 
@@ -109,7 +112,9 @@ static void flush(struct translation *t, const char *role, struct buffer *all, b
 static int add_result(struct translation *t, const json_t *block)
 {
     struct buffer all = {0};
+    t->is_result = true;
     int rc = add_content(t, &all, json_object_get(block, "content"));
+    t->is_result = false;
     if (!rc && json_is_true(json_object_get(block, "is_error"))) {
         struct buffer error = {0};
         buffer_text(&error, "Error: ");

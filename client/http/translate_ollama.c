@@ -1,6 +1,7 @@
 /* translate_ollama: requests of Ollama's /api/chat and /api/generate. See translate.h. */
 #include "client/http/fields.h"
 #include "client/http/say.h"
+#include "client/http/talk.h"
 #include "client/http/translate.h"
 
 #include <stdio.h>
@@ -168,10 +169,16 @@ static int add_calls(struct translation *t, json_t *message, const json_t *calls
     return 0;
 }
 
-static void add_result(struct translation *t, const json_t *m, json_t *content)
+static void add_result(struct translation *t, const json_t *m, const json_t *content)
 {
+    struct buffer all = {0};
     json_t *name = json_object_get(m, "tool_name");
-    json_t *result = translate_result(t, json_object_get(m, "tool_call_id"), content);
+    if (json_is_string(content))
+        translate_add_text(&all, content);
+    if (json_array_size(json_object_get(m, "images")))
+        translate_add_made(&all, talk_left_out("images"));
+    json_t *result = translate_result(t, json_object_get(m, "tool_call_id"), translate_text(&all));
+    buffer_fini(&all);
     if (json_is_string(name))
         t->failed |= json_object_set(result, "name", name) != 0;
 }
@@ -184,13 +191,13 @@ static int add_message(struct translation *t, const json_t *m)
         return fail_set(t->f, 400, FAIL_INVALID, "%s: 'role' is required", t->where);
     if (content && !json_is_string(content) && !json_is_null(content))
         return fail_set(t->f, 400, FAIL_INVALID, "%s: 'content' must be a string", t->where);
-    if (refuse_images(t, m) < 0)
-        return -1;
-    content = json_is_string(content) ? json_incref(content) : json_string("");
     if (strcmp(role, "tool") == 0) {
         add_result(t, m, content);
         return 0;
     }
+    if (refuse_images(t, m) < 0)
+        return -1;
+    content = json_is_string(content) ? json_incref(content) : json_string("");
     json_t *message = translate_message(t, role, content);
     if (json_string_length(thinking))
         t->failed |= json_object_set(message, "reasoning_content", thinking) != 0;

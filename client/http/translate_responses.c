@@ -1,6 +1,7 @@
 /* translate_responses: requests of OpenAI's Responses. See translate.h. */
 #include "client/http/fields.h"
 #include "client/http/say.h"
+#include "client/http/talk.h"
 #include "client/http/translate.h"
 
 #include <stdio.h>
@@ -163,14 +164,18 @@ static int add_content(const struct translation *t, struct buffer *all, const js
         const json_t *part = json_array_get(content, i), *text = json_object_get(part, "text");
         if (is_type(part, "refusal"))
             text = json_object_get(part, "refusal");
-        if (is_type(part, "input_image") || is_type(part, "input_file") ||
-            is_type(part, "input_audio"))
+        const bool is_unread = is_type(part, "input_image") || is_type(part, "input_file") ||
+                               is_type(part, "input_audio");
+        if (is_unread && !t->is_result)
             return fail_set(t->f, 400, FAIL_NOT_SUPPORTED,
                             "%s: content of type '%s' is not supported: the model reads text only",
                             t->where, text_member(part, "type"));
-        json_t *shown = json_is_string(text) ? NULL : translate_dump(part);
-        translate_add_text(all, shown ? shown : text);
-        json_decref(shown);
+        if (is_unread)
+            translate_add_made(all, talk_left_out(text_member(part, "type")));
+        else if (json_is_string(text))
+            translate_add_text(all, text);
+        else
+            translate_add_made(all, translate_dump(part));
     }
     return 0;
 }
@@ -253,7 +258,9 @@ static int add_call(struct translation *t, const json_t *item)
 static int add_output(struct translation *t, const json_t *item)
 {
     struct buffer all = {0};
+    t->is_result = true;
     int rc = add_content(t, &all, json_object_get(item, "output"));
+    t->is_result = false;
     end_turn(t);
     if (!rc)
         translate_result(t, json_object_get(item, "call_id"), translate_text(&all));

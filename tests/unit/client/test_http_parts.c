@@ -449,6 +449,29 @@ START_TEST(thinking_is_what_templates_call_it)
 }
 END_TEST
 
+/* Elsewhere it is refused. */
+START_TEST(of_a_result_s_image_the_model_is_told_that_it_was_left_out)
+{
+    static const char form[] = "{\"messages\":[{\"role\":\"%s\",\"content\":[{\"type\":\"text\","
+                               "\"text\":\"r\"},{\"type\":\"image_url\"}]}]}";
+    char text[200];
+    for (int is_result = 0; is_result < 2; is_result++) {
+        struct talk talk;
+        struct fail f = {0};
+        snprintf(text, sizeof(text), form, is_result ? "tool" : "user");
+        json_t *o = json_loads(text, 0, NULL);
+        ck_assert_int_eq(talk_read(&talk, o, NULL, &f), is_result ? 0 : -1);
+        ck_assert(is_result || strstr(f.message, "messages[0]: content of type 'image_url'"));
+        const json_t *message = json_array_get(json_object_get(o, "messages"), 0);
+        const json_t *part = json_array_get(json_object_get(message, "content"), 1);
+        const char *said = json_string_value(json_object_get(part, "text"));
+        ck_assert(is_result ? said && strstr(said, "'image_url' was left out") != NULL : !said);
+        talk_fini(&talk);
+        json_decref(o);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_parts");
@@ -471,6 +494,7 @@ int main(void)
     tcase_add_test(tcase, a_template_that_looks_like_a_path_is_a_file);
     tcase_add_test(tcase, options_are_read_and_checked);
     tcase_add_test(tcase, thinking_is_what_templates_call_it);
+    tcase_add_test(tcase, of_a_result_s_image_the_model_is_told_that_it_was_left_out);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -233,7 +233,7 @@ static const char *const wrong_messages[][2] = {
     {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"source\":{}}]}]}",
      "messages.0: content of type 'image' is not supported"},
     {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
-     "\"x\",\"content\":[{\"type\":\"image\"}]}]}]}",
+     "\"x\",\"content\":[{\"type\":\"text\",\"text\":\"r\"}]},{\"type\":\"image\"}]}]}",
      "messages.0: content of type 'image' is not supported"},
     {"{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"x\"}]}]}",
      "messages.0: a tool_use needs a 'name'"},
@@ -648,6 +648,37 @@ START_TEST(an_invalid_request_of_ollama_is_refused)
 }
 END_TEST
 
+/* ---- what a result has beside texts ---- */
+
+#define LEFT_OUT(type) "[content of type '" type "' was left out: this model reads text only]"
+static const struct {
+    translation_fn *translate;
+    const char *json, *type;
+} pictures[] = {
+    {of_messages,
+     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
+     "\"c\",\"content\":[{\"type\":\"text\",\"text\":\"r\"},{\"type\":\"image\"}]}]}]}",
+     "image"},
+    {translate_responses,
+     "{\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":[{\"type\":"
+     "\"input_text\",\"text\":\"r\"},{\"type\":\"input_image\",\"image_url\":\"x\"}]}]}",
+     "input_image"},
+    {of_chat,
+     "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\",\"images\":"
+     "[\"aa\"]}]}",
+     "images"},
+};
+
+START_TEST(of_a_result_s_image_the_model_is_told_that_it_was_left_out)
+{
+    char want[256];
+    snprintf(want, sizeof(want),
+             "[{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\\n" LEFT_OUT("%s") "\"}]",
+             pictures[_i].type);
+    assert_member(pictures[_i].translate, pictures[_i].json, "messages", want);
+}
+END_TEST
+
 /* ---- without memory -------------------------------------------------------------------------- */
 
 static size_t n_left; /* allocations that succeed */
@@ -759,6 +790,8 @@ int main(void)
     tcase_add_test(tcase, a_prompt_is_a_conversation_unless_it_is_raw);
     tcase_add_loop_test(tcase, an_invalid_request_of_ollama_is_refused, 0,
                         sizeof(wrong_ollama) / sizeof(wrong_ollama[0]));
+    tcase_add_loop_test(tcase, of_a_result_s_image_the_model_is_told_that_it_was_left_out, 0,
+                        (int)(sizeof(pictures) / sizeof(pictures[0])));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
