@@ -217,8 +217,12 @@ static void add_specials(struct build *b)
     qsort_r(b->specials, n, sizeof(*b->specials), compare_specials, b);
     uint32_t at = 0;
     for (unsigned c = 0; c <= 256; c++) {
-        while (at < n && (unsigned char)b->pool[b->tokens[b->specials[at]].text_at] < c)
-            at++;
+        uint32_t lengths = 0, last = 0;
+        for (; at < n && (unsigned char)b->pool[b->tokens[b->specials[at]].text_at] < c; at++) {
+            lengths += b->tokens[b->specials[at]].text_bytes != last;
+            last = b->tokens[b->specials[at]].text_bytes;
+        }
+        b->crowded |= lengths > VOCAB_LENGTHS_MOST;
         b->special_starts[c] = at;
     }
 }
@@ -317,6 +321,8 @@ static int fill_block(struct build *b)
     if (b->crowded || is_crowded(&b->merges[0].left, 4, b->header->merges_mask))
         return refuse_crowded(b);
     add_specials(b);
+    if (b->crowded)
+        return refuse_crowded(b);
     b->header->pool_bytes = (uint32_t)b->pool_used;
     add_templates(b);
     return 0;

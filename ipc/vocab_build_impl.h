@@ -10,6 +10,10 @@
  * chance fills two thirds of a table of a million, the longest has about 200. */
 enum { VOCAB_ROW_MOST = 512 };
 
+/* Most lengths of special tokens with the same first byte: at each such byte of a text all are
+ * tried. Models have some thirty, of runs of spaces. */
+enum { VOCAB_LENGTHS_MOST = 128 };
+
 /* One vocab_build in progress. */
 struct build {
     const struct vocab_desc *desc;

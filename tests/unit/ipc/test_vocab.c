@@ -671,6 +671,34 @@ START_TEST(merges_that_lie_in_one_row_are_refused)
 }
 END_TEST
 
+START_TEST(special_tokens_of_many_lengths_are_refused)
+{
+    enum { N = 130 }; /* and 128 are taken */
+    static char spaces[N + 1];
+    static struct vocab_string texts[N];
+    static int32_t types[N];
+    struct vocab_desc d;
+    void *block;
+    size_t bytes;
+    memset(spaces, ' ', N);
+    vocab_desc_init(&d);
+    d.model = string("llama");
+    d.texts = texts;
+    d.types = types;
+    texts[0] = string("other");
+    types[0] = VOCAB_TYPE_CONTROL;
+    for (uint32_t i = 1; i < N; i++) {
+        texts[i] = (struct vocab_string){spaces, i};
+        types[i] = VOCAB_TYPE_USER_DEFINED;
+    }
+    d.n_tokens = N - 1;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
+    free(block);
+    d.n_tokens = N;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), -EBADMSG);
+}
+END_TEST
+
 START_TEST(equal_descriptions_give_equal_blocks)
 {
     struct tiny *t = malloc(sizeof(*t));
@@ -693,6 +721,7 @@ int main(void)
     Suite *s = suite_create("vocab");
     TCase *c = tcase_create("vocab");
     tcase_add_test(c, tokens_round_trip);
+    tcase_add_test(c, special_tokens_of_many_lengths_are_refused);
     tcase_add_test(c, spm_bytes_follow_the_type);
     tcase_add_test(c, bpe_letters_are_bytes);
     tcase_add_test(c, missing_bytes_have_no_token);
