@@ -3,6 +3,7 @@
 
 #include "client/http/json_put.h"
 #include "client/http/state.h"
+#include "client/http/stop_word.h"
 #include "ipc/bell.h"
 
 #include <errno.h>
@@ -249,29 +250,6 @@ void exchange_pass_whole(struct exchange *x, unsigned status, const char *type)
 
 /* ---- a choice -------------------------------------------------------------------------------- */
 
-/* The stop text that ended the answer is the first one in its bytes: an earlier one would have
- * ended it before. */
-static void find_stopping_word(struct choice *c, const struct hearth_result *r)
-{
-    struct hearth *h = pool_any(&c->x->served->pool);
-    const struct hearth_request *q = &c->job.request;
-    int64_t n = h ? hearth_detokenize(h, r->ids, r->n_ids, 0, NULL, 0) : 0;
-    char *all = n > 0 ? malloc((size_t)n) : NULL;
-    if (!all)
-        return;
-    (void)hearth_detokenize(h, r->ids, r->n_ids, 0, all, (size_t)n);
-    const char *first = NULL;
-    for (uint32_t i = 0; i < q->n_stops; i++) {
-        size_t bytes = strlen(q->stops[i]);
-        const char *at = memmem(all, (size_t)n, q->stops[i], bytes);
-        if (!at || (first && at >= first))
-            continue;
-        first = at;
-        memcpy(c->finish.stopping_word, q->stops[i], bytes + 1);
-    }
-    free(all);
-}
-
 static void take_result(struct choice *c, const struct hearth_result *r)
 {
     struct finish *end = &c->finish;
@@ -286,8 +264,9 @@ static void take_result(struct choice *c, const struct hearth_result *r)
     end->prefill_ns = r->prefill_ns;
     end->decode_ns = r->decode_ns;
     snprintf(end->receipt, sizeof(end->receipt), "%s", c->is_cut ? "" : r->receipt);
-    if (r->reason == HEARTH_STOP && c->job.request.n_stops)
-        find_stopping_word(c, r);
+    struct hearth *h = pool_any(&c->x->served->pool);
+    const char *stop = r->reason == HEARTH_STOP && h ? stop_word_find(h, &c->job.request, r) : NULL;
+    snprintf(end->stopping_word, sizeof(end->stopping_word), "%s", stop ? stop : "");
     c->x->server->count.prompt_tokens += end->prompt - end->cached;
     c->x->server->count.cached_tokens += end->cached;
     c->x->server->count.stored_tokens += end->stored;
