@@ -6,8 +6,10 @@
 #include <string.h>
 
 struct calls {
-    unsigned n;   /* that had no id */
-    json_t *open; /* of the last message that had some: those without results, not too many */
+    unsigned n;         /* that had no id */
+    const json_t *list; /* of the last message that had some */
+    json_t *open;       /* of these, the first without results, not too many */
+    size_t n_opened;    /* of the list, in turn */
 };
 
 static bool has_role(const json_t *m, const char *role)
@@ -95,6 +97,16 @@ static int tidy_id(json_t *call, struct calls *calls)
     return json_object_set_new(call, "id", id) ? -ENOMEM : 0;
 }
 
+/* The next ones, in the places of those that have results. */
+static int open_calls(struct calls *calls)
+{
+    int rc = 0;
+    while (!rc && calls->n_opened < json_array_size(calls->list) &&
+           json_array_size(calls->open) < CHAT_MOST_CALLS)
+        rc = json_array_append(calls->open, json_array_get(calls->list, calls->n_opened++));
+    return rc ? -ENOMEM : 0;
+}
+
 static int tidy_calls(json_t *m, struct calls *calls)
 {
     if (!has_role(m, "assistant"))
@@ -106,14 +118,14 @@ static int tidy_calls(json_t *m, struct calls *calls)
         json_object_del(m, "tool_calls");
         return rc;
     }
-    rc = rc ? rc : json_array_clear(calls->open);
     json_array_foreach(list, i, call) {
         rc = rc ? rc : tidy_arguments(json_object_get(call, "function"));
         rc = rc ? rc : tidy_id(call, calls);
-        if (!rc && i < CHAT_MOST_CALLS && json_array_append(calls->open, call))
-            rc = -ENOMEM;
     }
-    return rc;
+    json_array_clear(calls->open);
+    calls->list = list;
+    calls->n_opened = 0;
+    return rc ? rc : open_calls(calls);
 }
 
 /* Which of the calls that are not answered yet this one answers: by its id, else the first of its
@@ -177,46 +189,52 @@ static size_t place_of(const json_t *call, const json_t *list, size_t n)
     return i;
 }
 
-/* The n results after messages[at], of[i] the call that each answers, in the order of the message's
- * calls: some templates write no ids. Those of no call are the last. */
-static int order_results(json_t *messages, size_t at, size_t n, const json_t *const *of)
+/* The n results from messages[at] on, each of the call of that number, in the order of the calls:
+ * some templates write no ids. Those of no call are the last. */
+static int order_results(json_t *messages, size_t at, size_t n, const size_t *number)
 {
-    const json_t *list = json_object_get(json_array_get(messages, at), "tool_calls");
-    const size_t n_calls =
-        json_array_size(list) < CHAT_MOST_CALLS ? json_array_size(list) : CHAT_MOST_CALLS;
-    size_t place[CHAT_MOST_CALLS];
     json_t *sorted = json_array();
     int rc = sorted ? 0 : -1;
-    for (size_t i = 0; i < n; i++)
-        place[i] = place_of(of[i], list, n_calls);
-    for (size_t k = 0; k <= n_calls; k++)
+    for (size_t k = 0; k <= CHAT_MOST_CALLS; k++)
         for (size_t i = 0; i < n && !rc; i++)
-            if (place[i] == k)
-                rc = json_array_append(sorted, json_array_get(messages, at + 1 + i));
+            if (number[i] == k)
+                rc = json_array_append(sorted, json_array_get(messages, at + i));
     for (size_t i = 0; i < n && !rc; i++)
-        rc = json_array_set(messages, at + 1 + i, json_array_get(sorted, i));
+        rc = json_array_set(messages, at + i, json_array_get(sorted, i));
     json_decref(sorted);
     return rc ? -ENOMEM : 0;
 }
 
-static int tidy_results(json_t *messages, size_t at, struct calls *calls)
+/* Those from messages[at] on, as many as are looked through at once: *ret_n. */
+static int tidy_some_results(json_t *messages, size_t at, struct calls *calls, size_t *ret_n)
 {
     size_t answers[CHAT_MOST_CALLS], n = 0;
     const json_t *of[CHAT_MOST_CALLS];
     int rc = 0;
-    if (is_result(json_array_get(messages, at))) /* it was among those after another */
-        return 0;
-    while (!rc && n < CHAT_MOST_CALLS && is_result(json_array_get(messages, at + 1 + n)))
-        rc = tidy_number(json_array_get(messages, at + 1 + n++), "tool_call_id");
-    chat_match_results(calls->open, messages, at + 1, n, answers);
+    while (!rc && n < CHAT_MOST_CALLS && is_result(json_array_get(messages, at + n)))
+        rc = tidy_number(json_array_get(messages, at + n++), "tool_call_id");
+    *ret_n = n;
+    chat_match_results(calls->open, messages, at, n, answers);
     for (size_t i = 0; i < n && !rc; i++) {
         of[i] = json_array_get(calls->open, answers[i]);
-        rc = tidy_result(json_array_get(messages, at + 1 + i), of[i]);
+        rc = tidy_result(json_array_get(messages, at + i), of[i]);
     }
     for (size_t i = 0; i < n && !rc; i++)
         if (of[i] && json_array_remove(calls->open, place_of(of[i], calls->open, CHAT_MOST_CALLS)))
             rc = -ENOMEM;
-    return rc || n < 2 ? rc : order_results(messages, at, n, of);
+    rc = rc ? rc : open_calls(calls);
+    return rc || n < 2 ? rc : order_results(messages, at, n, answers);
+}
+
+static int tidy_results(json_t *messages, size_t at, struct calls *calls)
+{
+    size_t n = CHAT_MOST_CALLS;
+    int rc = 0;
+    if (is_result(json_array_get(messages, at))) /* it was among those after another */
+        return 0;
+    for (at++; !rc && n == CHAT_MOST_CALLS; at += n)
+        rc = tidy_some_results(messages, at, calls, &n);
+    return rc;
 }
 
 int chat_tidy(json_t *messages)

@@ -10,6 +10,7 @@
 
 #include "client/prompt/chat_families.h"
 #include "client/prompt/chat_json.h"
+#include "client/prompt/chat_tidy.h"
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/rig/text_diff.h"
@@ -474,6 +475,29 @@ START_TEST(calls_without_ids_are_numbered)
     assert_text(messages, template,
                 "::[call00000 f {}][own g {}][call00001 h {}];3:call00000:f;2:own:;1:call00001:h;"
                 "4::;::[call00002 f {}];5:call00002:z;");
+}
+END_TEST
+
+START_TEST(many_results_of_one_message_are_of_its_calls)
+{
+    enum { N = 3 * CHAT_MOST_CALLS };
+    json_t *calls = json_array(),
+           *messages = json_pack("[{s:s, s:O}]", "role", "assistant", "tool_calls", calls);
+    char want[16];
+    for (int i = 0; i < N; i++) {
+        json_array_append_new(calls, json_pack("{s:{s:s}}", "function", "name", "f"));
+        json_array_append_new(messages, json_pack("{s:s, s:i}", "role", "function", "content", i));
+    }
+    ck_assert_int_eq(chat_tidy(messages), 0);
+    for (int i = 0; i < N; i++) {
+        const json_t *m = json_array_get(messages, (size_t)i + 1);
+        snprintf(want, sizeof(want), "call%05d", i);
+        ck_assert_str_eq(json_string_value(json_object_get(m, "role")), "tool");
+        ck_assert_int_eq(json_integer_value(json_object_get(m, "content")), i);
+        ck_assert_pstr_eq(json_string_value(json_object_get(m, "tool_call_id")), want);
+    }
+    json_decref(messages);
+    json_decref(calls);
 }
 END_TEST
 
@@ -1041,6 +1065,7 @@ int main(void)
     tcase_add_test(c, arguments_that_are_no_object_are_in_the_prompt);
     tcase_add_test(c, a_function_call_is_a_call_and_a_message_of_the_function_its_result);
     tcase_add_test(c, calls_without_ids_are_numbered);
+    tcase_add_test(c, many_results_of_one_message_are_of_its_calls);
     tcase_add_test(c, results_stand_in_the_order_of_their_calls);
     tcase_add_test(c, ids_may_be_numbers);
     tcase_add_test(c, calls_that_are_none_are_refused);
