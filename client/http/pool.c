@@ -334,6 +334,8 @@ void pool_init(struct pool *p)
 
 void pool_fini(struct pool *p)
 {
+    if (p->joining)
+        reactor_unwatch(p->loop, &p->joining_watch);
     hearth_close(p->joining);
     p->joining = NULL;
     for (uint32_t i = 0; i < p->n_handles; i++) {
