@@ -209,6 +209,7 @@ static void look_for_ends(struct transfers *t)
 static void act(struct transfers *t, curl_socket_t fd, int what)
 {
     int running;
+    t->n_turns++;
     (void)t->curl.multi_socket_action(t->multi, fd, what, &running);
     look_for_ends(t);
 }
@@ -373,7 +374,8 @@ int transfer_send(struct transfers *t, struct exchange *x, struct upstream *to, 
     one = calloc(1, sizeof(*one));
     if (!one)
         return fail_set(f, 500, FAIL_SERVER, "out of memory: try again in a moment");
-    *one = (struct transfer){.x = x, .to = to, .heard_ns = bell_now_ns(), .link = &t->all};
+    *one = (struct transfer){
+        .x = x, .to = to, .heard_ns = bell_now_ns(), .n_turns = t->n_turns, .link = &t->all};
     one->next = t->all;
     if (one->next)
         one->next->link = &one->next;
@@ -401,12 +403,13 @@ void transfer_taken(struct transfers *t, struct transfer *one)
 }
 
 /* libcurl looks names up in threads. One that is left alone goes on, for half a minute where no server
- * answers: so it is one of TRANSFERS_MAX until it is done, or its time to connect is over. */
+ * answers: so it is one of TRANSFERS_MAX until it is done, or its time to connect is over. One of which
+ * nothing has begun may still get a connection that is there, and ask. */
 void transfer_leave(struct transfers *t, struct transfer *one)
 {
     curl_off_t found_us = 0;
     (void)t->curl.easy_getinfo(one->easy, CURLINFO_NAMELOOKUP_TIME_T, &found_us);
-    if (found_us > 0) {
+    if (found_us > 0 || one->n_turns == t->n_turns) {
         transfer_end(t, one);
         return;
     }

@@ -33,6 +33,7 @@ struct transfer {
     struct upstream *to;
     CURL *easy;
     struct curl_slist *headers;
+    uint64_t n_turns; /* of libcurl when it was added: nothing of it has begun before the next */
     struct transfer *next, **link;
     const char *type;  /* of the answer, in our words; NULL: another one */
     const char *wrong; /* why it is not read on, or NULL */
@@ -50,6 +51,7 @@ struct transfers {
     struct watch timer;               /* libcurl's */
     struct watch tick;                /* for limits of time, while there are transfers */
     struct transfer *all;             /* a list */
+    uint64_t n_turns;                 /* how often libcurl was called to go on */
     size_t bytes;                     /* of answers that are not streams, until they are sent */
 };
 

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,14 @@ static struct gateway gate;
 static int listener;
 static const char *answer;          /* what it sends; NULL: it goes on reading */
 static bool stays;                  /* it sends nothing more, and does not close */
+static bool keeps;                  /* it takes further requests */
+static atomic_int n_empty;          /* requests without a body */
 static char request[65536];         /* the last one */
 static int hang_ups[2];             /* a byte for each connection whose client left first */
 static char entry[64], refused[64]; /* --upstream: the server, and a port without one */
 
 /* Connections have threads of their own: each reads into its own memory. */
-static void read_request(int fd)
+static bool read_request(int fd)
 {
     char text[sizeof(request)];
     size_t n = 0, whole = 0;
@@ -39,15 +42,17 @@ static void read_request(int fd)
     while (!whole || n < whole) {
         ssize_t got = recv(fd, text + n, sizeof(text) - 1 - n, 0);
         if (got <= 0)
-            return;
+            return false;
         n += (size_t)got;
         text[n] = 0;
         if (!whole && (end = strstr(text, "\r\n\r\n"))) {
             const char *length = strcasestr(text, "content-length:");
             whole = (size_t)(end - text) + 4 + (length ? strtoul(length + 15, NULL, 10) : 0);
+            n_empty += whole == (size_t)(end - text) + 4;
         }
     }
     memcpy(request, text, n + 1);
+    return true;
 }
 
 static void *serve_one(void *arg)
@@ -55,9 +60,12 @@ static void *serve_one(void *arg)
     int fd = *(int *)arg;
     char byte;
     free(arg);
-    read_request(fd);
-    if (answer)
-        (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+    while (read_request(fd)) {
+        if (answer)
+            (void)send(fd, answer, strlen(answer), MSG_NOSIGNAL);
+        if (!keeps)
+            break;
+    }
     if (stays || !answer) {
         (void)!recv(fd, &byte, 1, 0);
         (void)!write(hang_ups[1], "x", 1);
@@ -432,6 +440,24 @@ START_TEST(a_look_up_of_a_name_holds_none_up)
 }
 END_TEST
 
+/* Such a request has no body any more, and nobody would wait for its answer. */
+START_TEST(one_whose_client_left_before_it_began_is_not_sent)
+{
+    keeps = true;
+    answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    for (int i = 0; i < 300; i++) {
+        struct http_answer a = ask(body); /* its connection can be used again */
+        ck_assert_int_eq(a.status, 200);
+        http_answer_fini(&a);
+        int fd = gateway_connect(&gate);
+        http_send(fd, "POST", "/v1/chat/completions", "", body);
+        usleep((useconds_t)(i % 5 * 50)); /* so that some leave at the right moment */
+        close(fd);
+    }
+    ck_assert_int_eq(n_empty, 0);
+}
+END_TEST
+
 /* In HTTP/2 requests share a connection: one whose client left would be read on with the others. */
 START_TEST(each_request_has_a_connection_of_its_own)
 {
@@ -508,6 +534,7 @@ int main(void)
     tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
     tcase_add_test(c, answers_that_wait_for_their_clients_count);
+    tcase_add_test(c, one_whose_client_left_before_it_began_is_not_sent);
     tcase_add_test(c, each_request_has_a_connection_of_its_own);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     (void)a_look_up_of_a_name_holds_none_up; /* they allow no preloading */
