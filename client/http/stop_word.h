@@ -1,4 +1,4 @@
-/* stop_word: which of a request's stop texts ended its answer. Any thread that may use the handle. */
+/* stop_word: which of a request's stop texts ended its answer. On the handle's thread. */
 #ifndef HEARTH_CLIENT_HTTP_STOP_WORD_H
 #define HEARTH_CLIENT_HTTP_STOP_WORD_H
 

@@ -151,7 +151,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *cls)
                : refuse(one, 502, "sends headers without end: is it a server of OpenAI's API?");
 }
 
-/* An answer that is not a stream is kept until all of it has come, and then until its client took it. */
+/* An answer that is not a stream is kept until all of it has come, and its client took it. */
 static size_t keep(struct transfers *t, struct transfer *one, size_t n)
 {
     if (one->x->kept_bytes + n > TRANSFER_BYTES)
@@ -402,9 +402,9 @@ void transfer_taken(struct transfers *t, struct transfer *one)
     (void)t->curl.easy_pause(one->easy, CURLPAUSE_CONT); /* libcurl's timer does the rest */
 }
 
-/* libcurl looks names up in threads. One that is left alone goes on, for half a minute where no server
- * answers: so it is one of TRANSFERS_MAX until it is done, or its time to connect is over. One of which
- * nothing has begun may still get a connection that is there, and ask. */
+/* libcurl looks names up in threads. One that is left alone goes on, for half a minute where no
+ * server answers: so it is one of TRANSFERS_MAX until it is done, or its time to connect is over.
+ * One of which nothing has begun may still get a connection that is there, and ask. */
 void transfer_leave(struct transfers *t, struct transfer *one)
 {
     curl_off_t found_us = 0;

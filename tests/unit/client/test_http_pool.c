@@ -34,8 +34,8 @@ static void on_end(struct watch *w, uint32_t events)
     pool.joining_watch.on = on_late;
 }
 
-/* A daemon goes away while a connection to it is not answered, and the loop learns that together with
- * what ends the pool: its memory may be gone. */
+/* A daemon goes away while a connection to it is not answered, and the loop learns that together
+ * with what ends the pool: its memory may be gone. */
 START_TEST(a_pool_that_ended_is_called_no_more)
 {
     char folder[] = "/tmp/hearth-pool-XXXXXX", path[64];

@@ -248,7 +248,7 @@ START_TEST(a_stream_goes_on_once_little_of_it_is_left)
 }
 END_TEST
 
-/* An upstream's stream, of which a part found no memory: its client is told, in an event of its own. */
+/* An upstream's stream, a part of which found no memory: its client is told, in an event. */
 START_TEST(a_stream_that_lacks_a_part_ends_with_an_error)
 {
     static const char cut[] = "data: {\"cut", said[] = "data: {\"cut\n\nevent: error\ndata: {";
