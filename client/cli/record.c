@@ -178,7 +178,9 @@ static int read_mark(struct json_reader *r, struct hearth_mark *mark)
     (void)json_read_signed(r, &mark->tokens);
     (void)json_read_mark(r, ',');
     int rc = read_text(r, &mark->text);
-    return rc ? rc : json_read_mark(r, ']');
+    if (!rc && (rc = json_read_mark(r, ']')))
+        free((char *)(uintptr_t)mark->text); /* the mark is not in the list yet */
+    return rc;
 }
 
 /* One item of a list, into the room that is there for it. */

@@ -241,6 +241,7 @@ static const char *const damage[][3] = {
     {"\"ids\":[7,8]", "\"ids\":[[7],8]", "whole number"},
     {"[4,0.1", "[4,\"x\"", "number"},
     {"[4,0.1", "[4", "','"},
+    {",\"<think>\\n\"]", ",\"<think>\\n\",", "']'"}, /* nor does the text leak */
     {"\"deterministic\":false", "\"deterministic\":0", "true or false"},
     {"\"stop\":[\"", "\"stop\":[\"\\u0000", "byte 0"},
     {"\"stop\":[\"", "\"stop\":[\"\\x", "escape"},
