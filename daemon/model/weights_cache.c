@@ -117,15 +117,18 @@ static const char *open_folder(struct weights_cache *c)
     return "it belongs to another user, or others may write to it";
 }
 
-static bool read_all(int fd, void *to, size_t bytes, uint64_t at)
+/* Returns 0; -EBADMSG: the file ends before; or -errno. */
+static int read_all(int fd, void *to, size_t bytes, uint64_t at)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pread(fd, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
+        if (n == 0)
+            return -EBADMSG;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
     }
-    return true;
+    return 0;
 }
 
 /* Reads and compares the header. Returns why the file cannot be used, or NULL; the header and hashes
@@ -136,9 +139,11 @@ static const char *read_header(int fd, struct weights_header *h, uint8_t *hashes
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !only_ours(&st))
         return "it is not a file that only this user writes to";
-    if (!read_all(fd, &found, sizeof(found), 0) ||
-        !read_all(fd, hashes, hashes_bytes(h), sizeof(found)))
-        return "it is too short";
+    int rc = read_all(fd, &found, sizeof(found), 0);
+    if (rc == 0)
+        rc = read_all(fd, hashes, hashes_bytes(h), sizeof(found));
+    if (rc < 0)
+        return rc == -EBADMSG ? "it is too short" : strerror(-rc);
     const char *why = header_differs(&found, hashes, h);
     if (!why && (uint64_t)st.st_size != file_bytes(&found))
         why = "it is too short";
@@ -275,7 +280,7 @@ static bool is_named(const struct weights_cache *c, int fd, const char *name)
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-/* -ECANCELED: stopped. */
+/* -ECANCELED: stopped; -EBADMSG: it ends too early; other errors say nothing about what it holds. */
 static int hash_image(struct weights_cache *c, uint8_t ret[16])
 {
     uint8_t *piece = malloc(PIECE_BYTES);
@@ -284,11 +289,8 @@ static int hash_image(struct weights_cache *c, uint8_t ret[16])
     hash128_init(&hash);
     for (size_t at = 0; at < c->header.image_bytes && !rc; at += PIECE_BYTES) {
         const size_t left = c->header.image_bytes - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
-        if (c->stop)
-            rc = -ECANCELED;
-        else if (!read_all(c->fd, piece, n, c->header.image_at + at))
-            rc = -EBADMSG;
-        else
+        rc = c->stop ? -ECANCELED : read_all(c->fd, piece, n, c->header.image_at + at);
+        if (!rc)
             hash128_update(&hash, piece, n);
     }
     hash128_final(&hash, ret);
@@ -302,10 +304,11 @@ int weights_cache_check(struct weights_cache *c, char *err, size_t err_bytes)
     int rc = c->mapping ? hash_image(c, hash) : -ECANCELED;
     if (rc == 0 && memcmp(hash, c->header.image_hash, sizeof(hash)) != 0)
         rc = -EBADMSG;
-    if (rc == -ENOMEM)
-        return fail(err, err_bytes, rc, "no memory to check %s/%s", c->path, c->name);
-    if (rc != -EBADMSG)
+    if (rc == 0 || rc == -ECANCELED)
         return 0;
+    if (rc != -EBADMSG)
+        return fail(err, err_bytes, rc, "the weights in %s/%s cannot be checked: %s", c->path,
+                    c->name, strerror(-rc));
     if (is_named(c, c->fd, c->name))
         unlinkat(c->dir_fd, c->name, 0);
     return fail(
@@ -319,9 +322,13 @@ static void *check_thread(void *arg)
 {
     struct weights_cache *c = arg;
     work_in_background();
-    c->damage = weights_cache_check(c, c->line, sizeof(c->line));
-    if (c->damage)
+    const int rc = weights_cache_check(c, c->line, sizeof(c->line));
+    if (rc == -EBADMSG) {
+        c->damage = rc;
         c->on_damage();
+    } else if (rc) {
+        log_warning("weights cache: %s", c->line);
+    }
     return NULL;
 }
 

@@ -57,7 +57,7 @@ struct weights_cache {
     bool running;
     _Atomic bool stop;
     void (*on_damage)(void);
-    int damage; /* what the thread's check returned, with its line */
+    int damage; /* -EBADMSG: the thread found it damaged, with its line */
     char line[512];
 };
 
@@ -71,11 +71,12 @@ const void *weights_cache_open(struct weights_cache *cache, const char *path,
  * has no image. */
 void weights_cache_describe(const struct weights_cache *cache, char *text, size_t text_bytes);
 
-/* Reads all of the file, if one is used. Returns 0; or -EBADMSG with a line: it was damaged, and is
- * removed. */
+/* Reads all of the file, if one is used. Returns 0; or with a line -EBADMSG: it was damaged, and is
+ * removed; another error: it could not be read, and stays. */
 int weights_cache_check(struct weights_cache *cache, char *err, size_t err_bytes);
 
-/* The same on a thread, which calls on_damage; weights_cache_stop returns what it found. */
+/* The same on a thread, which calls on_damage, and only logs that it could not read;
+ * weights_cache_stop returns what it found. */
 void weights_cache_watch(struct weights_cache *cache, void (*on_damage)(void));
 
 /* Where no file is used, begins to write one, on a thread; the image [bytes] must stay valid until

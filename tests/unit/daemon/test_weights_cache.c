@@ -325,6 +325,23 @@ START_TEST(an_undamaged_file_is_read_without_a_word)
 }
 END_TEST
 
+/* What cannot be read is not damaged: the file stays, and the daemon goes on. */
+START_TEST(a_failing_read_is_no_damage)
+{
+    make_file();
+    ck_assert_ptr_nonnull(open_cache("cpu-1"));
+    int other = open(file_of(cache.name), O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(dup2(other, cache.fd), cache.fd); /* EBADF for each read */
+    close(other);
+    weights_cache_watch(&cache, on_damage);
+    weights_cache_wait(&cache);
+    ck_assert_int_eq(reports, 0);
+    ck_assert_int_eq(weights_cache_check(&cache, err, sizeof(err)), -EBADF);
+    ck_assert_int_eq(weights_cache_stop(&cache, err, sizeof(err)), 0);
+    ck_assert(exists(cache.name));
+}
+END_TEST
+
 /* ---- folders --------------------------------------------------------------------------------- */
 
 static void folder_for_all(void)
@@ -494,6 +511,7 @@ int main(void)
     tcase_add_test(core, a_change_of_any_part_is_noticed);
     tcase_add_loop_test(core, a_flipped_byte_is_found_by_the_read, 0, 3);
     tcase_add_test(core, an_undamaged_file_is_read_without_a_word);
+    tcase_add_test(core, a_failing_read_is_no_damage);
     tcase_add_loop_test(core, a_folder_that_is_not_only_ours_is_left_alone, 0,
                         sizeof(folders) / sizeof(folders[0]));
     tcase_add_test(core, folders_before_it_are_made);
