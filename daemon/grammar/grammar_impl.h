@@ -376,8 +376,13 @@ int64_t grammar_state_alone(struct grammar *g, uint32_t state, uint32_t node);
 /* The state after the top op of `node`, one of the nodes of `state`, has returned. */
 int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, int64_t *cost);
 /* A state that allows the same tokens: those of at most GRAMMAR_SHORT bytes (which = 0), or all
- * (1). */
-int64_t grammar_state_same(struct grammar *g, uint32_t state, int which);
+ * (1). *budget is reduced by the work done, which may exceed what is left. */
+int64_t grammar_state_same(struct grammar *g, uint32_t state, int which, int64_t *budget);
+static inline bool grammar_same_known(const struct grammar *g, uint32_t state, int which)
+{
+    return !g->program.has_same[which] || state == STATE_TWIN ||
+           g->states.sets.sets[state].same[which] != GRAMMAR_NONE;
+}
 
 int grammar_masks_open(struct grammar *g);
 void grammar_masks_close(struct grammar *g);

@@ -282,11 +282,11 @@ static void add_bits(struct grammar *g, struct mask_entry *m, uint32_t state, co
 }
 
 /* Starts from what is known already. Returns 0 or -errno. */
-static int walk_begin(struct grammar *g, uint32_t state, bool groups)
+static int walk_begin(struct grammar *g, uint32_t state, bool groups, int64_t *budget)
 {
     struct walk *w = &g->walk;
     uint32_t nodes[GROUPS_MAX + 1];
-    const int64_t near = grammar_state_same(g, state, 0);
+    const int64_t near = grammar_state_same(g, state, 0, budget);
     const struct mask_entry *short_ones =
         near >= 0 && near != state ? find_mask(g, (uint32_t)near) : NULL;
     const bool is_long = short_ones != NULL && short_ones->error == 0;
@@ -353,11 +353,11 @@ static int walk_on(struct grammar *g, int64_t *budget)
 }
 
 /* Starts the mask that must be made first for that of `state`. */
-static int begin_needed(struct grammar *g, uint32_t state)
+static int begin_needed(struct grammar *g, uint32_t state, int64_t *budget)
 {
     bool groups = false;
     for (;;) {
-        const int64_t near = grammar_state_same(g, state, 0);
+        const int64_t near = grammar_state_same(g, state, 0, budget);
         if (near < 0)
             return (int)near;
         if (near != state && find_mask(g, (uint32_t)near) == NULL) {
@@ -368,7 +368,7 @@ static int begin_needed(struct grammar *g, uint32_t state)
         if (first < 0)
             return (int)first;
         if (first == STATE_UNKNOWN)
-            return walk_begin(g, state, groups);
+            return walk_begin(g, state, groups, budget);
         state = (uint32_t)first;
     }
 }
@@ -376,16 +376,22 @@ static int begin_needed(struct grammar *g, uint32_t state)
 int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struct grammar_mask *ret)
 {
     struct grammar *g = run->grammar;
+    const uint32_t state = run->states[draft];
     assert(draft <= run->n_drafts);
     for (uint32_t sweeps = 0;;) {
-        int64_t rc = grammar_state_same(g, run->states[draft], 1);
+        /* What is equivalent is found at once, however deep it is: only what is left pays for it. */
+        if (*budget <= 0 && sweeps == 0 && !grammar_same_known(g, state, 1))
+            return 0;
+        int64_t rc = grammar_state_same(g, state, 1, budget);
         if (rc >= 0) {
             const struct mask_entry *m = find_mask(g, (uint32_t)rc);
             if (m != NULL) {
                 *ret = (struct grammar_mask){m->bits, m->n_allowed};
                 return m->error != 0 ? m->error : 1;
             }
-            rc = g->walk.target != STATE_UNKNOWN ? 0 : begin_needed(g, (uint32_t)rc);
+            if (*budget <= 0 && sweeps == 0)
+                return 0;
+            rc = g->walk.target != STATE_UNKNOWN ? 0 : begin_needed(g, (uint32_t)rc, budget);
         }
         if (rc == -ENOSPC && sweeps++ == 0)
             rc = grammar_sweep(g);

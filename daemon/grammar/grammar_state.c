@@ -265,46 +265,68 @@ int64_t grammar_state_below(struct grammar *g, uint32_t state, uint32_t node, in
     return rc < 0 ? rc : end_step(g, stacks_of(&g->states, state), cost);
 }
 
-/* Returns the node of the equivalent stack (`same`), or -ENOMEM. It depends on those of all nodes
+/* Lists the nodes below `set` whose equivalents are not known yet. Returns 0 or -ENOMEM. */
+static int list_below(struct states *s, struct frame_set set, int which)
+{
+    const struct set_table *t = &s->nodes;
+    for (uint32_t i = 0; i < set.n; i++) {
+        const struct stack_frame f = t->frames[set.at + i];
+        if (f.op == GRAMMAR_NONE || t->sets[f.node].same[which] != GRAMMAR_NONE)
+            continue;
+        /* deep stacks make long lists, which are not limited here */
+        if (GROW(s->work.items, s->work.room, s->work.n) < 0)
+            return -ENOMEM;
+        s->work.items[s->work.n++] = f;
+    }
+    return 0;
+}
+
+/* Finds the node of the equivalent stack, where those of all nodes below are known. Returns 0 or
+ * -errno. */
+static int find_same(struct grammar *g, uint32_t node, int which)
+{
+    struct states *s = &g->states;
+    const struct set_table *t = &s->nodes;
+    const struct frame_set set = t->sets[node];
+    int rc = 0;
+    s->calls.n = 0;
+    for (uint32_t i = 0; i < set.n && rc == 0; i++) {
+        const struct stack_frame f = t->frames[set.at + i];
+        rc = f.op == GRAMMAR_NONE ? frames_push(&s->calls, f.op, f.node)
+                                  : frames_push(&s->calls, g->program.same[which][f.op],
+                                                t->sets[f.node].same[which]);
+    }
+    const int64_t same = rc < 0 ? rc : nodes_find(g, &s->calls);
+    if (same >= 0)
+        s->nodes.sets[node].same[which] = (uint32_t)same;
+    return same < 0 ? (int)same : 0;
+}
+
+/* Returns the node of the equivalent stack (`same`), or -errno. It depends on those of all nodes
  * below, so these are found first, from the lowest up, without recursion. */
-static int64_t same_node(struct grammar *g, uint32_t node, int which)
+static int64_t same_node(struct grammar *g, uint32_t node, int which, int64_t *budget)
 {
     struct states *s = &g->states;
     struct set_table *t = &s->nodes;
     s->work.n = 0;
     int rc = frames_push(&s->work, 0, node);
     while (s->work.n > 0 && rc == 0) {
-        const uint32_t top = s->work.items[s->work.n - 1].node;
-        const struct frame_set set = t->sets[top];
-        const uint32_t n_work = s->work.n;
-        s->calls.n = 0;
-        for (uint32_t i = 0; i < set.n && rc == 0; i++) {
-            struct stack_frame f = t->frames[set.at + i];
-            if (f.op == GRAMMAR_NONE) {
-                rc = frames_push(&s->calls, f.op, f.node);
-            } else if (t->sets[f.node].same[which] == GRAMMAR_NONE) {
-                s->work.n = n_work; /* deep stacks make long lists, which are not limited here */
-                if (GROW(s->work.items, s->work.room, s->work.n) < 0)
-                    return -ENOMEM;
-                s->work.items[s->work.n++] = f;
-                break;
-            } else {
-                rc = frames_push(&s->calls, g->program.same[which][f.op],
-                                 t->sets[f.node].same[which]);
-            }
-        }
-        if (rc < 0 || s->work.n > n_work)
+        const uint32_t top = s->work.items[s->work.n - 1].node, n_work = s->work.n;
+        if (t->sets[top].same[which] != GRAMMAR_NONE) { /* it was listed twice */
+            s->work.n--;
             continue;
-        const int64_t same = nodes_find(g, &s->calls);
-        if (same < 0)
-            return same;
-        t->sets[top].same[which] = (uint32_t)same;
-        s->work.n--;
+        }
+        const uint64_t merged = s->merged;
+        *budget -= 1 + t->sets[top].n;
+        rc = list_below(s, t->sets[top], which);
+        if (rc == 0 && s->work.n == n_work)
+            rc = find_same(g, top, which);
+        *budget -= MERGED_COST * (int64_t)(s->merged - merged);
     }
     return rc < 0 ? rc : (int64_t)t->sets[node].same[which];
 }
 
-int64_t grammar_state_same(struct grammar *g, uint32_t state, int which)
+int64_t grammar_state_same(struct grammar *g, uint32_t state, int which, int64_t *budget)
 {
     struct states *s = &g->states;
     if (!g->program.has_same[which] || state == STATE_TWIN)
@@ -320,14 +342,16 @@ int64_t grammar_state_same(struct grammar *g, uint32_t state, int which)
             ends = true;
             continue;
         }
-        const int64_t node = same_node(g, f.node, which);
+        const int64_t node = same_node(g, f.node, which, budget);
         const int rc = node < 0
                            ? (int)node
                            : frames_push(&s->out, g->program.same[which][f.op], (uint32_t)node);
         if (rc < 0)
             return rc;
     }
+    const uint64_t merged = s->merged;
     int rc = merge_nodes(g);
+    *budget -= from.n + MERGED_COST * (int64_t)(s->merged - merged);
     if (rc == 0 && ends)
         rc = frames_push(&s->out, GRAMMAR_NONE, NODE_BOTTOM);
     const int64_t same = rc < 0 ? rc : states_find(g, s->out.items, s->out.n);

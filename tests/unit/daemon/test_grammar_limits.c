@@ -365,6 +365,38 @@ START_TEST(places_that_are_handed_on_are_paid)
 }
 END_TEST
 
+static uint32_t count_known(const struct grammar *g)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->states.nodes.n; i++)
+        n += g->states.nodes.sets[i].same[1] != GRAMMAR_NONE;
+    return n;
+}
+
+/* What allows the same tokens, where a grammar counts, is found for each place of a deep stack: a
+ * budget pays for them, and where none is left they wait. */
+START_TEST(equivalents_of_a_deep_stack_are_paid)
+{
+    enum { DEPTH = 5000 };
+    struct grammar *g = open_grammar(bytes_vocab, "root ::= \"(\" root \")\" | [a-z]{1,200}");
+    struct grammar_run run;
+    struct grammar_mask mask;
+    int64_t budget = 0;
+    grammar_begin(g, false, &run);
+    for (uint32_t i = 0; i < DEPTH; i++)
+        ck_assert_int_eq(grammar_accept(&run, '('), 0);
+    ck_assert_int_eq(grammar_mask(&run, 0, &budget, &mask), 0);
+    ck_assert_uint_eq(count_known(g), 0);
+    budget = 1;
+    ck_assert_int_eq(grammar_mask(&run, 0, &budget, &mask), 0);
+    ck_assert_uint_gt(count_known(g), DEPTH);
+    ck_assert_int_lt(budget, -DEPTH);
+    ck_assert_uint_eq(mask_of(&run, 0, 1).n_allowed, 27);
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
 /* Whoever writes a grammar may choose what frames its states have: which of them fall together is
  * not the same in another grammar, though it has the same text. */
 START_TEST(frames_that_a_client_has_tried_fall_apart)
@@ -402,6 +434,7 @@ int main(void)
     tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
     tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
     tcase_add_test(tests, places_that_are_handed_on_are_paid);
+    tcase_add_test(tests, equivalents_of_a_deep_stack_are_paid);
     tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
