@@ -835,6 +835,18 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
     return victim;
 }
 
+static uint32_t idle_draft_pages(const struct slot *slot)
+{
+    return slot->state == SLOT_IDLE ? slot->draft_kv.n_pages : 0;
+}
+
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots)
+{
+    uint64_t sums[PREFIX_USERS];
+    count_idle(slots, n_slots, idle_draft_pages, NULL, NULL, sums);
+    return find_idle(slots, n_slots, idle_draft_pages, NULL, sums);
+}
+
 uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted)
 {
     struct prefix *prefix = &slots->kv.prefix;

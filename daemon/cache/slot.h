@@ -280,6 +280,10 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
+/* The slot that gives way where the draft model has no page: an idle one, of the user whose idle
+ * slots have the most of its pages the least recently used. NULL: none has any. */
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots);
+
 /* A page to write into, for a slot that reads from the store, from a slot that has to give way to it
  * if need be. PAGE_NONE: none has to. *ret_evicted: pages that such slots had. */
 uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted);

@@ -39,6 +39,7 @@ struct client_user {
     uint32_t cells;         /* in this step */
     uint64_t tokens;        /* that these cells announced */
     uint64_t masked;        /* the last turn that it had at masks (constrain.c) */
+    uint64_t caught_up;     /* the last turn that the draft model caught up with it (draft.c) */
     struct debt wakes;      /* attached.c */
     struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
 };

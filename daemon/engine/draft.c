@@ -13,6 +13,8 @@
 #include "daemon/engine/unverified.h"
 #include "daemon/policy/fault.h"
 
+#include <stdlib.h>
+
 _Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave records");
 
 enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass that drafts */
@@ -157,16 +159,10 @@ void draft_choose(const struct batch *batch, const struct slots *slots, struct d
 
 /* ---- what a pass computes -------------------------------------------------------------------- */
 
-/* The least recently used of the idle slots loses what the draft model knows of it. */
+/* An idle slot loses what the draft model knows of it. */
 static bool draft_evict(struct slots *slots, struct drafter *drafter)
 {
-    struct slot *victim = NULL;
-    for (uint32_t i = 0; i < slots->n; i++) {
-        struct slot *slot = &slots->all[i];
-        if (slot->state == SLOT_IDLE && slot->draft_kv.n_pages > 0 &&
-            (!victim || slot->serial < victim->serial))
-            victim = slot;
-    }
+    struct slot *victim = slot_draft_victim(slots->all, slots->n);
     if (victim)
         draft_kv_clear(&victim->draft_kv, &drafter->pool);
     return victim != NULL;
@@ -235,10 +231,23 @@ static uint32_t draft_chunk(const struct cost *cost, const struct drafter *draft
     return rows < drafter->rows ? (uint32_t)rows : drafter->rows;
 }
 
-/* Slots whose text the draft model has not seen: a chunk, shared in the order of slots. */
+/* Users take turns at catching up, and then each user's slots. */
+static int compare_turns(const void *a, const void *b)
+{
+    const struct slot *x = *(struct slot *const *)a, *y = *(struct slot *const *)b;
+    const uint64_t *u = &x->client->user->caught_up, *v = &y->client->user->caught_up;
+    if (u == v) {
+        u = &x->request->caught_up;
+        v = &y->request->caught_up;
+    }
+    return *u != *v ? (*u > *v) - (*u < *v) : (x > y) - (x < y);
+}
+
+/* Slots whose text the draft model has not seen: a chunk, shared in the order of their turns. */
 static void draft_plan_lag(struct batch *batch, struct slots *slots, struct drafter *drafter,
                            uint32_t most)
 {
+    qsort(drafter->lagging, drafter->n_lagging, sizeof(struct slot *), compare_turns);
     for (uint32_t i = 0; i < drafter->n_lagging && batch->n_rows < most; i++) {
         struct slot *slot = drafter->lagging[i];
         uint32_t from = slot->draft_kv.computed, to = slot->spec.accepted - 1;
@@ -247,6 +256,7 @@ static void draft_plan_lag(struct batch *batch, struct slots *slots, struct draf
         if (from < to && draft_reserve(slots, drafter, slot, to)) {
             batch_add(batch, slot, to - from);
             draft_rows(batch, drafter, &slots->kv.prefix, from, to);
+            slot->request->caught_up = slot->client->user->caught_up = ++drafter->turn;
         }
     }
 }

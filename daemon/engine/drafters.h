@@ -27,6 +27,7 @@ struct drafter {
     uint32_t rows, samples, context; /* limits of its passes */
     struct pages pool;               /* DRAFTER_MODEL: its KV pages */
     uint64_t row_ns;                 /* smoothed cost of one row in a large pass */
+    uint64_t turn;                   /* the last one at catching up */
     struct window_drafter window;
 
     /* of a step */

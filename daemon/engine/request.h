@@ -54,6 +54,7 @@ struct request {
     int64_t work;                   /* for the run to follow a token (struct constrain) */
     int64_t drafting;               /* what is left of that for the drafts of a window */
     uint64_t masked;                /* the last turn that the slot had at masks (constrain.c) */
+    uint64_t caught_up; /* the last turn that the draft model caught up with the slot (draft.c) */
     bool behind;        /* the run has yet to follow all of the last accepted token ... */
     bool stopped;       /* ... which completed a stop */
     uint32_t whole;     /* the most rows that it has needed for its next token (plan_slot) */

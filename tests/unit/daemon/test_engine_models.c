@@ -412,6 +412,59 @@ START_TEST(without_pages_the_draft_model_does_not_draft)
 }
 END_TEST
 
+/* Clients of one user, but the last, which is another one's. */
+static void open_users(uint32_t draft_pages)
+{
+    open_with(&(struct rig_desc){.slots = CLIENTS,
+                                 .context = 256,
+                                 .rows = 64,
+                                 .proposer = PROPOSER_DRAFT,
+                                 .draft_pages = draft_pages});
+    rig_detach(&rig, &clients[CLIENTS - 1]);
+    rig_attach(&rig, &clients[CLIENTS - 1], 1, 2000, "");
+}
+
+/* What an idle slot's user has drives out its own, not the older one of a user with less. */
+START_TEST(the_user_with_the_most_loses_the_draft_models_pages)
+{
+    open_users(12);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        requests[i].n = 70;
+    (void)rig_ask(&rig, &clients[CLIENTS - 1], 0, &requests[CLIENTS - 1]);
+    const uint32_t pages = slot_of(CLIENTS - 1)->draft_kv.n_pages;
+    ck_assert_uint_gt(pages, 0);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        ck_assert(rig_same(&rig, &requests[i], rig_ask(&rig, &clients[i], 0, &requests[i])));
+    ck_assert_uint_eq(slot_of(CLIENTS - 1)->draft_kv.n_pages, pages);
+    ck_assert_uint_eq(slot_of(0)->draft_kv.n_pages, 0);
+    close_all();
+}
+END_TEST
+
+/* One that has not seen long texts of two users sees a part of each in turn. */
+START_TEST(users_take_turns_at_catching_up)
+{
+    uint32_t steps = 0, behind = 0;
+
+    open_users(0);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        requests[i].n = 180;
+        rig_submit(&clients[i], 0, &requests[i]);
+    }
+    const struct draft_kv *kv = &slot_of(CLIENTS - 1)->draft_kv;
+    for (; kv->computed < 180; steps++) {
+        engine_step(rig.engine);
+        ck_assert_uint_lt(steps, 1000);
+    }
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        behind += slot_of(i)->draft_kv.computed < 180;
+    ck_assert_uint_gt(behind, 1);
+    run_all(2000);
+    all_right();
+    close_all();
+}
+END_TEST
+
 START_TEST(beyond_its_context_it_does_not_draft)
 {
     open_with(&(struct rig_desc){.slots = CLIENTS,
@@ -643,6 +696,8 @@ int main(void)
     tcase_add_loop_test(t, the_first_token_is_not_held_back, 0, KINDS);
     tcase_add_test(t, the_draft_model_catches_up);
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
+    tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
+    tcase_add_test(t, users_take_turns_at_catching_up);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
     tcase_add_test(t, a_slot_with_a_guess_needs_no_catching_up);
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
