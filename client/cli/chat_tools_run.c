@@ -26,15 +26,27 @@ static uint64_t now_ms(void)
 
 /* ---- may it run? ----------------------------------------------------------------------------- */
 
+/* In quotes as a shell takes them, so that no argument looks like several. */
+static void show_word(struct buffer *line, const char *word)
+{
+    buffer_text(line, " '");
+    for (size_t n; *word; word += n) {
+        n = *word == '\'' ? 1 : strcspn(word, "'");
+        if (*word == '\'')
+            buffer_text(line, "'\\''");
+        else
+            printable_add(line, word, n, "");
+    }
+    buffer_text(line, "'");
+}
+
 static void show_call(char *const *argv)
 {
     struct buffer line = {0};
-    buffer_text(&line, "run");
-    for (size_t i = 0; argv[i]; i++) {
-        buffer_text(&line, i ? " '" : " ");
-        printable_add(&line, argv[i], strlen(argv[i]), "");
-        buffer_text(&line, i ? "'" : "");
-    }
+    buffer_text(&line, "run ");
+    printable_add(&line, argv[0], strlen(argv[0]), "");
+    for (size_t i = 1; argv[i]; i++)
+        show_word(&line, argv[i]);
     buffer_text(&line, " ? [y/N] ");
     if (!line.failed)
         (void)cli_write(STDERR_FILENO, line.data, line.bytes);

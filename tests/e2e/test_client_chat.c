@@ -586,7 +586,7 @@ START_TEST(a_call_is_made_after_y_alone)
     open_tools(&t, CALL_OF("put", "{\\\"text\\\": \\\"-a '$HOME'\\\\u001b[2J\\\"}"));
     wait_question(&t, 1);
     ck_assert_msg(strstr(t.shown, "run /bin/sh '-c' ") &&
-                      strstr(t.shown, "'-a '$HOME'\\x1b[2J' ? [y/N] "),
+                      strstr(t.shown, "'-a '\\''$HOME'\\''\\x1b[2J' ? [y/N] "),
                   "%s", t.shown);
     terminal_type(&t, "\n");
     wait_question(&t, 2);

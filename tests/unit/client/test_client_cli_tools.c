@@ -63,6 +63,25 @@ START_TEST(a_value_fills_one_element)
 }
 END_TEST
 
+/* What is asked about is what would run: an argument with quotes in it does not look like two. */
+START_TEST(an_argument_is_shown_as_one)
+{
+    static char *const argv[] = {"/p", "a' 'b", "", "'\033[2J", NULL};
+    char shown[200];
+    int pipes[2], old = dup(STDERR_FILENO);
+    ck_assert_int_eq(pipe(pipes), 0);
+    dup2(pipes[1], STDERR_FILENO);
+    show_call(argv);
+    dup2(old, STDERR_FILENO);
+    ssize_t n = read(pipes[0], shown, sizeof(shown) - 1);
+    shown[n > 0 ? n : 0] = 0;
+    ck_assert_str_eq(shown, "run /p 'a'\\'' '\\''b' '' ''\\''\\x1b[2J' ? [y/N] ");
+    close(old);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+END_TEST
+
 START_TEST(a_tool_that_is_none_is_not_run)
 {
     char err[300];
@@ -165,6 +184,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_value_fills_one_element, 0,
                         (int)(sizeof(calls) / sizeof(calls[0])));
+    tcase_add_test(tcase, an_argument_is_shown_as_one);
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
