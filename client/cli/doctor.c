@@ -1,6 +1,7 @@
 /* doctor: judges the facts; and `hearth doctor` itself. See doctor.h. */
 #include "client/cli/doctor.h"
 
+#include "client/base/printable.h"
 #include "client/cli/json.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ say(struct judge *j, enum doctor_verdict verdict, const char *name, const char *
     va_start(args, format);
     vsnprintf(line->text, sizeof(line->text), format, args);
     va_end(args);
+    printable_mask(line->text); /* some of it a daemon says, and names are anybody's */
     return line;
 }
 
@@ -34,6 +36,7 @@ __attribute__((format(printf, 2, 3))) static void mend(struct doctor_line *line,
     va_start(args, format);
     vsnprintf(line->mend, sizeof(line->mend), format, args);
     va_end(args);
+    printable_mask(line->mend);
 }
 
 static void judge_kernel(struct judge *j, const struct doctor_facts *f)

@@ -11,27 +11,33 @@
 
 enum { NAME_COLUMNS = 24, NAME_BYTES = 256 };
 
+/* Adds a text; what controls a terminal becomes '?'. */
+static void add_masked(struct buffer *out, const char *text)
+{
+    size_t at = out->bytes;
+    buffer_text(out, text);
+    buffer_add(out, "", 1);
+    if (out->failed)
+        return;
+    printable_mask(out->data + at);
+    out->bytes--;
+}
+
 static void add_name(struct buffer *out, const char *name)
 {
     size_t end = out->bytes + NAME_COLUMNS;
-    buffer_text(out, name);
+    add_masked(out, name);
     while (out->bytes < end && !out->failed)
         buffer_add(out, " ", 1);
 }
 
-/* Adds a blank and the value; what controls a terminal becomes '?'. */
+/* Adds a blank and the value. */
 static void add_value(struct buffer *out, const json_t *value)
 {
     const char *text = json_string_value(value);
     char *other = text ? NULL : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    size_t at = out->bytes;
     buffer_text(out, " ");
-    buffer_text(out, text ? text : other ? other : "");
-    buffer_add(out, "", 1);
-    if (!out->failed) {
-        printable_mask(out->data + at);
-        out->bytes--;
-    }
+    add_masked(out, text ? text : other ? other : "");
     out->failed |= !text && !other;
     free(other);
 }
@@ -46,7 +52,7 @@ static void add_item(struct buffer *out, const char *name, json_t *item)
         add_value(out, item);
     json_object_foreach(item, member, value) {
         buffer_text(out, " ");
-        buffer_text(out, member);
+        add_masked(out, member);
         add_value(out, value);
     }
     buffer_text(out, "\n");
@@ -93,8 +99,11 @@ static int print_status(const struct cli_options *o, const char *json, size_t by
     json_t *status = o->json ? NULL : json_loadb(json, bytes, 0, NULL);
     if (json_is_object(status)) {
         add_members(&out, "", status);
-    } else { /* anything else is shown as it came */
-        buffer_add(&out, json, bytes);
+    } else { /* anything else is shown as it came, but on a terminal nothing that controls it */
+        if (o->json)
+            buffer_add(&out, json, bytes);
+        else
+            printable_add(&out, json, bytes, "\n");
         buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
     }
     json_decref(status);

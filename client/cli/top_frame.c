@@ -2,6 +2,8 @@
  * taken back at the end of what it colours, so a cut never leaves one on. */
 #include "client/cli/top_frame.h"
 
+#include "client/base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +43,7 @@ __attribute__((format(printf, 3, 4))) static void put(struct frame *f, enum styl
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    printable_mask(text); /* names, and what a daemon says, may be anybody's */
     uint32_t n = fitting(f, text, &bytes);
     int styled = f->screen->colours && style != PLAIN && n;
     if (styled)

@@ -2,6 +2,7 @@
  * codes. They belong to the program and not to the library, so this test takes their sources in. */
 #include "client/cli/json.c"
 #include "client/cli/options.c"
+#include "client/cli/status.c"
 #include "client/cli/util.c"
 #include "tests/run_suite.h"
 #include "tests/rig/fake_daemon.h"
@@ -314,6 +315,34 @@ START_TEST(an_error_is_one_line_whatever_it_repeats)
 }
 END_TEST
 
+/* What the status of a daemon, who may be anybody, says on a terminal: names of members, too, and what
+ * is no JSON. */
+START_TEST(a_status_drives_no_terminal)
+{
+    static const char *const texts[][2] = {
+        {"{\"a\\u001b\":\"\\u009b\",\"b\":[{\"\\u202e\":1}]}", "a?                       ??\n"
+                                                               "b.0                      ??? 1\n"},
+        {"no \033[2J JSON\n", "no \\x1b[2J JSON\n"},
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        char shown[256];
+        int fds[2], old = dup(STDOUT_FILENO);
+        ck_assert_int_eq(pipe(fds), 0);
+        fflush(stdout);
+        dup2(fds[1], STDOUT_FILENO);
+        int code = print_status(&o, texts[i][0], strlen(texts[i][0]));
+        dup2(old, STDOUT_FILENO);
+        ssize_t n = read(fds[0], shown, sizeof(shown) - 1);
+        shown[n > 0 ? n : 0] = 0;
+        ck_assert_int_eq(code, CLI_OK);
+        ck_assert_str_eq(shown, texts[i][1]);
+        close(old);
+        close(fds[0]);
+        close(fds[1]);
+    }
+}
+END_TEST
+
 START_TEST(codes_follow_sysexits)
 {
     ck_assert_int_eq(cli_exit_connect(-ENOENT), 69);
@@ -350,6 +379,7 @@ int main(void)
     tcase_add_loop_test(t, a_signal_ends_a_handshake, 0, 4);
     tcase_add_test(t, a_signal_before_the_handshake_is_not_forgotten);
     tcase_add_test(t, an_error_is_one_line_whatever_it_repeats);
+    tcase_add_test(t, a_status_drives_no_terminal);
     tcase_add_test(t, codes_follow_sysexits);
     suite_add_tcase(suite, t);
     return run_suite(suite);

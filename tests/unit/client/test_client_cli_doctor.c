@@ -79,6 +79,21 @@ START_TEST(a_good_machine_gets_no_advice)
 }
 END_TEST
 
+/* A daemon, and who named its model, may be anybody. */
+START_TEST(what_a_daemon_says_drives_no_terminal)
+{
+    struct doctor_facts f = good();
+
+    snprintf(f.model, sizeof(f.model), "a\xe2\x80\xae");
+    snprintf(f.daemon_version, sizeof(f.daemon_version), "\033[2J");
+    ck_assert_str_eq(judged(&f, "daemon")->text, "serves a??? at /run/hearth/hearth.sock");
+    ck_assert_ptr_null(strchr(judged(&f, "version")->text, '\033'));
+    f.daemon_error = -EBUSY;
+    snprintf(f.daemon_problem, sizeof(f.daemon_problem), "\xc2\x9b\x31m");
+    ck_assert_str_eq(judged(&f, "daemon")->text, "??1m");
+}
+END_TEST
+
 START_TEST(each_problem_is_named_with_its_fix)
 {
     struct doctor_facts f;
@@ -265,6 +280,7 @@ int main(void)
     Suite *suite = suite_create("client_cli_doctor");
     TCase *t = tcase_create("doctor");
     tcase_add_test(t, a_good_machine_gets_no_advice);
+    tcase_add_test(t, what_a_daemon_says_drives_no_terminal);
     tcase_add_test(t, each_problem_is_named_with_its_fix);
     tcase_add_test(t, permissions_are_checked_only_without_a_daemon);
     tcase_add_test(t, all_problems_at_once_fit);

@@ -144,6 +144,29 @@ START_TEST(control_characters_do_not_reach_the_terminal)
 }
 END_TEST
 
+/* Nor do what turns a line's direction, what a daemon answers, and names of sockets. */
+START_TEST(what_controls_a_terminal_is_not_drawn)
+{
+    static const char trouble[] = "refused: \033]0;x\007 \xc2\x9b\x31m";
+    struct top_sample sample = read_status("{\"model\":\"a\\u202eb\"}", 0);
+    const struct top_row row = {"a\xe2\x80\xae\033[2J", trouble, &sample, NULL};
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = drawn(&sample, NULL, trouble, &plain);
+        if (i == 1) {
+            out.bytes = 0;
+            top_overview(&row, 1, &plain, &out);
+            buffer_add(&out, "", 1);
+            text = out.data;
+        }
+        shows(text, "refused: ?]0;x? ??1m");
+        ck_assert_ptr_null(strpbrk(text, "\033\007\x9b"));
+        ck_assert_ptr_null(strstr(text, "\xe2\x80\xae"));
+    }
+    top_sample_fini(&sample);
+}
+END_TEST
+
 /* Follows a live frame as a terminal does. Returns the rows it used. */
 static uint32_t follow(const char *text, const struct top_screen *screen)
 {
@@ -269,6 +292,7 @@ int main(void)
     tcase_add_test(t, an_idle_daemon_does_not_divide_by_zero);
     tcase_add_test(t, a_malformed_status_is_refused);
     tcase_add_test(t, control_characters_do_not_reach_the_terminal);
+    tcase_add_test(t, what_controls_a_terminal_is_not_drawn);
     tcase_add_test(t, a_frame_never_leaves_its_screen);
     tcase_add_test(t, colours_are_optional_and_always_reset);
     tcase_add_test(t, an_overview_has_a_line_for_each_daemon);
