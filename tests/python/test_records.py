@@ -125,6 +125,10 @@ def test_malformed_records_are_refused(client):
     ]
     bad += [json.dumps({k: v for k, v in record.items() if k != name}) for name in record]
     bad += [json.dumps({**record, "logit_bias": [7]}), json.dumps({**record, "logprobs": "x"})]
+    of_numbers = (*hearth.record._NUMBERS, "deterministic")  # which says no more than numerics
+    bad += [json.dumps({**record, name: 7.5}) for name in record if name not in of_numbers]
+    bad += [json.dumps({**record, "max_tokens": "x"}), json.dumps({**record, "numerics": [1]})]
+    bad += [json.dumps({**record, "logit_bias": [[float("inf"), 0]]}), "[" * 100000]
     for text in bad:
         with pytest.raises(hearth.InvalidRequest):
             client.replay(text)

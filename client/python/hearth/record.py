@@ -85,6 +85,12 @@ class Recorded(NamedTuple):
     receipt: str
 
 
+def _check_types(wanted: type, *values: Any) -> None:
+    for value in values:
+        if not isinstance(value, wanted):
+            raise TypeError(f"{wanted.__name__} expected, not {value!r:.80}")
+
+
 def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
     """Raises InvalidRequest for anything but a record. Ranges are checked by the library."""
     try:
@@ -105,14 +111,17 @@ def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
         params["closing"] = members.pop("closing", ())
         logprobs = members.pop("logprobs")
         params["logprobs"] = None if logprobs < 0 else logprobs
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        model, fingerprint, numerics, prompt = first
+        ids, reason, receipt = last
+        _check_types(str, model, fingerprint, numerics, reason, receipt)
+        _check_types(list, prompt, ids)
+        _check_types(int, params["max_tokens"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as e:
         if isinstance(e, InvalidRequest):
             raise
         raise InvalidRequest(f"not a record of an answer: {e!r}") from None
     if members:
-        raise InvalidRequest(f"a record has no member {sorted(members)[0]}")
-    model, fingerprint, numerics, prompt = first
-    ids, reason, receipt = last
+        raise InvalidRequest(f"a record has no member {sorted(members, key=str)[0]}")
     params["deterministic"] = not _is_fast(numerics)  # an answer that was verified is, again
     return Recorded(model, fingerprint, numerics, prompt, cast(Params, params), ids, reason, receipt)
 
