@@ -55,6 +55,19 @@ static void listen_make_folder(const char *path)
         chmod(folder, mode); /* regardless of the umask: other users need the machine's folder */
 }
 
+/* Is the lock file ours, or its folder's owner's? In a folder that all may write to, anybody else
+ * could make it, and hold the lock for ever. */
+static bool listen_may_wait(const char *path, int lock_fd)
+{
+    char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    const char *slash = strrchr(path, '/');
+    struct stat lock, in;
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    return fstat(lock_fd, &lock) == 0 &&
+           (lock.st_uid == geteuid() || (stat(folder, &in) == 0 && lock.st_uid == in.st_uid));
+}
+
 /* Making, replacing or removing the socket at `path` takes this lock, so that one of several
  * daemons that start at once gets it and the others leave it alone. The lock file exists only
  * meanwhile. Returns a descriptor for listen_unlock, or -errno. */
@@ -64,7 +77,7 @@ static int listen_lock(const char *path, char *lock_path, size_t lock_bytes)
     snprintf(lock_path, lock_bytes, "%s.lock", path);
     for (;;) {
         int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        int rc = fd < 0 ? -errno : 0;
+        int rc = fd < 0 ? -errno : listen_may_wait(path, fd) ? 0 : -EPERM;
         while (rc == 0 && flock(fd, LOCK_EX) < 0)
             rc = errno == EINTR ? 0 : -errno;
         if (rc == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -265,6 +266,28 @@ START_TEST(another_programs_socket_is_left_alone)
 }
 END_TEST
 
+/* In a folder that all may write to, another user makes the lock file and holds its lock. */
+START_TEST(another_users_lock_is_not_waited_for)
+{
+    char lock[110];
+
+    if (geteuid() != 0)
+        return; /* there is no other user to be */
+    snprintf(path, sizeof(path), "%s/h.sock", directory);
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    ck_assert_int_eq(fchown(fd, 65534, 65534), 0);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+    ck_assert_int_eq(open_at(path), -EPERM);
+    ck_assert_msg(strstr(err, "cannot listen at") != NULL, "%s", err);
+    ck_assert_int_eq(chown(directory, 65534, 65534), 0); /* whose folder it is may do so */
+    close(fd);
+    fd = open_at(path);
+    ck_assert_msg(fd >= 0, "%s", err);
+    listen_close(path, SOCK_SEQPACKET, fd);
+}
+END_TEST
+
 START_TEST(an_impossible_path_is_refused_in_one_line)
 {
     char longer[300];
@@ -315,6 +338,7 @@ int main(void)
     tcase_add_test(t, a_full_daemons_socket_is_not_replaced);
     tcase_add_test(t, a_file_that_is_not_a_socket_is_never_removed);
     tcase_add_test(t, another_programs_socket_is_left_alone);
+    tcase_add_test(t, another_users_lock_is_not_waited_for);
     tcase_add_test(t, an_impossible_path_is_refused_in_one_line);
     tcase_add_test(t, only_the_folder_of_a_default_path_is_created);
     suite_add_tcase(suite, t);
