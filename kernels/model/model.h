@@ -430,6 +430,7 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   shared_kv N               the last layers that have no KV of their own, where there are such
  *   per_layer N               values of a layer's own input, where there is one
  *   logit_cap BITS            only where there is one
+ *   (of the names that follow, a line break is written as \n, and a backslash as two)
  *   key NAME TYPE H(raw)      per key `tokenizer.ggml.*`, sorted by the bytes of its name; TYPE and
  *                             raw, with its length or array header, as in the file
  *   tensor NAME TYPE NE0 NE1 NE2 NE3 H(data)    per tensor that passes read, sorted by the bytes of its name

@@ -154,6 +154,17 @@ static void write_hyperparameters(FILE *out, const struct model *m)
         write_float(out, "logit_cap", m->logit_cap);
 }
 
+/* A name may have any bytes: a line break in it must not look like the end of its line. */
+static void write_name(FILE *out, const char *what, struct gguf_string name)
+{
+    fputs(what, out);
+    for (uint64_t i = 0; i < name.bytes; i++) {
+        if (name.data[i] == '\n' || name.data[i] == '\\')
+            fputc('\\', out);
+        fputc(name.data[i] == '\n' ? 'n' : name.data[i], out);
+    }
+}
+
 static void write_keys(FILE *out, const struct gguf *gguf)
 {
     static const char PREFIX[] = "tokenizer.ggml.";
@@ -161,8 +172,7 @@ static void write_keys(FILE *out, const struct gguf *gguf)
         const struct gguf_key *key = &gguf->keys[gguf->keys_by_name[i]];
         if (key->name.bytes < strlen(PREFIX) || memcmp(key->name.data, PREFIX, strlen(PREFIX)) != 0)
             continue;
-        fputs("key ", out);
-        fwrite(key->name.data, 1, key->name.bytes, out);
+        write_name(out, "key ", key->name);
         fprintf(out, " %u", key->type);
         uint8_t hash[16];
         hash128(key->raw, key->raw_bytes, hash);
@@ -238,8 +248,7 @@ static void write_tensors(FILE *out, const struct model *model)
         const struct gguf_tensor *t = &gguf->tensors[index];
         if (model->hashes[index].unused)
             continue;
-        fputs("tensor ", out);
-        fwrite(t->name.data, 1, t->name.bytes, out);
+        write_name(out, "tensor ", t->name);
         fprintf(out, " %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, t->type, t->ne[0],
                 t->ne[1], t->ne[2], t->ne[3]);
         write_hash(out, model->hashes[index].bytes);

@@ -141,6 +141,34 @@ START_TEST(fingerprints_ignore_irrelevant_keys)
 }
 END_TEST
 
+/* Two keys, and one whose name has a line break and the rest of two lines in it. */
+START_TEST(a_line_break_in_a_name_is_no_line)
+{
+    const uint32_t one = 1;
+    char seen[2][MODEL_FINGERPRINT_TEXT], hash[MODEL_FINGERPRINT_TEXT], name[128];
+    const struct gw_llama spec = gw_llama_small(QUANT_Q4_0);
+    hash_text(&one, sizeof(one), hash);
+    snprintf(name, sizeof(name), "tokenizer.ggml.aa 4 %s\nkey tokenizer.ggml.ab", hash);
+    for (int i = 0; i < 2; i++) {
+        struct gw w;
+        struct opened o;
+        size_t bytes;
+        gw_init(&w);
+        gw_llama_keys(&w, &spec);
+        gw_llama_tokens(&w, spec.n_vocab);
+        if (i == 0)
+            gw_key_u32(&w, "tokenizer.ggml.aa", 1);
+        gw_key_u32(&w, i == 0 ? "tokenizer.ggml.ab" : name, 2);
+        gw_llama_tensors(&w, &spec);
+        uint8_t *file = gw_finish(&w, &bytes, NULL);
+        ck_assert_int_eq(open_file(file, bytes, &o), 0);
+        fingerprint(o.model, seen[i]);
+        close_opened(&o);
+    }
+    ck_assert_str_ne(seen[0], seen[1]);
+}
+END_TEST
+
 START_TEST(fingerprints_change_with_every_relevant_byte)
 {
     enum { CASES = 16 };
@@ -219,6 +247,7 @@ int main(void)
     tcase_add_test(core, hash128_sees_every_bit_and_every_length);
     tcase_add_test(core, fingerprints_follow_their_definition);
     tcase_add_test(core, fingerprints_ignore_irrelevant_keys);
+    tcase_add_test(core, a_line_break_in_a_name_is_no_line);
     tcase_add_test(core, fingerprints_change_with_every_relevant_byte);
     suite_add_tcase(suite, core);
     TCase *data = add_testdata_case(suite, 120);
