@@ -379,7 +379,7 @@ int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struc
     const uint32_t state = run->states[draft];
     assert(draft <= run->n_drafts);
     for (uint32_t sweeps = 0;;) {
-        /* What is equivalent is found at once, however deep it is: only what is left pays for it. */
+        /* What is equivalent is found at once, however deep it is: not with nothing left. */
         if (*budget <= 0 && sweeps == 0 && !grammar_same_known(g, state, 1))
             return 0;
         int64_t rc = grammar_state_same(g, state, 1, budget);

@@ -280,7 +280,7 @@ static bool is_named(const struct weights_cache *c, int fd, const char *name)
            open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
-/* -ECANCELED: stopped; -EBADMSG: it ends too early; other errors say nothing about what it holds. */
+/* -ECANCELED: stopped; -EBADMSG: it ends too early; other errors say nothing about its contents. */
 static int hash_image(struct weights_cache *c, uint8_t ret[16])
 {
     uint8_t *piece = malloc(PIECE_BYTES);

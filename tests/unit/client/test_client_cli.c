@@ -315,8 +315,8 @@ START_TEST(an_error_is_one_line_whatever_it_repeats)
 }
 END_TEST
 
-/* What the status of a daemon, who may be anybody, says on a terminal: names of members, too, and what
- * is no JSON. */
+/* What the status of a daemon, who may be anybody, says on a terminal: names of members, too, and
+ * what is no JSON. */
 START_TEST(a_status_drives_no_terminal)
 {
     static const char *const texts[][2] = {
