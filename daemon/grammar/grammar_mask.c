@@ -376,9 +376,9 @@ static int begin_needed(struct grammar *g, uint32_t state, int64_t *budget)
 int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struct grammar_mask *ret)
 {
     struct grammar *g = run->grammar;
-    const uint32_t state = run->states[draft];
     assert(draft <= run->n_drafts);
     for (uint32_t sweeps = 0;;) {
+        const uint32_t state = run->states[draft]; /* a sweep gives it another number */
         /* What is equivalent is found at once, however deep it is: not with nothing left. */
         if (*budget <= 0 && sweeps == 0 && !grammar_same_known(g, state, 1))
             return 0;

@@ -100,6 +100,32 @@ START_TEST(the_depth_limit_ignores_other_answers)
 }
 END_TEST
 
+/* States get other numbers when they are swept for a mask, which is kept under the one that its
+ * state has then. */
+START_TEST(a_mask_is_kept_for_its_state_after_a_sweep)
+{
+    static const char text[] = "root ::= \"[\" root \"]\" | \"{\" root \"}\" | \"x\"";
+    struct grammar *g = open_grammar(bytes_vocab, text);
+    struct grammar_run run;
+    int rc = 0;
+    grammar_begin(g, false, &run);
+    for (uint32_t n = 0; rc == 0; n++) {
+        if (n % 8 == 0) {
+            grammar_release(g);
+            (void)mask_of(&run, 0, 0);
+            for (uint32_t i = 0; i < g->n_masks; i++)
+                ck_assert(g->masks[i].state == GRAMMAR_NONE ||
+                          g->masks[i].state < g->states.sets.n);
+        }
+        rc = grammar_accept(&run, '[');
+    }
+    ck_assert_int_eq(rc, -E2BIG);
+    ck_assert_uint_gt(g->states.n_sweeps, 0);
+    grammar_end(&run);
+    grammar_close(g);
+}
+END_TEST
+
 enum { WALK_MOST = 300 };
 
 /* A random answer, or `tokens` again: where and how it ended, and how many tokens its masks
@@ -426,6 +452,7 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, deep_nesting_is_accepted);
     tcase_add_test(tests, a_stack_too_deep_fails_that_answer_only);
+    tcase_add_test(tests, a_mask_is_kept_for_its_state_after_a_sweep);
     tcase_add_test(tests, the_depth_limit_ignores_other_answers);
     tcase_add_loop_test(tests, the_ambiguity_limit_ignores_other_answers, 0, 3);
     tcase_add_test(tests, ambiguous_parses_share_states);
