@@ -28,7 +28,6 @@ ALLCFLAGS = -std=gnu11 $(WARN) -ffp-contract=off -fno-math-errno -fPIC -fvisibil
             $(if $(findstring thread,$(SAN)),-Wno-tsan)
 ALLLDFLAGS = -pthread -Wl,--as-needed $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN))
 URING    = -luring
-XXHASH   = -lxxhash
 # JSON in the library: schemas, messages of a chat. The command carries it, for its start-up time.
 JANSSON  = -ljansson
 JANSSON_STATIC = -l:libjansson.a
@@ -160,7 +159,7 @@ $(foreach a,ipc kernels tools daemon client http rig e2e hostile bench,$(eval $(
 $(BUILD)/bin/hearthd: $(call obj,daemon/main.c $(DAEMON) $(KERNELS) $(IPC))
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) $(XXHASH) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(URING) -lm
 
 # The CLI carries the library's objects (start-up time), and the reader of GGUF files for --model.
 $(BUILD)/bin/hearth: $(call obj,$(CLI) $(MODELS) $(wildcard kernels/gguf/*.c) kernels/quant/quant_types.c) $(LIB_OBJ)
@@ -179,7 +178,7 @@ $(BUILD)/bin/hearth-http: $(call obj,client/http/main.c $(HTTP) $(MODELS)) $(LIB
 $(TOOLS): $(BUILD)/bin/hearth-%: $(BUILD)/obj/kernels/tools/hearth_%.o $(call obj,$(TOOL_PART) $(KERNELS) ipc/options.c)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(XXHASH) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
 $(BUILD)/lib/libhearth.so.$(SOVERSION): $(LIB_OBJ)
 	@mkdir -p $(@D)
@@ -232,7 +231,7 @@ $(PLUGIN): $(CUDA_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -static-libstdc++ -shared -Wl,-z,defs -Wl,--exclude-libs,ALL $^ -o $@ \
-	    -L$(CUDA_HOME)/lib64 -lcudart_static $(XXHASH) -ldl -lrt -lm
+	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lm
 
 # ---- cudasim: the CUDA backend on this processor (tests/cudasim/README.md) -----------------------
 
@@ -277,7 +276,7 @@ $(SIM_PLUGIN): $(call sim_obj,$(wildcard kernels/cuda/*.c) $(DEVICE)) $(SIM_OBJ)
 	@mkdir -p $(@D)
 	$(say) LINK $@
 	$(Q)$(CXX) $(ALLLDFLAGS) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-soname,$(@F) \
-	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN' $^ -o $@ $(XXHASH) -ldl -lm
+	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN' $^ -o $@ -ldl -lm
 
 $(SIM_CUBLAS): $(SIM_CUBLAS_OBJ) $(SIM_PLUGIN)
 	@mkdir -p $(@D)
@@ -287,7 +286,7 @@ $(SIM_CUBLAS): $(SIM_CUBLAS_OBJ) $(SIM_PLUGIN)
 $(SIM)/test_%: $(SIM)/obj/tests/cudasim/test_%.o $(call sim_obj,$(SIM_HELP)) $(SIM_OBJ) $(call archive,kernels)
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CXX) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) $(XXHASH) -ldl -lm
+	$(Q)$(CXX) $(ALLLDFLAGS) $^ -o $@ $(CHECK_LIBS) -ldl -lm
 
 # ---- tests -------------------------------------------------------------------------------------
 
@@ -306,7 +305,7 @@ define link_test
 @mkdir -p $(@D)
 $(say) LINK $@
 $(Q)$(CC) $(ALLLDFLAGS) -Wl,--trace $< -Wl,--start-group $(filter %.a,$|) -Wl,--end-group -o $@ \
-    $(CHECK_LIBS) $(URING) $(XXHASH) $(MHD) $(JANSSON) -lm >$@.trace
+    $(CHECK_LIBS) $(URING) $(MHD) $(JANSSON) -lm >$@.trace
 @echo '$@: $$(call took,'$$(grep -x '$(BUILD)/.*\.o' $@.trace | grep -vxF '$<')')' >$@.took && rm $@.trace
 endef
 $(UNIT):   $(BUILD)/%: $(BUILD)/obj/%.o Makefile | $(call archive,rig) $(ARCHIVES)
@@ -337,7 +336,7 @@ CONTRACT = $(BUILD)/tests/gpu/contract
 $(CONTRACT): $(call obj,$(wildcard tests/gpu/*.c) tests/rig/tiny_model.c tests/rig/state_walk.c $(KERNELS))
 	@mkdir -p $(@D)
 	$(say) LINK $@
-	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ $(XXHASH) -lm
+	$(Q)$(CC) $(ALLLDFLAGS) $^ -o $@ -lm
 
 .PHONY: tests tests-sim
 tests: all $(UNIT) $(E2E) $(HOSTILE) $(STRESS)
@@ -449,7 +448,7 @@ $(call simd_rules,$(BUILD)/fuzz/obj,compile_fuzzed)
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/obj/tests/fuzz/fuzz_%.o \
                       $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(IPC) $(KERNELS) $(DAEMON) $(CLIENT) $(MODELS) $(HTTP))
 	$(say) LINK $@
-	$(Q)clang -fsanitize=fuzzer,address,undefined $(FUZZ_COVERAGE) -pthread $^ -o $@ $(URING) $(XXHASH) $(MHD) $(JANSSON) -lm
+	$(Q)clang -fsanitize=fuzzer,address,undefined $(FUZZ_COVERAGE) -pthread $^ -o $@ $(URING) $(MHD) $(JANSSON) -lm
 
 # ---- style -------------------------------------------------------------------------------------
 
@@ -527,7 +526,7 @@ deps-fuzz:
 PORTABLE = build/portable
 .PHONY: portable
 portable: deps-check ## programs with their libraries inside, in build/portable
-	$(submake) BUILD=$(PORTABLE) $(if $(HAVE_NVCC),CUDA=1) CFLAGS='-O2' URING=-l:liburing.a XXHASH=-l:libxxhash.a JANSSON=-l:libjansson.a HTTP= \
+	$(submake) BUILD=$(PORTABLE) $(if $(HAVE_NVCC),CUDA=1) CFLAGS='-O2' URING=-l:liburing.a JANSSON=-l:libjansson.a HTTP= \
 	         CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lrt -lm' $(PORTABLE)/bin/hearthd $(PORTABLE)/bin/hearth \
 	         $(PORTABLE)/tests/e2e/test_determinism $(if $(HAVE_NVCC),$(PORTABLE)/lib/hearth/hearth-cuda.so \
 	         $(PORTABLE)/tests/gpu/contract $(PORTABLE)/bin/hearth-bench $(PORTABLE)/bin/hearth-mkmodel)
@@ -625,7 +624,7 @@ PLACES   = PREFIX=@PREFIX@ LIBDIR=@PREFIX@/lib SYSCONFDIR=@SYSCONFDIR@ UNITDIR=@
 .PHONY: release release-files
 release: deps-build ## a tarball, Debian packages and a wheel, in build/release
 	@rm -rf $(RELEASE)/*.tar.gz $(RELEASE)/*.whl $(RELEASE)/*.deb && mkdir -p $(RELEASE)
-	$(submake) BUILD=$(RELEASE)/objects CUDA=0 CARRIED=1 CFLAGS='-O2 -ffile-prefix-map=$(CURDIR)=.' URING=-l:liburing.a XXHASH=-l:libxxhash.a \
+	$(submake) BUILD=$(RELEASE)/objects CUDA=0 CARRIED=1 CFLAGS='-O2 -ffile-prefix-map=$(CURDIR)=.' URING=-l:liburing.a \
 	         $(PLACES) release-files
 	+@$(MAKE) --no-print-directory CUDA=0 deb >/dev/null
 	@cp $(DEB)/*.deb $(RELEASE)/

@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#define XXH_STATIC_LINKING_ONLY /* the size of a state */
+#define XXH_STATIC_LINKING_ONLY /* the size of a state; only the header is used, no library */
 #include <xxhash.h>
 
 struct hash128 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/hash128.h"
+#include "kernels/base/hash128_impl.h"
 #include "kernels/model/model.h"
 #include "tests/run_suite.h"
 #include "tests/rig/gguf_writer.h"
@@ -42,6 +42,41 @@ START_TEST(hash128_is_xxh3)
     noise(long_one, sizeof(long_one));
     hash_text(long_one, sizeof(long_one), text);
     ck_assert_str_eq(text, "b66e1e66e1733cff06983d4ce0939f36");
+}
+END_TEST
+
+typedef void updates(struct hash128 *h, const void *data, size_t bytes);
+
+/* In two pieces, from odd addresses, too. */
+static void check_updates(updates *update, const uint8_t *data, size_t n)
+{
+    const size_t cut = n / 3;
+    uint8_t got[16], want[16];
+    struct hash128 h;
+    hash128_init(&h);
+    hash128_update_any(&h, data, n);
+    hash128_final(&h, want);
+    hash128_init(&h);
+    update(&h, data, cut);
+    update(&h, data + cut, n - cut);
+    hash128_final(&h, got);
+    ck_assert_mem_eq(got, want, sizeof(want));
+}
+
+START_TEST(hash128_is_the_same_with_every_instruction_set)
+{
+    enum { BYTES = 5000 };
+    static uint8_t data[BYTES + 6];
+    noise(data, sizeof(data));
+    for (size_t n = 0; n <= BYTES; n += 1 + n / 8) {
+        check_updates(hash128_update, data + n % 7, n);
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2"))
+            check_updates(hash128_update_avx2, data + n % 7, n);
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+            check_updates(hash128_update_avx512, data + n % 7, n);
+#endif
+    }
 }
 END_TEST
 
@@ -243,6 +278,7 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_set_timeout(core, 120);
     tcase_add_test(core, hash128_is_xxh3);
+    tcase_add_test(core, hash128_is_the_same_with_every_instruction_set);
     tcase_add_test(core, hash128_is_the_same_in_pieces);
     tcase_add_test(core, hash128_sees_every_bit_and_every_length);
     tcase_add_test(core, fingerprints_follow_their_definition);
