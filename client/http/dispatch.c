@@ -138,14 +138,17 @@ static void answer(struct exchange *x)
     struct pool *pool = &x->served->pool;
     if (!(x->route->flags & ROUTE_POST)) {
         x->route->answer(x);
-    } else if (!reader_of(x)) {
+        return;
+    }
+    struct worker *reader = reader_of(x);
+    if (!reader) {
         (void)x->route->read(x, pool_any(pool), &x->fail);
         answer_read(x);
-    } else {
-        x->task = (struct task){.work = work, .done = work_done, .epoch = pool_lost(pool)};
-        x->worker = reader_of(x);
-        worker_give(x->worker, &x->task);
+        return;
     }
+    x->task = (struct task){.work = work, .done = work_done, .epoch = pool_lost(pool)};
+    x->worker = reader;
+    worker_give(reader, &x->task);
 }
 
 static bool needs_daemon(const struct exchange *x)
