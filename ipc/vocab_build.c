@@ -297,8 +297,8 @@ static void add_templates(struct build *b)
     b->header->block_bytes = end;
 }
 
-/* There is no chance in the hashes, as equal files have equal tables: texts can be chosen that lie
- * in one row. */
+/* The hashes have no random key, so that equal files give equal tables: an attacker can choose
+ * texts that all lie in one row. */
 static int refuse_crowded(struct build *b)
 {
     snprintf(b->err, b->err_bytes,

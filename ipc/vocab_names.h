@@ -6,7 +6,7 @@
 #include "ipc/vocab.h"
 
 /* A name from a file for a line of text, which may reach a terminal: its beginning, with question
- * marks for what is no printable ASCII. */
+ * marks in place of everything but printable ASCII. */
 struct vocab_shown {
     char text[65];
 };

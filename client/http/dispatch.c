@@ -123,7 +123,7 @@ static void work_done(struct task *t)
     answer_read(x);
 }
 
-/* Who reads the request; NULL: the loop. */
+/* The thread that reads the request, or NULL where the loop does so itself. */
 static struct worker *reader_of(const struct exchange *x)
 {
     struct worker *workers = x->served->workers;

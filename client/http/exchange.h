@@ -114,7 +114,7 @@ struct exchange {
     bool is_on_disk;        /* there is a model of that name */
     const struct launch *launch; /* whose end is waited for, or NULL */
     struct transfer *transfer;   /* its answer comes from an upstream; or NULL */
-    size_t kept_bytes;           /* of that, where it is no stream: a part of transfers.bytes */
+    size_t kept_bytes;           /* of an upstream's whole answer: its share of transfers.bytes */
 };
 
 /* The answer is this JSON (taken; NULL: out of memory), or this failure. Wakes the connection. */

@@ -44,8 +44,8 @@ struct translation {
     json_t *names; /* of the tools that calls so far named, by the calls' ids; owned */
     json_t *turn;  /* the assistant's message that is being made of several items, or NULL */
     struct buffer thoughts; /* of that message, until it is complete */
-    bool is_result;         /* what is read is a tool's result: what is no text is left out */
-    char where[32];         /* what is being read, for errors: "messages.3" */
+    bool is_result; /* a tool's result is being read: parts that are not text are left out */
+    char where[32]; /* what is being read, for errors: "messages.3" */
     struct fail *f;
     bool failed; /* no memory */
 };

@@ -49,7 +49,7 @@ bool chat_form_render(const struct chat *c, const char *text, bool prompt, struc
     probe.prompt = prompt;
     probe.messages = chat_made_up(c, text);
     bool ok = probe.messages && chat_adapt(&probe) == 0;
-    if (!ok) /* there is no other reason */
+    if (!ok) /* both fail only for want of memory */
         chat_ran_out(c);
     ok = ok && chat_render(&probe, probe.messages, ret, err, sizeof(err)) == 0;
     json_decref(probe.messages);

@@ -219,9 +219,9 @@ bool slot_end(const struct slot *slot, const struct prefix *prefix, struct prefi
 void slot_take_end(struct slot *slot, struct prefix *prefix, uint32_t n_pages, uint32_t positions,
                    const uint32_t part[PREFIX_PARTS]);
 
-/* The cache is about to give pages of the user with the most there to `needy`. Where another one
- * has more that no request needs, what its idle slots have included, these let go of it until that
- * one's go: nobody loses pages to others beyond an equal share. Returns how many they had. */
+/* Call before the cache evicts pages for `needy`, which takes them from the user with the most
+ * cached. Users who have more than that one, the pages of their idle slots included, first lose the
+ * pages of these slots: nobody loses pages while others hold more. Returns how many were lost. */
 uint32_t slots_level(struct slots *slots, struct prefix *prefix, const struct slot *needy);
 
 /* A free state; else of the user that has the most which no request needs, the one of its idle slot

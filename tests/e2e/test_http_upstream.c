@@ -440,7 +440,7 @@ START_TEST(a_look_up_of_a_name_holds_none_up)
 }
 END_TEST
 
-/* Such a request has no body any more, and nobody would wait for its answer. */
+/* Its body is freed when its client leaves, so it must not be sent afterwards. */
 START_TEST(one_whose_client_left_before_it_began_is_not_sent)
 {
     keeps = true;

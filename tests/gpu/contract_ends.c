@@ -304,7 +304,8 @@ static int open_with(const struct subject *s, uint32_t pages, const char *fault,
 }
 
 /* The logits of 22 rows, or of one with a single state, come to the host first, then those of ten rows one by one; a bit of a
- * later row, which is compared, is another. It takes ten pages, where there are no more. */
+ * later row, which is compared, is another. An instance of
+ * ten pages, as many as the test takes, opens too. */
 void the_self_test_goes_beyond_a_split(void)
 {
     static const char *const archs[] = {"gemma3", "qwen35"};
