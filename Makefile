@@ -206,7 +206,7 @@ $(BUILD)/man/hearthd.conf.5: daemon/hearthd.conf.5.in client/man/options.awk $(B
 NVCCFLAGS = -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true \
             $(if $(WERROR),--Werror all-warnings) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
             $(if $(word 2,$(BUILD_ARCHS)),--threads 0) \
-            $(foreach a,$(BUILD_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+            $(foreach a,$(BUILD_ARCHS:90=90a),-gencode arch=compute_$(a),code=sm_$(a)) \
             -gencode arch=compute_$(lastword $(BUILD_ARCHS)),code=compute_$(lastword $(BUILD_ARCHS))
 CUDA_OBJ  = $(call obj,$(wildcard kernels/cuda/*.c)) $(DEVICE:%=$(BUILD)/obj/%.o)
 

@@ -342,11 +342,14 @@ static int open_device(struct backend *b, char *err, size_t err_bytes)
                  "opening a stream") ||
         !cuda_ok(b, cuda_launch_init(&code), "loading the kernels"))
         return cuda_open_failed(b, err, err_bytes);
-    b->queue.processors = (uint32_t)properties.multiProcessorCount;
+    const char *fewer = getenv("HEARTH_CUDA_PROCESSORS");
+    b->queue.processors =
+        (uint32_t)(fewer && atoi(fewer) > 0 ? atoi(fewer) : properties.multiProcessorCount);
+    b->queue.warpgroups = properties.major == 9 && properties.minor == 0 && code.version == 90;
     /* Code made for older ones and compiled here by the driver does not wait for what it depends on. */
     b->queue.dependent = properties.major >= 9 && code.version >= 90;
-    b->stack_bytes =
-        (size_t)code.stack * (size_t)properties.maxThreadsPerMultiProcessor * b->queue.processors;
+    b->stack_bytes = (size_t)code.stack * (size_t)properties.maxThreadsPerMultiProcessor *
+                     (size_t)properties.multiProcessorCount;
     b->major = properties.major;
     cuda_choose_numerics(b);
     cuda_blas_open(b);

@@ -32,6 +32,18 @@ static __device__ __forceinline__ unsigned short bf16_from_f32(float x)
     return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* Two of them, the first in the lower half. */
+static __device__ __forceinline__ unsigned bf16_pair(float first, float second)
+{
+#ifdef HEARTH_CUDASIM
+    return bf16_from_f32(first) | (unsigned)bf16_from_f32(second) << 16;
+#else
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+#endif
+}
+
 #ifndef HEARTH_CUDASIM
 
 /* Dynamic shared memory of the kernel, by the name given: unsigned char [bytes of the launch]. */
@@ -173,6 +185,69 @@ template <int PENDING> static __device__ __forceinline__ void copy_wait(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define DEVICE_HAS_WGMMA
+#endif
+
+/* d += a b over a warpgroup, all of its 128 threads: a 64 x 16 of bf16 (or f16), warp w having rows 16 w .. 16 w + 15 as a of
+ * mma_half; b 16 x 128 in shared memory, 128-byte aligned, in cores of 8 columns by 8 k, of 128 bytes, a column's k together:
+ * [k / 8][column / 8][column % 8][k % 8], from one k / 8 to the next `pitch` bytes; d 64 x 128 of f32, where d[4 j + i] is
+ * c[i] of mma_half for columns 8 j .. 8 j + 7. Terms are added as mma_half adds them (tests/gpu/README.md).
+ *
+ * It runs on while the thread does: between begin and end the thread leaves d and what was a alone, and no thread writes
+ * b. begin: what was written to registers is seen. end: all is done. shared_written: other threads' wgmma, after a barrier,
+ * see what this thread wrote to shared memory. */
+static __device__ __forceinline__ void wgmma_begin(void)
+{
+#ifdef DEVICE_HAS_WGMMA
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void shared_written(void)
+{
+#ifdef DEVICE_HAS_WGMMA
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#define WGMMA_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_16(i) WGMMA_4(i), WGMMA_4(i + 4), WGMMA_4(i + 8), WGMMA_4(i + 12)
+#define WGMMA_D WGMMA_16(0), WGMMA_16(16), WGMMA_16(32), WGMMA_16(48)
+#define WGMMA(type)                                                                                \
+    asm volatile("{.reg .pred more; setp.eq.u32 more, 0, 0; "                                      \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                  \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "    \
+                 "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "     \
+                 "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "     \
+                 "%62, %63}, {%64, %65, %66, %67}, %68, more, 1, 1, 0;}"                           \
+                 : WGMMA_D                                                                         \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(matrix))
+
+template <bool BF16>
+static __device__ __forceinline__ void wgmma_half(float d[64], const unsigned a[4], const void *b,
+                                                  unsigned pitch)
+{
+#ifdef DEVICE_HAS_WGMMA
+    /* PTX, "Matrix descriptor": no swizzle; in units of 16 bytes the address, the pitch along k and that along columns. */
+    const uint64_t at = (uint64_t)__cvta_generic_to_shared(b) >> 4,
+                   matrix = (at & 0x3fff) | (uint64_t)(pitch >> 4) << 16 | (uint64_t)8 << 32;
+    if constexpr (BF16)
+        WGMMA("bf16");
+    else
+        WGMMA("f16");
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void wgmma_end(float d[64])
+{
+#ifdef DEVICE_HAS_WGMMA
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : WGMMA_D::"memory");
+#endif
+}
+
 /* The kernel before this one in the stream may still run when this one was launched for programmatic stream
  * serialization: waits until all it wrote is visible. And: the next kernel may start now. */
 static __device__ __forceinline__ void wait_for_previous(void)
@@ -248,6 +323,27 @@ static inline void mma_half(float d[4], const unsigned a[4], const unsigned b[2]
     cudasim_mma(BF16 ? CUDASIM_MMA_BF16 : CUDASIM_MMA_F16, &mma, CUDASIM_PLACE);
     for (int i = 0; i < 4; i++)
         d[i] = __uint_as_float(mma.d[i]);
+}
+
+static inline void wgmma_begin(void)
+{
+}
+
+static inline void shared_written(void)
+{
+}
+
+template <bool BF16>
+static inline void wgmma_half(float d[64], const unsigned a[4], const void *b, unsigned pitch,
+                              CUDASIM_HERE)
+{
+    struct cudasim_wgmma wgmma = {{a[0], a[1], a[2], a[3]}, b, pitch, BF16, d};
+    cudasim_wgmma(&wgmma, CUDASIM_PLACE);
+}
+
+static inline void wgmma_end(float d[64], CUDASIM_HERE)
+{
+    cudasim_wgmma_end(d, CUDASIM_PLACE);
 }
 
 template <bool TRANSPOSED>

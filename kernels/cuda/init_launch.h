@@ -12,6 +12,7 @@ int expert_row_init(struct cuda_code *code);
 int experts_init(struct cuda_code *code);
 int matmul_sums_init(struct cuda_code *code);
 int matmul_half_init(struct cuda_code *code);
+int matmul_warpgroup_init(struct cuda_code *code);
 template <int ROWS> int matmul_row_init(struct cuda_code *code);
 template <int TILES> int matmul_init(struct cuda_code *code);
 template <int TILES> int matmul_large_init(struct cuda_code *code);

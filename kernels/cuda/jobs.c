@@ -46,10 +46,11 @@ static uint32_t forms_for(const struct backend *b, const struct layer_op *reader
     for (uint32_t i = 0; i < reader->n_parts; i++) {
         const uint32_t type = layer_of(b, reader)->matrix[reader->tensor[i]].type;
         const bool native = b->tensors && !is_expert(reader);
-        forms |= layout_quantized(type)         ? FORM_BLOCKS
-                 : native && type == QUANT_F16  ? FORM_F16
-                 : native && type == QUANT_BF16 ? FORM_BF16
-                                                : FORM_FLOATS;
+        forms |= type == QUANT_F32             ? FORM_FLOATS
+                 : native && type == QUANT_F16 ? FORM_F16
+                 : native                      ? FORM_BF16
+                 : layout_quantized(type)      ? FORM_BLOCKS
+                                               : FORM_FLOATS;
     }
     return forms;
 }

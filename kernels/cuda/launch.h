@@ -18,6 +18,7 @@ extern "C" {
 struct cuda_queue {
     cudaStream_t stream;
     uint32_t processors; /* of the device */
+    bool warpgroups;     /* it has wgmma, which adds as its mma does */
     int dependent;
 };
 

@@ -15,7 +15,7 @@ void cuda_choose_numerics(struct backend *b)
     b->fast =
         (!b->native || b->limits.drafts) && possible && !model_portable(m) && !model_kv_f32(m);
     if (b->native)
-        snprintf(b->numerics, sizeof(b->numerics), "native-1-sm%s%s", b->name + 3,
+        snprintf(b->numerics, sizeof(b->numerics), "native-2-sm%s%s", b->name + 3,
                  b->limits.kv_q8_0 ? "-kvq8" : "");
     else
         snprintf(b->numerics, sizeof(b->numerics), "%s", model_numerics_id(m, b->limits.kv_q8_0));

@@ -93,9 +93,16 @@ struct matmul_job {
     uint32_t groups; /* of all parts; with a gate: of one */
     uint32_t wanted; /* rows are those with wants */
     uint32_t layer;
-    uint32_t native;      /* F16 and BF16 by tensor cores */
+    uint32_t native;      /* all but F32 by tensor cores */
     struct row_norm norm; /* then nothing else makes x */
 };
+
+/* Blocks of many rows in native numerics: groups and rows, and how many such blocks a part's groups make. */
+enum { HALF_SLOTS = 4, HALF_ROWS = 128 };
+LAYOUT_INLINE uint32_t half_tiles(uint32_t groups)
+{
+    return (groups + HALF_SLOTS - 1) / HALF_SLOTS;
+}
 
 /* out = f(from) * by, [n] of each row: a gate that no matmul computes. Items: row, part of 256 values. */
 struct gate_job {

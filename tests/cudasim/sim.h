@@ -195,10 +195,23 @@ struct sim_thread {
     uint64_t value, result;  /* of the operation that it waits for */
     struct sim_copy *copies; /* asynchronous copies, oldest first */
     unsigned copy_group;     /* number of the open group */
+    struct sim_wgmma *wgmma; /* under way, or NULL */
     bool followed;           /* has waited for the kernel before (griddepcontrol.wait) */
     const void *polled;      /* the word that it loaded last as an atomic, and what that was */
     uint64_t polled_value;
     void *arguments; /* its own copy of the kernel's */
+};
+
+/* A thread's wgmma since the last end: their sums, what d was when the first was called and then, and what they read. */
+enum { SIM_WGMMA = 16 };
+struct sim_wgmma {
+    float *d, before[64], sums[64];
+    unsigned n;
+    struct {
+        const char *b;
+        unsigned pitch;
+        uint64_t read; /* hash of this lane's columns */
+    } of[SIM_WGMMA];
 };
 
 enum { SIM_PENDING = 4 }; /* collectives of one warp at the same time, on disjoint masks */
@@ -250,6 +263,8 @@ extern __thread struct sim_thread *sim_current SIM_HIDDEN
     __attribute__((tls_model("initial-exec")));
 /* Changes of memory that another thread could wait for. */
 extern uint64_t sim_progress SIM_HIDDEN;
+
+void sim_wgmma_ended(struct sim_thread *thread); /* with its thread */
 
 const struct sim_kernel *sim_running(void); /* NULL outside a grid */
 

@@ -324,6 +324,25 @@ START_TEST(matrices_loaded_and_transposed)
 }
 END_TEST
 
+START_TEST(wgmma_adds_as_mma_does)
+{
+    struct toy toy = {.blocks = 1, .threads = 128, .shared_bytes = 4096};
+    uint16_t in[3072];
+    int got[128];
+    uint32_t state = 7;
+
+    use_order(_i);
+    for (int i = 0; i < 3072; i++)
+        in[i] = num_bf16_from_f32((float)(int)(next_random(&state) % 2000) / 700 - 1);
+    toy.in = help_device((const int *)(const void *)in, 1536);
+    toy.out = help_device(NULL, 128);
+    OK(toy_wgmma(&toy));
+    help_read(got, toy.out, 128);
+    for (int i = 0; i < 128; i++)
+        ck_assert_int_eq(got[i], 0);
+}
+END_TEST
+
 START_TEST(asynchronous_copies_arrive_at_their_wait)
 {
     enum { N = 101 };
@@ -462,6 +481,7 @@ int main(void)
     tcase_add_loop_test(tests, mma_of_halves_is_near_the_double_product, 0, 2);
     tcase_add_test(tests, mma_aligns_terms_to_the_largest_exponent);
     tcase_add_test(tests, matrices_loaded_and_transposed);
+    tcase_add_loop_test(tests, wgmma_adds_as_mma_does, 0, ORDERS);
     tcase_add_loop_test(tests, asynchronous_copies_arrive_at_their_wait, 0, ORDERS);
     tcase_add_loop_test(tests, bytes_of_one_word_and_words_after_barriers_do_not_race, 0, ORDERS);
     tcase_add_test(tests, arithmetic_equals_the_reference);

@@ -239,6 +239,40 @@ START_TEST(an_asynchronous_copy_without_its_wait)
 }
 END_TEST
 
+static void wgmma(unsigned mistake)
+{
+    static const int zeros[1536];
+    struct toy toy = toy_of(128, mistake);
+
+    toy.shared_bytes = 4096;
+    toy.in = help_device(zeros, 1536);
+    toy.out = help_device(NULL, 128);
+    OK(toy_wgmma(&toy));
+}
+
+static void do_wgmma_written(void)
+{
+    wgmma(1);
+}
+
+static void do_wgmma_sums(void)
+{
+    wgmma(2);
+}
+
+static void do_wgmma_left(void)
+{
+    wgmma(3);
+}
+
+START_TEST(a_wgmma_that_is_not_waited_for)
+{
+    help_reported(do_wgmma_written, "wgmma|written before its end|toys.cu:");
+    help_reported(do_wgmma_sums, "wgmma|d is not what it was|toys.cu:");
+    help_reported(do_wgmma_left, "wgmma|ends before its wgmma");
+}
+END_TEST
+
 START_TEST(a_misaligned_load)
 {
     help_reported(do_misaligned, "misaligned block (0,0,0)|not aligned to 16 bytes|toys.cu:");
@@ -475,6 +509,7 @@ int main(void)
     tcase_add_test(memory, a_race_of_two_lanes);
     tcase_add_test(memory, a_race_of_two_writes);
     tcase_add_test(memory, an_asynchronous_copy_without_its_wait);
+    tcase_add_test(memory, a_wgmma_that_is_not_waited_for);
     tcase_add_test(memory, a_misaligned_load);
     tcase_add_test(memory, copies_beyond_an_allocation_and_of_unwritten_bytes);
     tcase_add_test(memory, accesses_between_two_pieces_of_an_allocation);

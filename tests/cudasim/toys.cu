@@ -186,6 +186,47 @@ TOY(mma_bf16)
     mma_toy<true>(job);
 }
 
+/* n 1: writes b before the end; 2: d; 3: never ends. */
+TOY(wgmma)
+{
+    SHARED_BYTES(shared);
+    unsigned a[4];
+    float d[64], want[16][4] = {};
+    const unsigned thread = threadIdx.x, lane = thread % 32, pitch = 2048;
+    uint4 *const b = (uint4 *)shared;
+
+    for (unsigned k = 0; k < 2; k++)
+        b[k * pitch / 16 + thread] = ((const uint4 *)(job.in + 512))[2 * thread + k];
+    for (unsigned i = 0; i < 4; i++)
+        a[i] = (unsigned)job.in[4 * thread + i];
+    for (unsigned i = 0; i < 64; i++)
+        d[i] = 0.0f;
+    shared_written();
+    __syncthreads();
+    wgmma_begin();
+    wgmma_half<true>(d, a, b, pitch);
+    wgmma_half<true>(d, a, b, pitch);
+    __syncthreads();
+    if (job.n == 1)
+        b[thread] = make_uint4(1, 2, 3, 4);
+    if (job.n == 2)
+        d[thread % 64] = 1.0f;
+    if (job.n == 3)
+        return;
+    wgmma_end(d);
+    int others = 0;
+    for (unsigned j = 0; j < 16; j++) {
+        const unsigned column = 8 * j + lane / 4, member = lane % 4;
+        const unsigned *word = (const unsigned *)job.in + 512 + 8 * column;
+        const unsigned two[2] = {word[member], word[4 + member]};
+        mma_half<true>(want[j], a, two, want[j]);
+        mma_half<true>(want[j], a, two, want[j]);
+        for (unsigned i = 0; i < 4; i++)
+            others += want[j][i] != d[4 * j + i];
+    }
+    job.out[thread] = others;
+}
+
 TOY(load_matrix)
 {
     SHARED_BYTES(shared);

@@ -3,6 +3,7 @@
 #include "tests/cudasim/sim.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[] = {
@@ -27,6 +28,7 @@ static const char *const names[] = {
     [CUDASIM_MMA_F16] = "mma m16n8k16",
     [CUDASIM_MMA_BF16] = "mma m16n8k16",
     [CUDASIM_LOAD_MATRIX] = "ldmatrix",
+    [CUDASIM_WGMMA] = "wgmma m64n128k16",
 };
 
 /* The lowest lane left; takes it out. */
@@ -231,10 +233,10 @@ static double power_of_two(int exponent)
     return value;
 }
 
-/* One of the ways of tensor cores: every term is truncated towards zero MMA_BITS below the largest
+/* One of the ways of tensor cores: every term is truncated towards zero `below` bits below the largest
  * exponent, and the rest is added exactly. A zero product has the exponents of its operands, so it
  * truncates the others. */
-static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS])
+static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS], int below)
 {
     int largest = -1000;
     int64_t sum = 0;
@@ -246,10 +248,10 @@ static float mma_sum(const double term[MMA_TERMS], const int exponent[MMA_TERMS]
     }
     if (!isfinite(plain))
         return (float)plain;
-    const double scale = power_of_two(MMA_BITS - largest);
+    const double scale = power_of_two(below - largest);
     for (int i = 0; i < MMA_TERMS; i++)
         sum += (int64_t)(term[i] * scale);
-    return (float)((double)sum * power_of_two(largest - MMA_BITS));
+    return (float)((double)sum * power_of_two(largest - below));
 }
 
 /* A row of A or a column of B. */
@@ -265,6 +267,23 @@ static void put_half(struct half_line *line, unsigned k, enum cudasim_collective
 
     line->value[k] = half_float(kind, half);
     line->exponent[k] = half_exponent(kind, half);
+}
+
+/* d = c + a b, a row by a column. */
+static float sum_of_lines(const struct half_line *a, const struct half_line *b, float c, int below)
+{
+    double term[MMA_TERMS];
+    int exponent[MMA_TERMS];
+    uint32_t bits;
+
+    for (unsigned k = 0; k < 16; k++) {
+        term[k] = (double)a->value[k] * b->value[k];
+        exponent[k] = a->exponent[k] + b->exponent[k];
+    }
+    memcpy(&bits, &c, sizeof(bits));
+    term[16] = c;
+    exponent[16] = (int)(bits >> 23 & 255) - 127;
+    return mma_sum(term, exponent, below);
 }
 
 /* Fragments of mma.m16n8k16, 16-bit: as above with two values a register and 8 columns of k instead
@@ -288,17 +307,37 @@ static void mma_float(struct sim_pending *pending)
         for (unsigned column = 0; column < 8; column++) {
             struct cudasim_mma *to = mma_of(pending, row % 8 * 4 + column / 2);
             const unsigned at = column % 2 + 2 * (row / 8);
-            double term[MMA_TERMS];
-            int exponent[MMA_TERMS];
+            const float sum = sum_of_lines(&a[row], &b[column], bits_float(to->c[at]), MMA_BITS);
 
-            for (unsigned k = 0; k < 16; k++) {
-                term[k] = (double)a[row].value[k] * b[column].value[k];
-                exponent[k] = a[row].exponent[k] + b[column].exponent[k];
-            }
-            term[16] = bits_float(to->c[at]);
-            exponent[16] = (int)(to->c[at] >> 23 & 255) - 127;
-            const float sum = mma_sum(term, exponent);
             memcpy(&to->d[at], &sum, sizeof(sum));
+        }
+    }
+}
+
+static void wgmma_float(struct sim_pending *pending)
+{
+    const char *other = getenv("HEARTH_CUDASIM_WGMMA");
+    const int below = other != NULL ? atoi(other) : MMA_BITS;
+    struct cudasim_wgmma *of[32];
+    struct half_line a[16], b;
+
+    for (unsigned lane = 0; lane < 32; lane++)
+        of[lane] = (struct cudasim_wgmma *)(uintptr_t)pending->threads[lane]->value;
+    const enum cudasim_collective kind = of[0]->bf16 ? CUDASIM_MMA_BF16 : CUDASIM_MMA_F16;
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned row = 0; row < 16; row++)
+            put_half(&a[row], k, kind, of[row % 8 * 4 + k % 8 / 2]->a[row / 8 + 2 * (k / 8)]);
+    for (unsigned column = 0; column < 128; column++) {
+        for (unsigned k = 0; k < 16; k++) {
+            uint16_t half;
+            memcpy(&half, (const char *)of[0]->b + k / 8 * of[0]->pitch + column * 16 + k % 8 * 2,
+                   sizeof(half));
+            put_half(&b, k, kind, (uint32_t)half << 16 * (k % 2));
+        }
+        for (unsigned row = 0; row < 16; row++) {
+            float *d =
+                of[row % 8 * 4 + column % 8 / 2]->d + column / 8 * 4 + column % 2 + row / 8 * 2;
+            *d = sum_of_lines(&a[row], &b, *d, below);
         }
     }
 }
@@ -360,6 +399,9 @@ static void compute(struct sim_pending *pending)
         return;
     case CUDASIM_LOAD_MATRIX:
         load_matrix(pending);
+        return;
+    case CUDASIM_WGMMA:
+        wgmma_float(pending);
         return;
     default:
         reduce(pending);
@@ -471,11 +513,77 @@ void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int
     (void)cudasim_collective(CUDASIM_LOAD_MATRIX, UINT32_MAX, (uintptr_t)load, 0, 32, file, line);
 }
 
+/* What a lane reads of b, four columns: [2][4] units of 16 bytes. */
+static uint64_t hash_of_columns(const char *b, unsigned pitch, unsigned lane)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (unsigned k = 0; k < 2; k++)
+        for (unsigned i = 0; i < 4 * 16; i++)
+            hash = (hash ^ (uint8_t)b[k * pitch + (lane + i / 16 * 32) * 16 + i % 16]) *
+                   1099511628211u;
+    return hash;
+}
+
+void cudasim_wgmma(struct cudasim_wgmma *wgmma, const char *file, int line)
+{
+    struct sim_thread *thread = sim_current;
+    const unsigned lane = thread->self.lane;
+    struct sim_wgmma *all = thread->wgmma;
+
+    if ((uintptr_t)wgmma->b % 128 != 0)
+        cudasim_misaligned(wgmma->b, 128, file, line);
+    for (unsigned k = 0; k < 2; k++)
+        for (unsigned i = 0; i < 4; i++)
+            sim_access_read((uintptr_t)wgmma->b + k * wgmma->pitch + (lane + 32 * i) * 16, 16,
+                            __builtin_return_address(0));
+    if (all == NULL) {
+        all = thread->wgmma = calloc(1, sizeof(*all));
+        if (all == NULL)
+            abort();
+        all->d = wgmma->d;
+        memcpy(all->before, wgmma->d, sizeof(all->before));
+        memcpy(all->sums, wgmma->d, sizeof(all->sums));
+    }
+    if (all->d != wgmma->d || all->n == SIM_WGMMA)
+        sim_report(file, line, NULL, "wgmma: %s before the end of those before",
+                   all->n == SIM_WGMMA ? "too many" : "another d");
+    all->of[all->n].b = wgmma->b;
+    all->of[all->n].pitch = wgmma->pitch;
+    all->of[all->n++].read = hash_of_columns(wgmma->b, wgmma->pitch, lane);
+    wgmma->d = all->sums;
+    (void)cudasim_collective(CUDASIM_WGMMA, UINT32_MAX, (uintptr_t)wgmma, 0, 32, file, line);
+}
+
+void cudasim_wgmma_end(float *d, const char *file, int line)
+{
+    struct sim_thread *thread = sim_current;
+    const struct sim_wgmma *all = thread->wgmma;
+
+    if (all == NULL)
+        return;
+    if (all->d != d || memcmp(d, all->before, sizeof(all->before)) != 0)
+        sim_report(file, line, NULL, "wgmma: d is not what it was when it began");
+    for (unsigned i = 0; i < all->n; i++)
+        if (hash_of_columns(all->of[i].b, all->of[i].pitch, thread->self.lane) != all->of[i].read)
+            sim_report(file, line, NULL, "wgmma: what it reads was written before its end");
+    memcpy(d, all->sums, sizeof(all->sums));
+    sim_wgmma_ended(thread);
+}
+
+void sim_wgmma_ended(struct sim_thread *thread)
+{
+    free(thread->wgmma);
+    thread->wgmma = NULL;
+}
+
 void sim_warp_ended(struct sim_thread *thread)
 {
     struct sim_warp *warp = &thread->block->warps[thread->index / 32];
     const uint32_t bit = 1u << thread->self.lane;
 
+    if (thread->wgmma != NULL)
+        sim_report(NULL, 0, NULL, "ends before its wgmma");
     for (unsigned i = 0; i < SIM_PENDING; i++) {
         const struct sim_pending *pending = &warp->pending[i];
 

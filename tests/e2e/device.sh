@@ -61,7 +61,7 @@ said 'on cpu ' "$(HEARTH_CUDASIM_DEVICES=0 check --device auto)"
 said 'on cpu ' "$(model=$code HEARTH_CUDASIM_MEMORY=4194304 check --device auto)"
 said 'on cpu ' "$(check --device auto --isa ref)"
 # Numerics: native for float models on a GPU, else portable.
-said 'numerics native-1-sm90$' "$(check --device cuda)"
+said 'numerics native-2-sm90$' "$(check --device cuda)"
 said 'numerics cpu-float-1$' "$(check --device cpu)"
 said 'numerics cpu-float-1-kvq8$' "$(check --device cuda --kv-type q8_0 --numerics portable)"
 said 'numerics portable-1$' "$(model=$small check --device cuda)"

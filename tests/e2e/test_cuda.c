@@ -174,8 +174,8 @@ START_TEST(native_numerics_are_reproducible_under_their_own_id)
             HARNESS_RUN(&d, NULL, "run", "--tokens", prompt, "--max-tokens", "24", "--json",
                         "--proposer", proposers[i], "--record", record);
         ids_of(&o, ids[i], sizeof(ids[i]));
-        ck_assert_msg(strstr(o.out, "\"numerics\":\"native-1-sm90\"") != NULL, "%s", o.out);
-        ck_assert_msg(strstr(o.out, ":native-1-sm90:") != NULL, "%s", o.out); /* the receipt */
+        ck_assert_msg(strstr(o.out, "\"numerics\":\"native-2-sm90\"") != NULL, "%s", o.out);
+        ck_assert_msg(strstr(o.out, ":native-2-sm90:") != NULL, "%s", o.out); /* the receipt */
         if (i == 1)
             ck_assert_int_gt(number_of(&o, "rollbacks"), 0);
         harness_output_fini(&o);
@@ -188,7 +188,7 @@ START_TEST(native_numerics_are_reproducible_under_their_own_id)
     start_native(&d, "portable");
     o = HARNESS_RUN(&d, NULL, "replay", record);
     ck_assert_int_eq(o.code, 65);
-    ck_assert_msg(strstr(o.error, "recorded with other numerics: native-1-sm90, the daemon has "
+    ck_assert_msg(strstr(o.error, "recorded with other numerics: native-2-sm90, the daemon has "
                                   "cpu-float-1\n") != NULL,
                   "%s", o.error);
     harness_output_fini(&o);
@@ -392,7 +392,7 @@ START_TEST(kv_in_f32_has_no_native_numerics)
             "--check", "--model", harness_tiny_model_of("llama", QUANT_F32), "--device", "cuda",
             "--numerics", "native", "--kv-type", q8_0 ? "q8_0" : "f16", NULL});
         ck_assert_int_eq(o.code, 0);
-        ck_assert_msg((strstr(o.out, "numerics native-1-sm") != NULL) == q8_0, "%s", o.out);
+        ck_assert_msg((strstr(o.out, "numerics native-2-sm") != NULL) == q8_0, "%s", o.out);
         ck_assert_msg((strstr(o.out, line) != NULL) == !q8_0, "%s", o.out);
         harness_output_fini(&o);
     }

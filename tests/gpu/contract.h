@@ -74,12 +74,14 @@ int run_mixed(struct subject *s, struct backend *b, struct mixed *x, enum pass_k
 float bound_of(uint32_t type);
 void check_near(float far, float bound, const char *what);
 void native_rows_do_not_depend_on_their_pass(void);
+void native_rows_of_every_type_do_not_depend_on_their_pass(void);
 void native_rows_of_odd_shapes_do_not_depend_on_their_pass(void);
 void native_windows_of_every_head_do_not_depend_on_their_pass(void);
 void native_long_contexts_do_not_depend_on_their_pass(void);
 void native_rows_do_not_depend_on_their_neighbours(void);
 void native_rows_do_not_read_later_positions(void);
 void native_rows_do_not_read_before_their_window(void);
+void a_wgmma_that_adds_otherwise_is_not_used(void);
 void native_numerics_have_their_own_id(void);
 void native_rows_are_poisoned_beyond_f16(void);
 

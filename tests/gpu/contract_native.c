@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/gpu/contract.h"
+#include "tests/rig/every_type.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -51,6 +52,24 @@ void native_rows_do_not_depend_on_their_pass(void)
         shape.untied = i % 2;
         shape.seed = 1000 + i;
         check_shape(&shape, 139, sizes, what);
+    }
+}
+
+/* Quantized weights become bf16; in passes of many rows by wgmma where there is one (of a device of three
+ * processors, which HEARTH_CUDA_PROCESSORS makes of a larger one), elsewhere by mma. */
+void native_rows_of_every_type_do_not_depend_on_their_pass(void)
+{
+    static const uint32_t sizes[] = {7, 1, 70, 0},
+                          types[] = {WRITTEN_TYPES, TINY_MIXED, READ_TYPES, TINY_MIXED_SMALL};
+    for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct tiny_model shape = tiny_model_default(types[i]);
+        char what[32];
+        snprintf(what, sizeof(what), "native, type %u", types[i]);
+        shape.arch = i % 3 == 1 ? "gemma3" : "llama";
+        shape.n_layer = 1;
+        shape.untied = i % 2;
+        shape.seed = 1100 + i;
+        check_shape(&shape, 70, sizes, what);
     }
 }
 
@@ -188,6 +207,31 @@ void native_rows_do_not_read_before_their_window(void)
     EXPECT(wrong == 0, "%u of 4 differ", wrong);
 }
 
+/* Then large matmuls are made by mma, and the instance says so. */
+void a_wgmma_that_adds_otherwise_is_not_used(void)
+{
+    static const uint32_t sizes[] = {7, 1, 70, 0};
+    struct tiny_model shape = tiny_model_default(QUANT_Q4_0);
+    struct backend_info info;
+    struct subject s;
+    if (!simulated()) {
+        printf("skip: %s: only the simulator has another wgmma\n", test_name);
+        return;
+    }
+    setenv("HEARTH_CUDASIM_WGMMA", "20", 1);
+    setenv("HEARTH_CUDA_SELF_TEST", "all", 1);
+    shape.n_layer = 1;
+    subject_init(&s, &shape, 70);
+    subject_go_native(&s, 70);
+    s.device.describe(subject_backend(&s), &info);
+    EXPECT(info.note && strstr(info.note, "large matmuls are slower"), "%s",
+           info.note ? info.note : "no note");
+    check_sizes(&s, sizes, 1, "another wgmma");
+    subject_fini(&s);
+    unsetenv("HEARTH_CUDA_SELF_TEST");
+    unsetenv("HEARTH_CUDASIM_WGMMA");
+}
+
 /* ---- names and refusals ---------------------------------------------------------------------- */
 
 static void check_id(uint32_t type, bool kv_q8_0, bool own)
@@ -200,7 +244,7 @@ static void check_id(uint32_t type, bool kv_q8_0, bool own)
     subject_go_native(&s, 1);
     s.device.describe(subject_backend(&s), &info);
     const char *portable = model_numerics_id(s.model, kv_q8_0);
-    const bool named = strncmp(info.numerics, "native-1-sm", 11) == 0 &&
+    const bool named = strncmp(info.numerics, "native-2-sm", 11) == 0 &&
                        (strstr(info.numerics, "-kvq8") != NULL) == kv_q8_0 &&
                        strlen(info.numerics) < 24;
     const bool noted = info.note && strstr(info.note, "--kv-type q8_0");

@@ -11,6 +11,7 @@ int cuda_launch_init(struct cuda_code *ret_code)
                                               experts_init,
                                               matmul_sums_init,
                                               matmul_half_init,
+                                              matmul_warpgroup_init,
                                               matmul_row_init<1>,
                                               matmul_row_init<2>,
                                               matmul_row_init<4>,

@@ -20,6 +20,15 @@ static bool all_half(const struct matmul_job *job)
     return type == QUANT_F16 || type == QUANT_BF16;
 }
 
+static bool for_warpgroups(const struct matmul_job *job)
+{
+    for (int i = 0; i < 3; i++) {
+        if (job->part[i].matrix.groups > 0 && job->part[i].matrix.type == QUANT_F32)
+            return false;
+    }
+    return !job->gate || job->part[0].matrix.type == job->part[1].matrix.type;
+}
+
 /* True if this many blocks give most SMs one. */
 static bool fills(const struct cuda_queue *queue, uint64_t blocks)
 {
@@ -33,16 +42,16 @@ static uint64_t large_blocks(const struct matmul_job *job, uint32_t rows, uint32
            ((rows + rows_of_block - 1) / rows_of_block);
 }
 
-template <bool BY_ROWS>
+template <enum matmul_kind KIND>
 static int launch_tiles(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     if (rows <= CUDA_TILE)
-        return matmul_launch<1, BY_ROWS>(queue, job, rows);
+        return matmul_launch<1, KIND>(queue, job, rows);
     if (rows <= 2 * CUDA_TILE)
-        return matmul_launch<2, BY_ROWS>(queue, job, rows);
+        return matmul_launch<2, KIND>(queue, job, rows);
     if (rows <= 4 * CUDA_TILE)
-        return matmul_launch<4, BY_ROWS>(queue, job, rows);
-    return matmul_launch<CUDA_MAX_TILES, BY_ROWS>(queue, job, rows);
+        return matmul_launch<4, KIND>(queue, job, rows);
+    return matmul_launch<CUDA_MAX_TILES, KIND>(queue, job, rows);
 }
 
 /* Every block of a matmul that computes its norm reads the whole row. On an H100 that paid where
@@ -56,26 +65,38 @@ bool cuda_takes_norm(const struct matmul_job *job)
            (uint64_t)job->groups * m->cols * sizeof(float) <= MOST_NORMED;
 }
 
+static int launch_native(const struct cuda_queue *queue, const struct matmul_job *job,
+                         uint32_t rows)
+{
+    const dim3 grid = half_grid(*job, rows);
+    if (rows > CUDA_TILE * CUDA_MAX_TILES && fills(queue, (uint64_t)grid.x * grid.y)) {
+        if (queue->warpgroups && for_warpgroups(job))
+            return matmul_warpgroup_launch(queue, job, rows);
+        if (all_half(job))
+            return matmul_half_launch(queue, job, rows);
+    }
+    return launch_tiles<MATMUL_NATIVE>(queue, job, rows);
+}
+
 int cuda_launch_matmul(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     if (job->part[0].matrix.by_rows)
-        return launch_tiles<true>(queue, job, rows);
+        return launch_tiles<MATMUL_BY_ROWS>(queue, job, rows);
     if (rows == 1 && matmul_row_takes<1>(job))
         return matmul_row_launch<1>(queue, job);
     if (rows == 2 && matmul_row_takes<2>(job))
         return matmul_row_launch<2>(queue, job);
     if (rows <= 4 && matmul_row_takes<4>(job))
         return matmul_row_launch<4>(queue, job);
+    if (job->native)
+        return launch_native(queue, job, rows);
     if (rows > CUDA_TILE * CUDA_MAX_TILES && all_quantized(job)) {
         if (fills(queue, large_blocks(job, rows, 8 * CUDA_TILE)))
             return matmul_large_launch<8>(queue, job, rows);
         if (fills(queue, large_blocks(job, rows, 4 * CUDA_TILE)))
             return matmul_large_launch<4>(queue, job, rows);
     }
-    if (rows > CUDA_TILE * CUDA_MAX_TILES && job->native && all_half(job) &&
-        fills(queue, matmul_half_blocks(job, rows)))
-        return matmul_half_launch(queue, job, rows);
-    return launch_tiles<false>(queue, job, rows);
+    return launch_tiles<MATMUL_PORTABLE>(queue, job, rows);
 }
 
 int cuda_launch_expert(const struct cuda_queue *queue, const struct expert_job *job, uint32_t rows)

@@ -5,18 +5,28 @@
  *
  * Quantized types: a block of 32 inputs is one mma_s8 for 16 outputs and 8 rows; its integer sums
  * are exact, and the float operations that follow are those of NUMERICS.md. Float types: the chain
- * of NUMERICS.md, one output per lane; in native numerics F16 and BF16 use tensor cores.
+ * of NUMERICS.md, one output per lane. In native numerics all but F32 use tensor cores, in kernels of
+ * their own.
  */
 #ifndef HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
 #define HEARTH_KERNELS_CUDA_DEVICE_MATMUL_DEVICE_H
 
+#include "kernels/cuda/device/matmul_bf16_device.h"
 #include "kernels/cuda/device/matmul_half_device.h"
 #include "kernels/cuda/device/row_ops_device.h"
+#include "kernels/cuda/matmul_launch.h"
 
 /* Results of a segment in shared memory, [8 * TILES rows][32 outputs], padded to avoid bank
  * conflicts. */
 enum { SEGMENT_PITCH = CUDA_GROUP + 4 };
 #define SEGMENT_FLOATS(tiles) (SEGMENT_PITCH * CUDA_TILE * (tiles))
+
+/* Blocks in segment s. */
+static __device__ __forceinline__ uint32_t blocks_of(uint32_t blocks, uint32_t s)
+{
+    const uint32_t left = blocks - s * CUDA_SEGMENT_BLOCKS;
+    return left < CUDA_SEGMENT_BLOCKS ? left : (uint32_t)CUDA_SEGMENT_BLOCKS;
+}
 
 /* Rows of activations that an item computes: [first, first + 8 * TILES), of which `n` exist. */
 struct matmul_rows {
@@ -132,7 +142,7 @@ template <uint32_t TYPE> struct block_weights {
             scale[r][0] = scale[r][1] = 0;
             factors[r].block(b, &w[r], &min[r], scale[r]);
             for (int h = 0; h < 2; h++)
-                a[r / 2][2 * h + r % 2] = integers<TYPE>(low, word, r, h);
+                a[r / 2][2 * h + r % 2] = integers<TYPE>(low_word<TYPE>(low, r, h), word, r, h);
         }
     }
 };
@@ -337,18 +347,21 @@ gathered_segment(const uint8_t *group, uint32_t begin, uint32_t end, const struc
         out[(from + r) * SEGMENT_PITCH + lane] = acc[r];
 }
 
-/* BY_ROWS: the layout of an F16 or BF16 matrix in native numerics. */
-template <uint32_t TYPE, int TILES, bool BY_ROWS, typename ROWS>
+template <uint32_t TYPE, int TILES, enum matmul_kind KIND, typename ROWS>
 static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, uint32_t group,
                                                    uint32_t segment, const struct cuda_input &x,
-                                                   const ROWS &rows, bool native, float *out)
+                                                   const ROWS &rows, float *out)
 {
     const uint8_t *at = m.data + group * m.group_bytes;
     const uint32_t begin = segment * CUDA_SEGMENT;
     const uint32_t end = m.cols - begin < CUDA_SEGMENT ? m.cols : begin + CUDA_SEGMENT;
-    if constexpr (BY_ROWS) {
-        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, true>(m, at, begin, end, x,
-                                                                     rows.first, rows.n, out);
+    if constexpr (KIND != MATMUL_PORTABLE && (TYPE == QUANT_F16 || TYPE == QUANT_BF16)) {
+        half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, KIND == MATMUL_BY_ROWS>(
+            m, at, begin, end, x, rows.first, rows.n, out);
+    } else if constexpr (KIND == MATMUL_NATIVE && layout_quantized(TYPE)) {
+        bf16_segment<TYPE, TILES, SEGMENT_PITCH>(
+            at + (uint64_t)segment * layout_segment_bytes(TYPE), (end - begin) / CUDA_BLOCK, begin,
+            x, rows.first, rows.n, out);
     } else if constexpr (layout_quantized(TYPE)) {
         block_segment<TYPE, TILES>(at + (uint64_t)segment * layout_segment_bytes(TYPE),
                                    (end - begin) / CUDA_BLOCK, begin / CUDA_BLOCK, x, rows, out);
@@ -359,11 +372,6 @@ static __device__ __forceinline__ void any_segment(const struct cuda_matrix &m, 
         for (uint32_t from = 0; from < rows.n; from += CUDA_TILE)
             gathered_segment<TYPE, CUDA_TILE>(at, begin, end, x, rows, from, out);
     } else {
-        if constexpr (TYPE != QUANT_F32) {
-            if (native)
-                return half_segment<TYPE == QUANT_BF16, TILES, SEGMENT_PITCH, false>(
-                    m, at, begin, end, x, rows.first, rows.n, out);
-        }
         if (TILES > 1 || rows.n > 4)
             float_segment<TYPE, CUDA_TILE * TILES>(at, begin, end, x, rows.first, out);
         else if (rows.n > 1)
@@ -448,7 +456,7 @@ static __device__ __forceinline__ void put_gated(const struct matmul_job &job, u
 }
 
 /* The sums of one group, y [TILES]: output tid % 32 of rows tid / 32 + 8 i. */
-template <uint32_t TYPE, int TILES, bool BY_ROWS, typename ROWS>
+template <uint32_t TYPE, int TILES, enum matmul_kind KIND, typename ROWS>
 static __device__ __forceinline__ void
 matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uint32_t group,
              const ROWS &rows, float *shared, float y[TILES])
@@ -456,11 +464,10 @@ matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uin
     const uint32_t warp = threadIdx.x / 32,
                    segments = (matrix.cols + CUDA_SEGMENT - 1) / CUDA_SEGMENT;
     for (uint32_t s0 = 0; s0 < segments; s0 += CUDA_WARPS) {
-        prefetch_segment<TYPE, BY_ROWS>(matrix, group, s0 + CUDA_WARPS + warp);
+        prefetch_segment<TYPE, KIND == MATMUL_BY_ROWS>(matrix, group, s0 + CUDA_WARPS + warp);
         if (s0 + warp < segments)
-            any_segment<TYPE, TILES, BY_ROWS>(matrix, group, s0 + warp, job.x, rows,
-                                              job.native != 0,
-                                              shared + warp * SEGMENT_FLOATS(TILES));
+            any_segment<TYPE, TILES, KIND>(matrix, group, s0 + warp, job.x, rows,
+                                           shared + warp * SEGMENT_FLOATS(TILES));
         __syncthreads();
         for (uint32_t w = 0; w < CUDA_WARPS && s0 + w < segments; w++) {
 #pragma unroll
@@ -477,21 +484,21 @@ matmul_group(const struct matmul_job &job, const struct cuda_matrix &matrix, uin
     }
 }
 
-template <int TILES, bool BY_ROWS, typename ROWS>
+template <int TILES, enum matmul_kind KIND, typename ROWS>
 static __device__ __forceinline__ void any_group(const struct matmul_job &job,
                                                  const struct cuda_matrix &matrix, uint32_t group,
                                                  const ROWS &rows, float *shared, float y[TILES])
 {
-    if constexpr (BY_ROWS) {
+    if constexpr (KIND == MATMUL_BY_ROWS) {
         if (matrix.type == QUANT_F16)
-            matmul_group<QUANT_F16, TILES, true>(job, matrix, group, rows, shared, y);
+            matmul_group<QUANT_F16, TILES, KIND>(job, matrix, group, rows, shared, y);
         else
-            matmul_group<QUANT_BF16, TILES, true>(job, matrix, group, rows, shared, y);
+            matmul_group<QUANT_BF16, TILES, KIND>(job, matrix, group, rows, shared, y);
         return;
     }
 #define GROUP_CASE(type)                                                                           \
     case type:                                                                                     \
-        return matmul_group<type, TILES, false>(job, matrix, group, rows, shared, y)
+        return matmul_group<type, TILES, KIND>(job, matrix, group, rows, shared, y)
     switch (matrix.type) {
         FLOAT_CASES(GROUP_CASE)
         QUANTIZED_CASES(GROUP_CASE)
@@ -501,7 +508,7 @@ static __device__ __forceinline__ void any_group(const struct matmul_job &job,
 
 /* Item: group `group` over all parts, rows from 8 * TILES * run on. shared: CUDA_WARPS *
  * SEGMENT_FLOATS(TILES) floats. */
-template <int TILES, bool BY_ROWS>
+template <int TILES, enum matmul_kind KIND>
 static __device__ void matmul_item(const struct matmul_job &job, uint32_t group, uint32_t run,
                                    float *shared)
 {
@@ -517,7 +524,7 @@ static __device__ void matmul_item(const struct matmul_job &job, uint32_t group,
     const int last = p + (job.gate ? 1 : 0);
 #pragma unroll 1
     for (;; p++) {
-        any_group<TILES, BY_ROWS>(job, job.part[p].matrix, group, rows, shared, y);
+        any_group<TILES, KIND>(job, job.part[p].matrix, group, rows, shared, y);
         if (p == last)
             break;
         for (int i = 0; i < TILES; i++)
@@ -565,7 +572,7 @@ static __device__ void expert_item(const struct expert_job &job, uint32_t run, u
     for (int p = 0;; p++) {
         struct cuda_matrix matrix = matmul.part[p].matrix;
         matrix.data += (uint64_t)pairs.expert * matrix.groups * matrix.group_bytes;
-        any_group<TILES, false>(matmul, matrix, group, rows, shared, y);
+        any_group<TILES, MATMUL_PORTABLE>(matmul, matrix, group, rows, shared, y);
         add_bias<TILES>(job, p, pairs.expert, group, y);
         if (p == last)
             break;

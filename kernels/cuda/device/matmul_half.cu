@@ -22,22 +22,10 @@ int matmul_half_init(struct cuda_code *code)
     return rc ? rc : prepare(matmul_half_kernel<true>, sizeof(half_large_shared), code);
 }
 
-static dim3 grid_of(const struct matmul_job *job, uint32_t rows)
-{
-    const uint32_t groups = job->gate ? HALF_SLOTS / 2 : HALF_SLOTS;
-    return dim3((rows + HALF_ROWS - 1) / HALF_ROWS, (job->groups + groups - 1) / groups);
-}
-
-uint64_t matmul_half_blocks(const struct matmul_job *job, uint32_t rows)
-{
-    const dim3 grid = grid_of(job, rows);
-    return (uint64_t)grid.x * grid.y;
-}
-
 int matmul_half_launch(const struct cuda_queue *queue, const struct matmul_job *job, uint32_t rows)
 {
     return launch(queue,
                   job->part[0].matrix.type == QUANT_BF16 ? matmul_half_kernel<true>
                                                          : matmul_half_kernel<false>,
-                  grid_of(job, rows), sizeof(half_large_shared), *job);
+                  half_grid(*job, rows), sizeof(half_large_shared), *job);
 }

@@ -9,8 +9,6 @@
 #include "kernels/cuda/device/matmul_device.h"
 
 enum {
-    HALF_SLOTS = 4, /* groups per block */
-    HALF_ROWS = 128,
     HALF_STAGES = 3,
     HALF_STAGE_INPUTS = 64,
     HALF_STAGE_UNITS = HALF_STAGE_INPUTS / HALF_OF_UNIT,
@@ -40,7 +38,8 @@ static __device__ __forceinline__ uint32_t half_input_at(uint32_t row, uint32_t 
     return row * HALF_STAGE_UNITS + (unit ^ row % 2 * HALF_CHUNK_UNITS);
 }
 
-/* The group at index `slot` of tile `tile`, and its part; part 3: none. */
+/* The group at index `slot` of tile `tile`, and its part; part 3: none. A tile is of one part (ops.h,
+ * half_tiles), or of a gate and its up. */
 struct half_slot {
     uint32_t part, group;
 };
@@ -48,14 +47,15 @@ struct half_slot {
 static __device__ __forceinline__ half_slot slot_of(const struct matmul_job &job, uint32_t tile,
                                                     uint32_t slot)
 {
-    half_slot s = {0, tile * HALF_SLOTS + slot};
-    if (job.gate)
+    half_slot s = {0, 0};
+    if (job.gate) {
         s = {slot % 2, tile * (HALF_SLOTS / 2) + slot / 2};
-    if (s.group >= job.groups)
-        return {3, 0};
-    while (!job.gate && s.group >= job.part[s.part].matrix.groups)
-        s.group -= job.part[s.part++].matrix.groups;
-    return s;
+    } else {
+        for (uint32_t of; tile >= (of = half_tiles(job.part[s.part].matrix.groups)); s.part++)
+            tile -= of;
+        s.group = tile * HALF_SLOTS + slot;
+    }
+    return s.group < job.part[s.part].matrix.groups ? s : half_slot{3, 0};
 }
 
 /* What one thread loads for a stage: one row of a unit per group, and one unit of the activations

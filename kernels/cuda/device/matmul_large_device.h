@@ -21,13 +21,6 @@ template <int TILES> union matmul_large_shared {
     float out[CUDA_WARPS][LARGE_FLOATS];
 };
 
-/* Blocks in segment s. */
-static __device__ __forceinline__ uint32_t blocks_of(uint32_t blocks, uint32_t s)
-{
-    const uint32_t left = blocks - s * CUDA_SEGMENT_BLOCKS;
-    return left < CUDA_SEGMENT_BLOCKS ? left : (uint32_t)CUDA_SEGMENT_BLOCKS;
-}
-
 /* Starts copying a segment's activations; zeros for rows that do not exist. */
 template <int TILES>
 static __device__ __forceinline__ void stage_segment(const struct cuda_input &x,

@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, ROWS == 1 ? 2 : 1)
 
 template <int ROWS> bool matmul_row_takes(const struct matmul_job *job)
 {
-    for (int i = 0; i < 3 && ROWS > ROW_QUANTIZED; i++)
+    for (int i = 0; i < 3 && (ROWS > ROW_QUANTIZED || job->native); i++)
         if (job->part[i].matrix.groups > 0 && layout_quantized(job->part[i].matrix.type))
             return false;
     return row_shared_bytes<ROWS>(*job) <= MOST_SHARED &&

@@ -148,7 +148,7 @@ static __device__ __forceinline__ void row_block(int b, const uint4 *low, const 
 #pragma unroll
     for (int r = 0; r < 4; r++)
         for (int h = 0; h < 2; h++)
-            a[r / 2][2 * h + r % 2] = integers<TYPE>(low, word, r, h);
+            a[r / 2][2 * h + r % 2] = integers<TYPE>(low_word<TYPE>(low, r, h), word, r, h);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) {
         const unsigned x[2] = {own ? q[i].x : 0, own ? q[i].y : 0}, low_half[2] = {x[0], 0},

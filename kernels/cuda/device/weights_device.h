@@ -150,24 +150,31 @@ static __device__ __forceinline__ unsigned subtract_bytes(unsigned word, unsigne
     return ((word | 0x80808080u) - four) ^ 0x80808080u;
 }
 
+/* The word of a block's units that has sixteen inputs (integers) of row r. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ unsigned low_word(const uint4 *low, int r, int h)
+{
+    return layout_low(TYPE) == 0 ? 0 : word_of(low[layout_low(TYPE) == 2 ? h : 0], r);
+}
+
 /* The first (h = 0) or second sixteen inputs of a block, for this lane and row r: a word of four
  * int8 as stored, of types with two scales with the offset subtracted, of types with a table looked
- * up. low: the block's unit(s), bits: its word(s) of upper bits. */
+ * up. low: their low_word, bits: the block's word(s) of upper bits. */
 template <uint32_t TYPE>
-static __device__ __forceinline__ unsigned integers(const uint4 low[2], const unsigned bits[3],
-                                                    int r, int h)
+static __device__ __forceinline__ unsigned integers(unsigned low, const unsigned bits[3], int r,
+                                                    int h)
 {
     if (TYPE == QUANT_Q8_0)
-        return word_of(low[h], r);
+        return low;
     if (layout_table(TYPE))
-        return look_up<TYPE>(word_of(low[0], r) >> 16 * h);
+        return look_up<TYPE>(low >> 16 * h);
     if (TYPE == QUANT_Q2_K)
         return bits[h] >> 2 * r & 0x03030303u;
     if (TYPE == QUANT_Q3_K) {
         const unsigned third = bits[2] >> (2 * r + h) & 0x01010101u;
         return subtract_bytes((bits[h] >> 2 * r & 0x03030303u) | third << 2, 0x04040404u);
     }
-    unsigned word = word_of(low[0], r) >> 4 * h & 0x0f0f0f0fu;
+    unsigned word = low >> 4 * h & 0x0f0f0f0fu;
     const int bit = 2 * r + h;
     if (TYPE == QUANT_Q5_0 || TYPE == QUANT_Q5_1 || TYPE == QUANT_Q5_K)
         word |= (bit < 4 ? bits[0] << (4 - bit) : bits[0] >> (bit - 4)) & 0x10101010u;
@@ -194,8 +201,31 @@ static __device__ __forceinline__ void upper_bits(const uint4 *bits, int pitch, 
         word[2] = word_of(bits[(4 + b / 4) * pitch], b % 4);
 }
 
-/* One weight of a quantized matrix: NUMERICS.md, "Weights". For embedding rows: one value at a
- * time. */
+/* Factors of the first or second sixteen inputs of a block, from those of the block. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ void factors_of_half(const int scale[2], int h, float *w,
+                                                       float *min)
+{
+    if (layout_halves(TYPE))
+        *w = __fmul_rn(*w, (float)(TYPE == QUANT_Q2_K ? scale[h] & 15 : scale[h]));
+    if (TYPE == QUANT_Q2_K)
+        *min = __fmul_rn(*min, (float)(scale[h] >> 4));
+}
+
+/* Weight c of a word of integers: NUMERICS.md, "Weights". Its q is made in the mantissa of 2^23,
+ * which is exact and takes less than a conversion. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ float weight_of(unsigned word, int c, float w, float min)
+{
+    constexpr float OF_ZERO =
+        8388608.0f + 128.0f + (float)(layout_halves(TYPE) ? 0 : layout_offset(TYPE));
+    const float q = __fadd_rn(
+        __uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, 0x7440u | (unsigned)c)),
+        -OF_ZERO);
+    return layout_has_min(TYPE) ? __fmaf_rn(w, q, -min) : __fmul_rn(w, q);
+}
+
+/* For embedding rows: one value at a time. */
 template <uint32_t TYPE>
 static __device__ float block_value(const struct cuda_matrix &m, uint32_t row, uint32_t i)
 {
@@ -213,19 +243,14 @@ static __device__ float block_value(const struct cuda_matrix &m, uint32_t row, u
     if (layout_low(TYPE) == 2)
         low[1] = *(const uint4 *)(low_at + CUDA_UNIT + lane * 16);
     upper_bits<TYPE>((const uint4 *)(bits_at + lane * 16), CUDA_UNIT / 16, b, bits);
-    const unsigned word = integers<TYPE>(low, bits, in / 8, h);
-    const float q = (float)((int)(signed char)(word >> 8 * c & 255u) -
-                            (layout_halves(TYPE) ? 0 : layout_offset(TYPE)));
+    const unsigned word = integers<TYPE>(low_word<TYPE>(low, in / 8, h), bits, in / 8, h);
     row_factors<TYPE> f;
     float w, min = 0.0f;
     int scale[2] = {1, 1};
     f.load(segment, in);
     f.block(b, &w, &min, scale);
-    if (layout_halves(TYPE))
-        w = __fmul_rn(w, (float)(TYPE == QUANT_Q2_K ? scale[h] & 15 : scale[h]));
-    if (TYPE == QUANT_Q2_K)
-        min = __fmul_rn(min, (float)(scale[h] >> 4));
-    return layout_has_min(TYPE) ? __fmaf_rn(w, q, -min) : __fmul_rn(w, q);
+    factors_of_half<TYPE>(scale, h, &w, &min);
+    return weight_of<TYPE>(word, c, w, min);
 }
 
 /* Value j of a unit's 16 bytes of a float type. */

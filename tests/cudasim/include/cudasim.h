@@ -65,6 +65,7 @@ enum cudasim_collective {
     CUDASIM_MMA_F16,     /* likewise */
     CUDASIM_MMA_BF16,    /* likewise */
     CUDASIM_LOAD_MATRIX, /* value: struct cudasim_load_matrix * */
+    CUDASIM_WGMMA,       /* value: struct cudasim_wgmma * */
 };
 
 /* One operation of the lanes in mask. argument: lane, delta or lane mask of a shuffle; width: its
@@ -149,6 +150,19 @@ struct cudasim_load_matrix {
     uint32_t registers[4];
 };
 void cudasim_load_matrix(struct cudasim_load_matrix *load, const char *file, int line);
+
+/* wgmma m64n128k16 of f16 or bf16 with f32 sums, a in registers, as one warp's part of it: rows as a and
+ * columns as d of 16 mma m16n8k16. b: cores of 8 columns by 8 k, [2 of k, pitch bytes apart][16 of columns]. d
+ * is written at the end (wait_group 0); that it, or b, was written by others until then is reported. */
+struct cudasim_wgmma {
+    uint32_t a[4];
+    const void *b;
+    unsigned pitch;
+    int bf16;
+    float *d; /* [64] */
+};
+void cudasim_wgmma(struct cudasim_wgmma *wgmma, const char *file, int line);
+void cudasim_wgmma_end(float *d, const char *file, int line);
 
 /* ---- library operations on the device ---- */
 
