@@ -5,6 +5,7 @@
  */
 #include "daemon/engine/constrain.h"
 #include "daemon/engine/request.h"
+#include "daemon/grammar/grammar_impl.h"
 #include "ipc/params.h"
 #include "tests/run_suite.h"
 #include "tests/rig/engine_rig.h"
@@ -700,6 +701,30 @@ START_TEST(a_text_is_compiled_once)
 }
 END_TEST
 
+/* A step's masks are in use until the next one, and no longer: the oldest then make room. */
+START_TEST(masks_of_earlier_steps_are_given_back)
+{
+    open_with(NULL, 1);
+    struct params p = with_grammar("root ::= \"a\" root \"b\" | [c-h] root | \"x\"");
+    struct rig_request request = {.tokens = tokens, .n = 5, .max_tokens = 60, .params = &p};
+    uint32_t n_looks = 0;
+    rig_submit(&client, 0, &request);
+    while (rig_step(&rig)) {
+        const struct grammars *all = &rig.engine->constrain.grammars;
+        for (uint32_t i = 0; i < all->n_entries; i++) {
+            const struct grammar *grammar = all->entries[i].job.grammar;
+            if (all->entries[i].users == 0 || !grammar || grammar->clock < 30)
+                continue;
+            ck_assert_uint_le(grammar->clock - grammar->released, 20);
+            n_looks++;
+        }
+        rig_read_all(&client);
+    }
+    ck_assert_uint_gt(n_looks, 10);
+    close_all();
+}
+END_TEST
+
 /* What one user compiles, or has refused, pushes out its own grammars only. */
 START_TEST(the_places_of_idle_grammars_are_shared_by_user)
 {
@@ -863,6 +888,7 @@ int main(void)
     tcase_add_test(tests, a_grammar_that_is_compiled_holds_up_itself_alone);
     tcase_add_test(tests, the_memory_of_a_large_request_is_given_back);
     tcase_add_test(tests, a_text_is_compiled_once);
+    tcase_add_test(tests, masks_of_earlier_steps_are_given_back);
     tcase_add_test(tests, the_places_of_idle_grammars_are_shared_by_user);
     tcase_add_test(tests, a_user_pays_for_what_its_grammars_take);
     tcase_add_test(tests, users_take_turns_at_masks);

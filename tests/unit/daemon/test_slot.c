@@ -783,6 +783,8 @@ START_TEST(a_long_prefill_keeps_points_on_its_way)
     slot->points[1] = 96;
     ck_assert_uint_eq(slot_points(slot, 0, POINTS_EVERY, points), 2);
     ck_assert_uint_eq(points[1], 96);
+    slot->uid = OVERFLOW_UID_USUAL; /* who may be several users */
+    ck_assert_uint_eq(slot_points(slot, 0, POINTS_EVERY, points), 0);
 }
 END_TEST
 

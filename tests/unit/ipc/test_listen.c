@@ -80,12 +80,22 @@ START_TEST(a_socket_is_private_to_its_owner)
 }
 END_TEST
 
+static int n_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
 START_TEST(a_live_daemons_socket_is_not_replaced)
 {
     int first = open_at(path);
 
     ck_assert_int_ge(first, 0);
+    const int n = n_descriptors();
     ck_assert_int_eq(open_at(path), -EADDRINUSE);
+    ck_assert_int_eq(n_descriptors(), n);
     ck_assert_ptr_nonnull(strstr(err, path));
     ck_assert_ptr_nonnull(strstr(err, "--socket"));
     ck_assert_int_eq(try_connect(SOCK_SEQPACKET), 0);

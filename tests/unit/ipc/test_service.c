@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -54,6 +55,18 @@ START_TEST(a_state_reaches_a_manager_in_the_abstract_namespace)
     setenv("NOTIFY_SOCKET", name, 1);
     ck_assert_int_eq(service_notify("WATCHDOG=1"), 0);
     ck_assert_int_eq(recv(manager_fd, text, sizeof(text), 0), 10);
+}
+END_TEST
+
+START_TEST(the_limit_of_files_is_raised_as_far_as_it_may_be)
+{
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max - 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    service_raise_file_limit();
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_uint_eq(limit.rlim_cur, limit.rlim_max);
 }
 END_TEST
 
@@ -169,6 +182,7 @@ int main(void)
     TCase *tcase = tcase_create("notify");
     tcase_add_test(tcase, a_state_reaches_a_manager_at_a_path);
     tcase_add_test(tcase, a_state_reaches_a_manager_in_the_abstract_namespace);
+    tcase_add_test(tcase, the_limit_of_files_is_raised_as_far_as_it_may_be);
     tcase_add_test(tcase, without_a_manager_nothing_happens);
     tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_by_the_named_process_only);
     tcase_add_test(tcase, a_passed_socket_is_taken_over);
