@@ -6,10 +6,23 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Not shown, from the first to the last of each row, in ascending order. */
+static const uint32_t hidden[][2] = {
+    {0x0, 0x1f},        {0x7f, 0x9f},     /* control characters */
+    {0xad, 0xad},       {0x61c, 0x61c},   /* soft hyphen; Arabic letter mark */
+    {0x180e, 0x180e},   {0x200b, 0x200f}, /* of no width: spaces, joiners, directional marks */
+    {0x2028, 0x202e},                     /* line ends and directions */
+    {0x2060, 0x206f},                     /* joiner, operators, isolates, deprecated */
+    {0xfeff, 0xfeff},   {0xfff9, 0xfffb}, /* byte order mark; annotations */
+    {0xe0000, 0xe007f},                   /* tags, which spell invisible ASCII */
+};
+
 static bool is_shown(uint32_t code)
 {
-    return code >= 0x20 && (code < 0x7f || code >= 0xa0) && !(code >= 0x2028 && code <= 0x202e) &&
-           !(code >= 0x2066 && code <= 0x2069);
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]) && hidden[i][0] <= code; i++)
+        if (code <= hidden[i][1])
+            return false;
+    return true;
 }
 
 /* The bytes of the first character, [n > 0] of a text; or of what is none, which is then not shown. */
@@ -29,7 +42,8 @@ void printable_add(struct buffer *b, const char *text, size_t bytes, const char 
     bool shown;
     for (size_t i = 0, n; i < bytes; i += n) {
         n = step(text + i, bytes - i, &code, &shown);
-        if (shown || (n == 1 && text[i] && strchr(keeps, text[i])))
+        const bool whole = n > 1 || code < 0x80; /* no part of one that is kept */
+        if (shown || (whole && memmem(keeps, strlen(keeps), text + i, n)))
             buffer_add(b, text + i, n);
         else
             buffer_format(b, n == 1 ? "\\x%02x" : "\\u%04x", code);

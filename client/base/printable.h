@@ -1,12 +1,18 @@
 /* printable: texts of others, such as files' names and what a model writes, for terminals and lines of a
- * log. A control character, C1 included, drives a terminal; U+2028 to U+202E and U+2066 to U+2069 break
- * or reorder a line; bytes that are not UTF-8 may be C1 in another encoding. Pure; any thread. */
+ * log. A control character, C1 included, drives a terminal; others break or reorder a line (U+2028 to
+ * U+202E, isolates, directional marks) or are not seen at all, so that two names look the same (of no
+ * width, tags); bytes that are not UTF-8 may be C1 in another encoding. Pure; any thread. */
 #ifndef HEARTH_CLIENT_BASE_PRINTABLE_H
 #define HEARTH_CLIENT_BASE_PRINTABLE_H
 
 #include "client/base/buffer.h"
 
-/* Appends text[0, bytes) with such characters escaped, \x1b or \u202e, but for those in `keeps`. */
+/* What whole texts keep, not names: soft hyphens, what joins and parts letters and emoji, and the marks
+ * of right-to-left scripts, which move nothing that a letter of these scripts would not move. */
+#define PRINTABLE_IN_TEXT                                                                          \
+    "\xc2\xad\xd8\x9c\xe2\x80\x8b\xe2\x80\x8c\xe2\x80\x8d\xe2\x80\x8e\xe2\x80\x8f"
+
+/* Appends text[0, bytes) with such characters escaped, \x1b or \u202e, but for those in `keeps`, UTF-8. */
 void printable_add(struct buffer *b, const char *text, size_t bytes, const char *keeps);
 
 /* Puts a question mark in the place of each such byte. */

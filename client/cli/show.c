@@ -56,7 +56,7 @@ int show_event(struct show *s, const struct hearth_event *e)
         return 0;
     if (s->is_terminal && !s->json) {
         s->line.bytes = 0;
-        printable_add(&s->line, data, bytes, "\n\t");
+        printable_add(&s->line, data, bytes, "\n\t" PRINTABLE_IN_TEXT);
         data = s->line.data;
         bytes = s->line.bytes;
         if (s->line.failed)
