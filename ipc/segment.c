@@ -24,6 +24,7 @@
 
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SEALS_READ_ONLY (SEALS_SIZE | F_SEAL_FUTURE_WRITE)
+#define SEALS_CONSTANT (SEALS_SIZE | F_SEAL_WRITE) /* nobody has a writable mapping either */
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
@@ -216,7 +217,7 @@ int segment_seal(const char *name, const void *bytes, size_t size, char *err, si
             done += (size_t)n;
         }
     }
-    if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS_READ_ONLY) < 0) {
+    if (fd >= 0 && fcntl(fd, F_ADD_SEALS, SEALS_CONSTANT) < 0) {
         int rc = -errno;
         close(fd);
         fd = rc;
@@ -286,9 +287,9 @@ static int check_fd(int fd, const char *what, int seals, uint64_t bytes, char *e
     return 0;
 }
 
-static int map_fd(int fd, uint64_t bytes, int prot, uint8_t **ret_base)
+static int map_fd(int fd, uint64_t bytes, int prot, int flags, uint8_t **ret_base)
 {
-    void *base = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, bytes, prot, flags, fd, 0);
     if (base == MAP_FAILED)
         return -errno;
     /* A forked child shares neither our positions nor our locks: it gets no mapping at all rather
@@ -328,12 +329,12 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
         rc = check_fd(down_fd, "down segment", SEALS_SIZE, plan.down_bytes, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, &up);
+    rc = map_fd(up_fd, plan.up_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, &up);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map the up segment: %s", strerror(-rc));
     /* All of down, and of up what is polled, is touched first on this side: pages are charged to
      * the one that does, for as long as they exist, and a client may keep them after it hung up. */
-    rc = map_fd(down_fd, plan.down_bytes, PROT_READ, &down);
+    rc = map_fd(down_fd, plan.down_bytes, PROT_READ, MAP_SHARED, &down);
     if (rc == 0 && madvise(down, plan.down_bytes, MADV_POPULATE_READ) < 0) {
         rc = -errno;
         munmap(down, plan.down_bytes);
@@ -348,17 +349,31 @@ int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limi
     return 0;
 }
 
-int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes)
+/* What is mapped to be read, with these seals. */
+static int map_read(int fd, uint64_t bytes, int seals, int flags, const void **ret_base, char *err,
+                    size_t err_bytes)
 {
     uint8_t *base = NULL;
-    int rc = check_fd(fd, "shared table", SEALS_SIZE, bytes, err, err_bytes);
+    int rc = check_fd(fd, "shared table", seals, bytes, err, err_bytes);
     if (rc < 0)
         return rc;
-    rc = map_fd(fd, bytes, PROT_READ, &base);
+    rc = map_fd(fd, bytes, PROT_READ, flags, &base);
     if (rc < 0)
         return ipc_fail(err, err_bytes, rc, "cannot map a shared table: %s", strerror(-rc));
     *ret_base = base;
     return 0;
+}
+
+int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes)
+{
+    return map_read(fd, bytes, SEALS_SIZE, MAP_SHARED, ret_base, err, err_bytes);
+}
+
+/* MAP_PRIVATE: before Linux 6.7 there is no shared mapping of what is sealed so, not even to read
+ * it. The pages are the same ones, as nobody writes. */
+int segment_map_constant(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes)
+{
+    return map_read(fd, bytes, SEALS_CONSTANT, MAP_PRIVATE, ret_base, err, err_bytes);
 }
 
 void segment_copy_out(void *to, const void *from, size_t bytes)

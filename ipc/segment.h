@@ -15,7 +15,8 @@
  *   segment_close(&s)
  * Client:
  *   segment_map(&s, up_fd, down_fd, &limits, ...)           from WELCOME (hello.h)
- *   segment_map_sealed(ctl_fd, sizeof(struct ctl), ...)     and the vocabulary
+ *   segment_map_sealed(ctl_fd, sizeof(struct ctl), ...)
+ *   segment_map_constant(vocab_fd, vocab_bytes, ...)
  *   segment_submit_writer(&s, &submit), segment_event_reader(&s, slot, &events[slot])
  *   segment_copy_out(segment_arena(&s, slot) + from, tokens + from, n * 4)
  *   segment_close(&s)
@@ -72,8 +73,8 @@ int segment_open(struct segment *s, const struct ipc_limits *limits, char *err, 
 int segment_ctl_open(struct ctl **ret_ctl, char *err, size_t err_bytes);
 void segment_ctl_close(struct ctl *ctl, int fd);
 
-/* Publishes constant bytes (the vocabulary): a sealed memfd with a copy, not mapped. Returns its fd
- * or -errno. */
+/* Publishes constant bytes (the vocabulary): a memfd with a copy, sealed so that nobody can change it
+ * any more, not mapped. Returns its fd or -errno. */
 int segment_seal(const char *name, const void *bytes, size_t size, char *err, size_t err_bytes);
 
 /* True if a page of this client has failed. Then nothing read from it since the last check is
@@ -99,9 +100,14 @@ int segment_is_touched(const struct segment *s);
 int segment_map(struct segment *s, int up_fd, int down_fd, const struct ipc_limits *limits,
                 char *err, size_t err_bytes);
 
-/* Checks seals and size of a read-only mapping (ctl, the vocabulary) and maps it. Unmap with
+/* Checks seals and size of what the daemon writes and others read (ctl) and maps it. Unmap with
  * munmap. */
 int segment_map_sealed(int fd, uint64_t bytes, const void **ret_base, char *err, size_t err_bytes);
+
+/* The same of constant bytes (the vocabulary), which are checked once and then used in place: it
+ * refuses what the one that made it could still write to. */
+int segment_map_constant(int fd, uint64_t bytes, const void **ret_base, char *err,
+                         size_t err_bytes);
 
 /* Copies to up (a multiple of 4 bytes, both 4-aligned): memcpy, in a form that race detectors
  * understand. */

@@ -9,7 +9,7 @@
  * const vocab. A client does not trust the daemon that made the block: vocab_open checks the header
  * and that every section lies inside the block; each accessor checks the entry that it reads. A
  * damaged block gives wrong tokens or "not found", never an access outside of it and never an
- * endless loop. The block must not change while it is open (the memfd is sealed); vocab_open does
+ * endless loop. The block must not change while it is open (segment_map_constant); vocab_open does
  * not copy. Nothing here prints or keeps global state. */
 #ifndef HEARTH_IPC_VOCAB_H
 #define HEARTH_IPC_VOCAB_H

@@ -63,7 +63,7 @@ static int map_shared(struct hearth *h, int *fds, char *err, size_t err_bytes)
     if (rc)
         return rc;
     h->ctl = ctl;
-    rc = segment_map_sealed(fds[HELLO_FD_VOCAB], w->vocab_bytes, &h->vocab_block, err, err_bytes);
+    rc = segment_map_constant(fds[HELLO_FD_VOCAB], w->vocab_bytes, &h->vocab_block, err, err_bytes);
     if (!rc)
         rc = vocab_open(h->vocab_block, w->vocab_bytes, &h->vocab, err, err_bytes);
     if (rc)

@@ -105,7 +105,7 @@ static int share_vocab(struct loaded_model *loaded, const void *block, size_t by
     int fd = segment_seal("hearth-vocab", block, bytes, err, err_bytes);
     if (fd < 0)
         return fd;
-    int rc = segment_map_sealed(fd, bytes, &loaded->vocab_shared, err, err_bytes);
+    int rc = segment_map_constant(fd, bytes, &loaded->vocab_shared, err, err_bytes);
     if (rc < 0) {
         close(fd);
         return rc;

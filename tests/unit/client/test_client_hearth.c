@@ -3,11 +3,13 @@
 #include "tests/rig/client_fixture.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -105,6 +107,28 @@ START_TEST(a_peer_that_is_not_hearthd_is_an_error)
     ck_assert_int_lt(hearth_connect(fake.path, NULL, &h, err, sizeof(err)), 0);
     fake_join(&fake);
     ck_assert_uint_gt(strlen(err), 10);
+}
+END_TEST
+
+/* A vocabulary that a daemon can change after it was checked: its templates' ends, say. */
+START_TEST(a_vocabulary_that_may_change_is_refused)
+{
+    void *block = malloc(fake.vocab_bytes);
+    ck_assert_int_eq((int)pread(fake.vocab_fd, block, fake.vocab_bytes, 0), (int)fake.vocab_bytes);
+    int fd = memfd_create("changing", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ck_assert_int_eq((int)pwrite(fd, block, fake.vocab_bytes, 0), (int)fake.vocab_bytes);
+    free(block);
+    void *kept = mmap(NULL, fake.vocab_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(kept, MAP_FAILED);
+    ck_assert_int_eq(
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
+    ck_assert_int_eq(dup2(fd, fake.vocab_fd), fake.vocab_fd);
+    close(fd);
+    fake_start(&fake);
+    ck_assert_int_eq(hearth_connect(fake.path, NULL, &h, err, sizeof(err)), -EPROTO);
+    fake_join(&fake);
+    ck_assert_ptr_nonnull(strstr(err, "seals"));
+    munmap(kept, fake.vocab_bytes);
 }
 END_TEST
 
@@ -532,6 +556,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_refusal_of_the_daemon_is_reported);
     tcase_add_test(t, a_daemon_that_is_stopping_hands_its_clients_to_the_next_one);
     tcase_add_test(t, a_peer_that_is_not_hearthd_is_an_error);
+    tcase_add_test(t, a_vocabulary_that_may_change_is_refused);
     tcase_add_test(t, uninitialized_options_are_refused);
     tcase_add_test(t, a_silent_daemon_times_out);
     tcase_add_test(t, a_daemon_that_accepts_no_connection_times_out);

@@ -200,10 +200,10 @@ START_TEST(blobs_are_shared_read_only)
         bytes[i] = (uint8_t)(i * 31);
     fd = segment_seal("test-vocab", bytes, sizeof(bytes), err, sizeof(err));
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(segment_map_sealed(fd, sizeof(bytes), &base, err, sizeof(err)), 0);
+    ck_assert_int_eq(segment_map_constant(fd, sizeof(bytes), &base, err, sizeof(err)), 0);
     ck_assert_mem_eq(base, bytes, sizeof(bytes));
     munmap((void *)(uintptr_t)base, sizeof(bytes));
-    ck_assert_int_eq(segment_map_sealed(fd, sizeof(bytes) + 1, &base, err, sizeof(err)), -EPROTO);
+    ck_assert_int_eq(segment_map_constant(fd, sizeof(bytes) + 1, &base, err, sizeof(err)), -EPROTO);
     ck_assert_ptr_eq(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
     ck_assert_int_eq((int)pwrite(fd, "x", 1, 0), -1);
     close(fd);
@@ -313,6 +313,25 @@ START_TEST(a_client_checks_the_segments_it_receives)
     ck_assert_int_eq(segment_map(&other, d.up_fd, d.down_fd, &limits, err, sizeof(err)), -EPROTO);
     close(bare);
     close(null);
+}
+END_TEST
+
+/* Its maker keeps a writable mapping from before it was sealed. */
+START_TEST(what_its_maker_can_still_write_to_is_no_constant)
+{
+    const void *base;
+    int fd = memfd_create("changing", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    ck_assert_int_eq(ftruncate(fd, 4096), 0);
+    char *kept = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(kept, MAP_FAILED);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    ck_assert_int_eq(
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
+    ck_assert_int_eq(segment_map_constant(fd, 4096, &base, err, sizeof(err)), -EPROTO);
+    ck_assert_ptr_nonnull(strstr(err, "seals"));
+    munmap(kept, 4096);
+    close(fd);
 }
 END_TEST
 
@@ -499,6 +518,7 @@ int main(void)
     tcase_add_test(pair, down_cannot_be_written_by_a_client);
     tcase_add_test(pair, a_hole_reads_as_zeroes_and_the_ring_says_so);
     tcase_add_test(pair, a_client_checks_the_segments_it_receives);
+    tcase_add_test(pair, what_its_maker_can_still_write_to_is_no_constant);
     tcase_add_test(pair, a_forked_child_has_no_segments);
     suite_add_tcase(s, pair);
     tcase_add_checked_fixture(guard, setup, teardown);
