@@ -240,17 +240,20 @@ static void close_notify(int fd, const char *path)
 /* The child: hearthd in a session of its own. */
 static void run_daemon(const struct serving *s, int log)
 {
-    char *argv[64] = {(char *)s->hearthd, "--model", (char *)s->model, "--socket",
-                      (char *)s->socket};
+    const char *const first[] = {s->hearthd, "--model", s->model, "--socket", s->socket};
     const char *const settings[][2] = {
         {"--draft", s->draft}, {"--context", s->o->context}, {"--kv-bytes", s->o->kv_bytes}};
     int n = 5, null = open("/dev/null", O_RDONLY);
+    char **argv = calloc(5 + 6 + (size_t)s->o->n_words, sizeof(*argv));
+    if (!argv)
+        _exit(CLI_SYSTEM);
+    memcpy(argv, first, sizeof(first));
     for (int i = 0; i < 3; i++)
         if (settings[i][1] && *settings[i][1] && strcmp(settings[i][1], "auto") != 0) {
             argv[n++] = (char *)settings[i][0];
             argv[n++] = (char *)settings[i][1];
         }
-    for (uint32_t i = 1; i < s->o->n_words && n < 63; i++)
+    for (uint32_t i = 1; i < s->o->n_words; i++) /* after the model's name */
         argv[n++] = s->o->words[i];
     setsid();
     dup2(null, STDIN_FILENO);

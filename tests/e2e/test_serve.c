@@ -171,6 +171,20 @@ START_TEST(what_cannot_be_served_is_one_line)
 }
 END_TEST
 
+/* The last of seventy words counts as the first one does. */
+START_TEST(no_option_of_the_daemon_is_left_out)
+{
+    const char *words[4 + 70 + 1] = {"serve", "tiny", "--"};
+    for (int i = 3; i < 73; i += 2) {
+        words[i] = "--threads";
+        words[i + 1] = "1";
+    }
+    words[73] = "--no-such-option";
+    run(64, words);
+    ck_assert_ptr_nonnull(strstr(o.error, "hearth: unknown option --no-such-option: see --help"));
+}
+END_TEST
+
 /* Nothing is downloaded: the command of a program that would is shown. */
 START_TEST(a_program_that_downloads_models_is_named)
 {
@@ -245,6 +259,7 @@ int main(void)
     tcase_add_test(c, stop_ends_nothing_but_what_listens);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
+    tcase_add_test(c, no_option_of_the_daemon_is_left_out);
     tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);
     tcase_add_test(c, a_program_that_downloads_models_is_named);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
