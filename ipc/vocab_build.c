@@ -104,17 +104,27 @@ static size_t decode_token(const struct build *b, uint32_t id, char *out)
     return text.bytes;
 }
 
+static bool has_text(const struct build *b, uint32_t id, struct vocab_string text)
+{
+    const struct vocab_entry *e = &b->tokens[id];
+    return e->text_bytes == text.bytes && memcmp(b->pool + e->text_at, text.data, text.bytes) == 0;
+}
+
 /* Puts id into the lookup table; of two tokens with the same text the lower id stays. */
 static void add_lookup(struct build *b, uint32_t id)
 {
     struct vocab_string text = b->desc->texts[id];
     uint64_t hash = vocab_hash_text(text.data, text.bytes);
-    uint32_t at = (uint32_t)hash & b->header->lookup_mask, row = 0;
-    for (; b->lookup[at].id != VOCAB_NONE && row < VOCAB_ROW_MOST; row++)
-        at = (at + 1) & b->header->lookup_mask;
-    b->crowded |= row == VOCAB_ROW_MOST;
-    if (!b->crowded && vocab_find_hashed(&b->view, hash, text.data, text.bytes) == VOCAB_NONE)
-        b->lookup[at] = (struct vocab_slot){.tag = (uint32_t)(hash >> 32), .id = id};
+    const uint32_t tag = (uint32_t)(hash >> 32);
+    struct vocab_slot *s = &b->lookup[(uint32_t)hash & b->header->lookup_mask];
+    for (uint32_t row = 0; s->id != VOCAB_NONE && !b->crowded; row++) {
+        if (s->tag == tag && has_text(b, s->id, text))
+            return;
+        b->crowded = row + 1 == VOCAB_ROW_MOST;
+        s = &b->lookup[(uint32_t)(s - b->lookup + 1) & b->header->lookup_mask];
+    }
+    if (!b->crowded)
+        *s = (struct vocab_slot){.tag = tag, .id = id};
 }
 
 /* Does a table have too long a row? Its slots have `words` words each; those are free whose `word`
