@@ -49,6 +49,12 @@ static bool is_exact(double value, double most)
     return (double)digits / power[decimals] == value;
 }
 
+/* The digits that give it, as 1e9 or 1e15; 0: more. */
+static double find_digits(double value)
+{
+    return is_exact(value, 1e9) ? 1e9 : is_exact(value, 1e15) ? 1e15 : 0;
+}
+
 /* These digits, without the zeros at their end. */
 static void put_digits(struct buffer *t, double value, double most)
 {
@@ -103,12 +109,13 @@ static void put_given(struct buffer *t, double value)
 {
     static const int precisions[] = {9, 15, 16, 17};
     char digits[NUMBER_BYTES];
+    double most;
     size_t i = 0;
     if ((double)(float)value == value) { /* nine do */
         put_real(t, value);
-    } else if (is_plain(value) && (is_exact(fabs(value), 1e9) || is_exact(fabs(value), 1e15))) {
+    } else if (is_plain(value) && (most = find_digits(fabs(value))) > 0) {
         buffer_text(t, value < 0 ? "-" : "");
-        put_digits(t, fabs(value), is_exact(fabs(value), 1e9) ? 1e9 : 1e15);
+        put_digits(t, fabs(value), most);
     } else {
         do
             snprintf(digits, sizeof(digits), "%.*g", precisions[i], value);
