@@ -9,26 +9,7 @@
 
 enum { MOST_DEPTH = 64 };
 
-struct cursor {
-    const char *at, *end;
-};
-
 static json_t *read_value(struct cursor *r, int depth);
-
-static void skip_space(struct cursor *r)
-{
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r'))
-        r->at++;
-}
-
-static bool take(struct cursor *r, const char *mark)
-{
-    size_t n = strlen(mark);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, mark, n) != 0)
-        return false;
-    r->at += n;
-    return true;
-}
 
 static json_t *read_quoted(struct cursor *r)
 {
@@ -46,7 +27,7 @@ static json_t *read_string(struct cursor *r)
     struct json_scan scan = {0};
     enum json_scan_result result = JSON_GOES_ON;
     const char *from = r->at;
-    if (take(r, QUOTE))
+    if (cursor_take(r, QUOTE))
         return read_quoted(r);
     if (r->at == r->end || *r->at != '"')
         return NULL;
@@ -62,20 +43,20 @@ static json_t *read_object(struct cursor *r, int depth)
 {
     json_t *o = json_object();
     for (bool first = true; o; first = false) {
-        skip_space(r);
-        if (take(r, "}"))
+        cursor_skip_space(r);
+        if (cursor_take(r, "}"))
             return o;
-        if (!first && !take(r, ","))
+        if (!first && !cursor_take(r, ","))
             break;
-        skip_space(r);
+        cursor_skip_space(r);
         json_t *key = read_string(r);
         if (!key && r->at < r->end && *r->at != '"') {
             const char *end = memchr(r->at, ':', (size_t)(r->end - r->at));
             key = end && end > r->at ? json_stringn(r->at, (size_t)(end - r->at)) : NULL;
             r->at = end ? end : r->at;
         }
-        skip_space(r);
-        json_t *value = key && take(r, ":") ? read_value(r, depth + 1) : NULL;
+        cursor_skip_space(r);
+        json_t *value = key && cursor_take(r, ":") ? read_value(r, depth + 1) : NULL;
         int rc =
             value ? json_object_setn_new(o, json_string_value(key), json_string_length(key), value)
                   : -1;
@@ -91,10 +72,10 @@ static json_t *read_list(struct cursor *r, int depth)
 {
     json_t *list = json_array();
     for (bool first = true; list; first = false) {
-        skip_space(r);
-        if (take(r, "]"))
+        cursor_skip_space(r);
+        if (cursor_take(r, "]"))
             return list;
-        if (!first && !take(r, ","))
+        if (!first && !cursor_take(r, ","))
             break;
         json_t *value = read_value(r, depth + 1);
         if (!value || json_array_append_new(list, value))
@@ -108,15 +89,15 @@ static json_t *read_value(struct cursor *r, int depth)
 {
     if (depth > MOST_DEPTH)
         return NULL;
-    skip_space(r);
+    cursor_skip_space(r);
     json_t *string = read_string(r);
     if (string)
         return string;
-    if (take(r, "{"))
+    if (cursor_take(r, "{"))
         return read_object(r, depth);
-    if (take(r, "["))
+    if (cursor_take(r, "["))
         return read_list(r, depth);
-    if (take(r, "None")) /* which is what the template writes for null */
+    if (cursor_take(r, "None")) /* which is what the template writes for null */
         return json_null();
     const char *from = r->at;
     while (r->at < r->end && !strchr(",]} \n\t\r", *r->at))
@@ -156,7 +137,7 @@ bool reader_step_gemma(struct reader *p)
     }
     struct cursor r = {.at = reader_rest(p), .end = reader_rest(p) + end};
     json_t *arguments = read_object(&r, 0);
-    skip_space(&r);
+    cursor_skip_space(&r);
     char *text = arguments && r.at == r.end ? json_shortest(arguments, 0) : NULL;
     json_decref(arguments);
     if (!text) {

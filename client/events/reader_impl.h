@@ -148,6 +148,29 @@ const char *reader_name_fault(const struct reader *p, const char *text, size_t b
 /* What was read as a call is not one: what was not given out yet is content. */
 void reader_break(struct reader *p, const char *reason);
 
+/* What is left of a call's arguments that have come whole. */
+struct cursor {
+    const char *at, *end;
+    struct buffer *out;  /* JSON, of Python's */
+    struct buffer *text; /* of the string of Python's that is read */
+};
+
+static inline void cursor_skip_space(struct cursor *r)
+{
+    while (r->at < r->end && *r->at && strchr(" \t\r\n", *r->at))
+        r->at++;
+}
+
+/* Goes over the mark, if the rest begins with it. */
+static inline bool cursor_take(struct cursor *r, const char *mark)
+{
+    size_t n = strlen(mark);
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, mark, n) != 0)
+        return false;
+    r->at += n;
+    return true;
+}
+
 /* Steps of a state: each returns whether it did anything; if not it needs more text. */
 bool reader_step_member(struct reader *p);
 bool reader_step_key(struct reader *p);

@@ -102,33 +102,13 @@ static enum look find_end(struct reader *p)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* at[0, end) ends with the bracket that was found, so it has no more than MOST_DEPTH of them. */
-struct cursor {
-    const char *at, *end;
-    struct buffer *out;  /* JSON */
-    struct buffer *text; /* of the string that is read */
-};
+/* A cursor's text ends with the bracket that was found, so it has no more than MOST_DEPTH of them. */
 
 static bool read_value(struct cursor *r);
-
-static void skip_space(struct cursor *r)
-{
-    while (r->at < r->end && is_one_of(*r->at, spaces))
-        r->at++;
-}
 
 static bool sees(const struct cursor *r, const char *these)
 {
     return r->at < r->end && is_one_of(*r->at, these);
-}
-
-static bool take(struct cursor *r, const char *mark)
-{
-    size_t n = strlen(mark);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, mark, n) != 0)
-        return false;
-    r->at += n;
-    return true;
 }
 
 /* Half of a surrogate pair alone is not a character. */
@@ -148,7 +128,7 @@ static bool take_digits(struct cursor *r, const char *mark, size_t least, size_t
     const char *from = r->at, *found;
     size_t n = 0;
     *ret = 0;
-    if (!take(r, mark))
+    if (!cursor_take(r, mark))
         return false;
     for (; n < most && r->at < r->end && *r->at; n++, r->at++) {
         char c = *r->at >= 'A' && *r->at <= 'F' ? (char)(*r->at | 32) : *r->at;
@@ -188,7 +168,7 @@ static void read_escape(struct cursor *r)
     } else if (take_unit(r, &point) || take_digits(r, "\\U", 8, 8, 16, &point) ||
                take_digits(r, "\\x", 2, 2, 16, &point) || take_digits(r, "\\", 1, 3, 8, &point)) {
         add_point(r->text, point);
-    } else if (!take(r, "\\\n")) { /* a line that goes on */
+    } else if (!cursor_take(r, "\\\n")) { /* a line that goes on */
         buffer_add(r->text, r->at++, 1);
     }
 }
@@ -232,8 +212,8 @@ static size_t read_digits(struct cursor *r)
 /* Reads a number: +1, 1_000, .5 and 5. are none of JSON's. */
 static bool read_number(struct cursor *r)
 {
-    buffer_text(r->out, take(r, "-") ? "-" : "");
-    (void)take(r, "+");
+    buffer_text(r->out, cursor_take(r, "-") ? "-" : "");
+    (void)cursor_take(r, "+");
     const bool zero = sees(r, "0");
     size_t whole = read_digits(r), part = 0;
     if (zero && whole > 1)
@@ -246,10 +226,10 @@ static bool read_number(struct cursor *r)
     }
     if (whole + part == 0)
         return false;
-    if (!take(r, "e") && !take(r, "E"))
+    if (!cursor_take(r, "e") && !cursor_take(r, "E"))
         return true;
-    buffer_text(r->out, take(r, "-") ? "e-" : "e");
-    (void)take(r, "+");
+    buffer_text(r->out, cursor_take(r, "-") ? "e-" : "e");
+    (void)cursor_take(r, "+");
     return read_digits(r) > 0;
 }
 
@@ -258,22 +238,22 @@ static bool read_items(struct cursor *r, const char *open, const char *close)
 {
     buffer_text(r->out, open);
     for (const char *comma = "";; comma = ", ") {
-        skip_space(r);
-        if (take(r, close))
+        cursor_skip_space(r);
+        if (cursor_take(r, close))
             break;
         buffer_text(r->out, comma);
         if (*open == '{') {
             if (!read_string(r))
                 return false;
-            skip_space(r);
-            if (!take(r, ":"))
+            cursor_skip_space(r);
+            if (!cursor_take(r, ":"))
                 return false;
             buffer_text(r->out, ": ");
         }
         if (!read_value(r))
             return false;
-        skip_space(r);
-        if (!take(r, ",") && !sees(r, close))
+        cursor_skip_space(r);
+        if (!cursor_take(r, ",") && !sees(r, close))
             return false;
     }
     buffer_text(r->out, close);
@@ -286,15 +266,15 @@ static bool read_value(struct cursor *r)
         const char *python, *json;
     } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                  {"true", "true"}, {"false", "false"}, {"null", "null"}};
-    skip_space(r);
+    cursor_skip_space(r);
     if (sees(r, "\"'"))
         return read_string(r);
-    if (take(r, "["))
+    if (cursor_take(r, "["))
         return read_items(r, "[", "]");
-    if (take(r, "{"))
+    if (cursor_take(r, "{"))
         return read_items(r, "{", "}");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (take(r, words[i].python)) {
+        if (cursor_take(r, words[i].python)) {
             buffer_text(r->out, words[i].json);
             return true;
         }
@@ -355,8 +335,8 @@ static bool read_key(struct cursor *r, const char **ret, size_t *ret_bytes)
     *ret_bytes = reader_python_key(from, (size_t)(r->end - from));
     *ret = from;
     r->at += *ret_bytes;
-    skip_space(r);
-    if (*ret_bytes && take(r, "=") && !sees(r, "="))
+    cursor_skip_space(r);
+    if (*ret_bytes && cursor_take(r, "=") && !sees(r, "="))
         return true;
     r->at = from;
     return false;
@@ -375,8 +355,8 @@ static bool is_given(const struct places *places, size_t given, const char *key,
 static bool read_unpacked(struct cursor *r)
 {
     size_t from = r->out->bytes;
-    skip_space(r);
-    if (!take(r, "{") || !read_items(r, "{", "}") || r->out->failed)
+    cursor_skip_space(r);
+    if (!cursor_take(r, "{") || !read_items(r, "{", "}") || r->out->failed)
         return false;
     r->out->bytes -= 2;
     memmove(r->out->data + from, r->out->data + from + 1, r->out->bytes - from);
@@ -389,7 +369,7 @@ static const char *read_argument(struct cursor *r, const struct places *places, 
 {
     const char *key;
     size_t bytes;
-    if (take(r, "**")) {
+    if (cursor_take(r, "**")) {
         *named = true;
         return read_unpacked(r) ? NULL : malformed;
     }
@@ -418,15 +398,15 @@ static const char *read_arguments(struct cursor *r, const json_t *parameters)
     const char *fault = NULL;
     find_places(parameters, &places);
     buffer_text(r->out, "{");
-    for (skip_space(r); !fault && !take(r, ")"); skip_space(r)) {
+    for (cursor_skip_space(r); !fault && !cursor_take(r, ")"); cursor_skip_space(r)) {
         size_t before = r->out->bytes, from;
         buffer_text(r->out, before > 1 ? ", " : "");
         from = r->out->bytes;
         fault = read_argument(r, &places, &given, &named);
         if (r->out->bytes == from) /* **{} */
             r->out->bytes = before;
-        skip_space(r);
-        if (!fault && !take(r, ",") && !sees(r, ")"))
+        cursor_skip_space(r);
+        if (!fault && !cursor_take(r, ",") && !sees(r, ")"))
             fault = malformed;
     }
     buffer_text(r->out, "}");
