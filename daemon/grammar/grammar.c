@@ -99,9 +99,8 @@ static int move(struct grammar_run *run, uint8_t byte, int64_t *cost)
     if (to == STATE_UNKNOWN)
         to = grammar_step(g, run->moving, class, cost);
     if (to == -ENOSPC) {
-        to = grammar_sweep(g);
+        to = grammar_sweep(g, cost);
         to = to < 0 ? to : grammar_step(g, run->moving, class, cost);
-        *cost += GRAMMAR_MILLISECOND / 4;
     }
     if (to < 0)
         return to == -ENOMEM ? -ENOMEM : -E2BIG;

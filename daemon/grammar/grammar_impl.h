@@ -361,8 +361,8 @@ static inline size_t grammar_node_bytes(uint32_t n_frames)
 }
 
 /* grammar_sweep.c: drops all states that no root needs, and renumbers the others in the roots.
- * Returns 0 or -ENOMEM. */
-int grammar_sweep(struct grammar *g);
+ * Returns 0 or -ENOMEM. *cost grows by the work done. */
+int grammar_sweep(struct grammar *g, int64_t *cost);
 /* Checks that an answer may be in this state. `most`: upper bound of the bytes of its nodes.
  * Returns 0, -E2BIG or -ENOMEM. */
 int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64_t *cost);

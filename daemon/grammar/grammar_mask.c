@@ -169,9 +169,8 @@ static int64_t walk_step(struct grammar *g, uint32_t depth, uint32_t class, int6
     w->depth = depth - 1;
     int64_t to = grammar_step(g, w->stack[depth - 1], class, &cost);
     if (to == -ENOSPC) {
-        const int rc = grammar_sweep(g);
+        const int rc = grammar_sweep(g, &cost);
         to = rc < 0 ? rc : grammar_step(g, w->stack[depth - 1], class, &cost);
-        cost += GRAMMAR_MILLISECOND / 4;
     }
     *budget -= cost;
     return to;
@@ -331,6 +330,14 @@ static void walk_done(struct grammar *g, int error)
     w->target = STATE_UNKNOWN;
 }
 
+static int sweep_within(struct grammar *g, int64_t *budget)
+{
+    int64_t cost = 0;
+    const int rc = grammar_sweep(g, &cost);
+    *budget -= cost;
+    return rc;
+}
+
 /* Continues the mask being made. Returns 1 when it is complete, 0 when the budget is used up, or
  * -ENOMEM. A state that cannot be followed gets a mask that says so. */
 static int walk_on(struct grammar *g, int64_t *budget)
@@ -341,7 +348,7 @@ static int walk_on(struct grammar *g, int64_t *budget)
         rc = walk_range(g, budget);
         if (rc == 1 && w->goes_on) {
             rc = walk_next_pop(g, budget);
-            if (rc == -ENOSPC && (rc = grammar_sweep(g)) == 0)
+            if (rc == -ENOSPC && (rc = sweep_within(g, budget)) == 0)
                 rc = walk_next_pop(g, budget);
             rc = rc == 1 ? 2 : rc == 0 ? 1 : rc;
         }
@@ -394,7 +401,7 @@ int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struc
             rc = g->walk.target != STATE_UNKNOWN ? 0 : begin_needed(g, (uint32_t)rc, budget);
         }
         if (rc == -ENOSPC && sweeps++ == 0)
-            rc = grammar_sweep(g);
+            rc = sweep_within(g, budget);
         else if (rc == 0) {
             rc = walk_on(g, budget);
             if (rc == 0)

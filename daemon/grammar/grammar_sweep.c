@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SWEPT_BYTES = 8 }; /* that a sweep looks at for a unit of a budget */
+
 static void mark_roots(const struct grammar *g, uint32_t *mark)
 {
     for (uint32_t i = 0; i < STATE_NUMBERS; i++)
@@ -111,9 +113,10 @@ int grammar_check_stacks(struct grammar *g, uint32_t state, uint64_t most, int64
     return 0;
 }
 
-static int sweep(struct grammar *g)
+static int sweep(struct grammar *g, int64_t *cost)
 {
     struct states *s = &g->states;
+    *cost += (int64_t)(grammar_states_bytes(g) / SWEPT_BYTES);
     uint32_t *states = calloc(s->sets.n, sizeof(*states));
     uint32_t *nodes = calloc(s->nodes.n, sizeof(*nodes));
     if (states == NULL || nodes == NULL) {
@@ -141,16 +144,21 @@ static int sweep(struct grammar *g)
     return 0;
 }
 
-/* Frees a quarter of the limit, or raises it: what the runs need was checked for each run. */
-int grammar_sweep(struct grammar *g)
+/* Frees a quarter of the limit, or raises it: what the runs need was checked for each run. Where many
+ * need much, the next sweep comes when a quarter more was made: each looks at all of it. */
+int grammar_sweep(struct grammar *g, int64_t *cost)
 {
-    const size_t free_bytes = GRAMMAR_BYTES_MAX / 4;
-    int rc = sweep(g);
-    if (rc == 0 && grammar_states_bytes(g) > GRAMMAR_BYTES_MAX - free_bytes) {
+    const size_t least = GRAMMAR_BYTES_MAX / 4;
+    const bool crowded = g->states.limit > GRAMMAR_BYTES_MAX; /* by what runs needed before */
+    if (crowded)
         grammar_forget_masks(g);
-        rc = sweep(g);
+    int rc = sweep(g, cost);
+    if (rc == 0 && !crowded && grammar_states_bytes(g) > GRAMMAR_BYTES_MAX - least) {
+        grammar_forget_masks(g);
+        rc = sweep(g, cost);
     }
-    const size_t wanted = grammar_states_bytes(g) + free_bytes;
+    const size_t kept = grammar_states_bytes(g);
+    const size_t wanted = kept + (kept / 4 > least ? kept / 4 : least);
     g->states.limit = wanted > GRAMMAR_BYTES_MAX ? wanted : GRAMMAR_BYTES_MAX;
     return rc;
 }

@@ -115,7 +115,7 @@ static void follow(struct grammar *g, const uint8_t *what, size_t n)
         int64_t piece = act & 2 ? 1 + act / 4 : 100000;
         if (!get_mask(&run, 0, piece, &mask) || !check_mask(&run, &mask))
             break;
-        if (act % 7 == 0 && grammar_sweep(g) != 0)
+        if (act % 7 == 0 && grammar_sweep(g, &(int64_t){0}) != 0)
             break;
         must(get_mask(&run, 0, 100000, &again) && again.n_allowed == mask.n_allowed);
         grammar_release(g);

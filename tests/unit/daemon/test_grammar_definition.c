@@ -162,7 +162,7 @@ static uint32_t follow(struct grammar *g, struct reference *r, const struct toke
         if (next_random(state) % 8 == 0)
             grammar_release(g);
         if (next_random(state) % 16 == 0)
-            ck_assert_int_eq(grammar_sweep(g), 0);
+            ck_assert_int_eq(grammar_sweep(g, &(int64_t){0}), 0);
     }
     grammar_end(&run);
     return n;

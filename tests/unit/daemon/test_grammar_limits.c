@@ -126,6 +126,34 @@ START_TEST(a_mask_is_kept_for_its_state_after_a_sweep)
 }
 END_TEST
 
+/* Answers of many slots need more than the limit together: a sweep looks at all that they need. */
+START_TEST(sweeps_beside_many_answers_are_seldom_and_paid)
+{
+    enum { RUNS = 24, DEEP = 60000 };
+    static struct grammar_run runs[RUNS];
+    struct grammar *g =
+        open_grammar(bytes_vocab, "root ::= \"a\" root \"x\" | \"b\" root \"y\" | \".\"");
+    int64_t cost = 0;
+    uint32_t n_sweeps = 0;
+    for (uint32_t i = 0; i < RUNS; i++) {
+        n_sweeps = g->states.n_sweeps;
+        grammar_begin(g, false, &runs[i]);
+        for (uint32_t n = 0; n < DEEP; n++) /* each has nodes of its own after five bytes */
+            ck_assert_int_eq(grammar_accept(&runs[i], (uint8_t)(n < 5 ? 'a' + (i >> n & 1) : 'a')),
+                             0);
+    }
+    ck_assert_uint_le(g->states.n_sweeps - n_sweeps, 2);
+    ck_assert_int_eq(grammar_sweep(g, &cost), 0);
+    ck_assert_uint_ge(grammar_nodes_bytes(g), 32u << 20);
+    ck_assert_int_ge(cost, 32 * GRAMMAR_MILLISECOND);
+    for (uint32_t i = 0; i < RUNS; i++)
+        grammar_end(&runs[i]);
+    ck_assert_int_eq(grammar_sweep(g, &cost), 0);
+    ck_assert_uint_eq(g->states.limit, GRAMMAR_BYTES_MAX);
+    grammar_close(g);
+}
+END_TEST
+
 enum { WALK_MOST = 300 };
 
 /* A random answer, or `tokens` again: where and how it ended, and how many tokens its masks
@@ -453,6 +481,7 @@ int main(void)
     tcase_add_test(tests, deep_nesting_is_accepted);
     tcase_add_test(tests, a_stack_too_deep_fails_that_answer_only);
     tcase_add_test(tests, a_mask_is_kept_for_its_state_after_a_sweep);
+    tcase_add_test(tests, sweeps_beside_many_answers_are_seldom_and_paid);
     tcase_add_test(tests, the_depth_limit_ignores_other_answers);
     tcase_add_loop_test(tests, the_ambiguity_limit_ignores_other_answers, 0, 3);
     tcase_add_test(tests, ambiguous_parses_share_states);
