@@ -40,6 +40,8 @@ struct client_user {
     uint64_t tokens;        /* that these cells announced */
     uint64_t masked;        /* the last turn that it had at masks (constrain.c) */
     uint64_t caught_up;     /* the last turn that the draft model caught up with it (draft.c) */
+    uint64_t fetched;       /* the last turn that it had at the store (fetch.c) ... */
+    uint32_t fetches;       /* ... and its fetches that read */
     struct debt wakes;      /* attached.c */
     struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
 };

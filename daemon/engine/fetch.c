@@ -18,7 +18,8 @@ static const uint64_t PATIENCE_NS = 5000000;  /* at least: the disk, or the thre
 
 enum {
     STEP_SHARE = 8,   /* beside other requests: 1 / this of the time between tokens */
-    LOOK_PAGES = 128, /* of a text that one step looks for: less than 0.1 ms */
+    LOOK_PAGES = 128, /* of a text that one step looks for: less than 0.1 ms ... */
+    LOOKS = 8,        /* ... and of so many texts */
 };
 
 int fetches_init(struct fetches *fetches, struct slots *slots)
@@ -219,6 +220,9 @@ static bool set_start(struct fetches *fetches, struct fetch *fetch, struct slot 
 static bool go_on_looking(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
                           uint64_t now_ns)
 {
+    if (fetches->looks == 0)
+        return true;
+    fetches->looks--;
     const bool looks = !look(fetches, fetch, slot);
     const bool waits = looks || set_start(fetches, fetch, slot, now_ns);
     fetch->looks = looks;
@@ -287,17 +291,54 @@ static void go_on(struct fetch *fetch)
     fetch->at++;
 }
 
-/* Reads of each fetch that are queued at once: the disk is busy while the engine takes what came, and
- * several fetches have as much of it each. Of all pages an eighth: a disk that does not answer keeps them. */
-static uint32_t depth(const struct fetches *fetches)
+/* Does the slot still wait for this fetch, with all that it held? */
+static bool is_live(const struct fetch *fetch, const struct slot *slot)
+{
+    return slot->state == SLOT_READING && slot->serial == fetch->serial;
+}
+
+/* Whose fetch it is, if it reads, or finds out what to read; else NULL. */
+static struct client_user *user_of(const struct fetches *fetches, const struct fetch *fetch)
+{
+    const struct slot *slot = slot_of(fetches, fetch);
+    return fetch->active && !fetch->leader && is_live(fetch, slot) ? slot->client->user : NULL;
+}
+
+/* Counts the fetches of each user that read. Returns the reads of each user that are queued at once:
+ * the disk is busy while the engine takes what came, and several users have as much of it each. Of
+ * all pages an eighth: a disk that does not answer keeps them. */
+static uint32_t count_share(const struct fetches *fetches)
 {
     const struct stored *stored = &fetches->stored;
     const uint32_t eighth = stored->slots->kv.pool.total / 8;
-    uint32_t most = fetches->reads < eighth ? fetches->reads : eighth, n = 0;
+    uint32_t most = fetches->reads < eighth ? fetches->reads : eighth, n_users = 0;
+    struct client_user *user;
     for (uint32_t i = 0; i < stored->slots->n; i++)
-        n += fetches->all[i].active && !fetches->all[i].leader && !fetches->all[i].looks;
-    most = n > 1 ? most / n : most;
+        if ((user = user_of(fetches, &fetches->all[i])))
+            user->fetches = 0;
+    for (uint32_t i = 0; i < stored->slots->n; i++)
+        if ((user = user_of(fetches, &fetches->all[i])) && !fetches->all[i].looks)
+            n_users += user->fetches++ == 0;
+    most = n_users > 1 ? most / n_users : most;
+    return most < 1 ? 1 : most;
+}
+
+/* Reads of the slot's fetch that are queued at once: a part of its user's. */
+static uint32_t depth(const struct fetches *fetches, const struct slot *slot)
+{
+    const uint32_t n = slot->client->user->fetches;
+    const uint32_t most = n > 1 ? fetches->share / n : fetches->share;
     return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
+}
+
+/* Has the user as many reads on the way as it may, those of its fetches that ended included? */
+static bool has_share(const struct fetches *fetches, uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < FETCH_READS; i++)
+        n += fetches->read[i].memory != PAGE_NONE && !fetches->read[i].here &&
+             fetches->read[i].uid == uid;
+    return n >= fetches->share;
 }
 
 /* Memory that nothing else uses from now on, or PAGE_NONE: there is none. */
@@ -341,7 +382,7 @@ static enum asked ask_part(struct fetches *fetches, struct fetch *fetch, const s
     const bool end = fetch->at == fetch->n;
     const struct store_text *text = end ? &fetch->end_text : &fetch->text;
     struct fetch_read *read = find_free(fetches);
-    if (!read || !store_reads_more(stored->store))
+    if (!read || has_share(fetches, slot->uid) || !store_reads_more(stored->store))
         return ASK_LATER;
     const uint32_t id = take_memory(stored, slot, fetch->next);
     if (id == PAGE_NONE)
@@ -353,7 +394,8 @@ static enum asked ask_part(struct fetches *fetches, struct fetch *fetch, const s
     }
     void *into =
         ops->page_memory ? ops->page_memory(backend, (enum copy_class)fetch->next, id) : NULL;
-    *read = (struct fetch_read){.fetch = fetch,
+    *read = (struct fetch_read){.uid = slot->uid,
+                                .fetch = fetch,
                                 .class = fetch->next,
                                 .page = fetch->at,
                                 .positions = end ? fetch->end_positions : KV_PAGE_POSITIONS,
@@ -386,10 +428,11 @@ static uint32_t ask(struct fetches *fetches, struct fetch *fetch, const struct s
                     struct steady *clock, uint64_t until_ns)
 {
     const struct stored *stored = &fetches->stored;
+    const uint32_t most = depth(fetches, slot);
     uint32_t asked = 0;
-    if (fetch->leader || fetch->looks || fetch->n_reads > fetches->depth - fetches->depth / 4)
+    if (fetch->leader || fetch->looks || fetch->n_reads > most - most / 4)
         return 0;
-    while (!fetch->ends && fetch->n_reads < fetches->depth &&
+    while (!fetch->ends && fetch->n_reads < most &&
            (asked == 0 || steady_look(clock) < until_ns) && /* memory costs more than asking */
            go_on_to_missing(stored, fetch, slot)) {
         const enum asked now = ask_part(fetches, fetch, slot);
@@ -492,12 +535,6 @@ static bool put_first(struct fetches *fetches, struct fetch *fetch, struct slot 
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
-
-/* Does the slot still wait for this fetch, with all that it held? */
-static bool is_live(const struct fetch *fetch, const struct slot *slot)
-{
-    return slot->state == SLOT_READING && slot->serial == fetch->serial;
-}
 
 static uint64_t patience(const struct fetch *fetch)
 {
@@ -608,9 +645,10 @@ static void end(struct fetches *fetches, struct fetch *fetch, struct slot *slot,
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* One fetch's turn. Returns the work done. */
+/* One fetch's part of a step; `first`: it comes before all others, and puts a record into the cache
+ * in any case. Returns the work done, or left to do. */
 static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady *clock,
-                     uint64_t until_ns)
+                     uint64_t until_ns, bool first)
 {
     struct slot *slot = slot_of(fetches, fetch);
     uint32_t work = 0, put = 0;
@@ -625,15 +663,40 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     if (!over && !fetch->leader && !fetch->looks) {
         fetch->ends |= fetch->held != slot->n_ahead;
         work += ask(fetches, fetch, slot, clock, until_ns);
-        for (; (put == 0 || steady_look(clock) < until_ns) && put_first(fetches, fetch, slot);
+        for (; ((first && put == 0) || steady_look(clock) < until_ns) &&
+               put_first(fetches, fetch, slot);
              put++)
             work += 1 + ask(fetches, fetch, slot, clock, until_ns);
+        work += put == 0 && fetch->n_reads > 0 && fetch->reads[fetch->head]->here; /* next time */
         late = is_late(fetches, fetch, clock->now_ns);
         over = late || fetch->ends || (fetch->n_reads == 0 && fetch->at > fetch->n);
     }
     if (over)
         end(fetches, fetch, slot, late);
     return work + over;
+}
+
+/* Had `a` or its user the first place longer ago than `b`? */
+static bool turn_precedes(const struct fetches *fetches, const struct fetch *a,
+                          const struct fetch *b)
+{
+    const struct client_user *x = user_of(fetches, a), *y = user_of(fetches, b);
+    return x != y ? x->fetched < y->fetched : a->turn < b->turn;
+}
+
+/* The fetch that comes before all others: users take turns, and then each user's fetches. */
+static uint32_t take_turn(struct fetches *fetches)
+{
+    const uint32_t n = fetches->stored.slots->n;
+    uint32_t first = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (user_of(fetches, &fetches->all[i]) &&
+            (first == n || turn_precedes(fetches, &fetches->all[i], &fetches->all[first])))
+            first = i;
+    if (first == n)
+        return 0;
+    fetches->all[first].turn = user_of(fetches, &fetches->all[first])->fetched = ++fetches->turn;
+    return first;
 }
 
 uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct steady *clock)
@@ -646,10 +709,14 @@ uint32_t fetches_step(struct fetches *fetches, struct attached *clients, struct 
     const uint64_t share_ns =
         slots_running(slots) > 0 ? stored->cost->step_ns / STEP_SHARE : stored->cost->limit_ns;
     const uint64_t until_ns = clock->now_ns + share_ns;
-    fetches->depth = depth(fetches);
-    for (uint32_t i = 0; i < slots->n; i++)
-        if (fetches->all[i].active)
-            work += step(fetches, &fetches->all[i], clock, until_ns);
+    fetches->share = count_share(fetches);
+    fetches->looks = LOOKS;
+    const uint32_t first = take_turn(fetches);
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct fetch *fetch = &fetches->all[(first + i) % slots->n];
+        if (fetch->active)
+            work += step(fetches, fetch, clock, until_ns, i == 0);
+    }
     for (uint32_t i = 0; i < slots->n && slots->n_active > 0; i++) {
         struct slot *slot = &slots->all[i];
         if (slot->state != SLOT_READY || slot->request->looked)

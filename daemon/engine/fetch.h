@@ -18,6 +18,10 @@
  * early, and the rest is computed, where a record is damaged, no page can be had, the slot is
  * evicted, its request ends, or the disk is slow: no record for a quarter of the time that
  * computing takes, or, after that quarter, so slow that computing the rest is faster.
+ *
+ * Users take turns, and then each user's fetches: a step looks for some texts, puts one record into
+ * the cache, and more while its time lasts. What may be on the way is divided between users first,
+ * and then between each user's fetches.
  */
 #ifndef HEARTH_DAEMON_ENGINE_FETCH_H
 #define HEARTH_DAEMON_ENGINE_FETCH_H
@@ -30,6 +34,7 @@ enum { FETCH_READS = 128 }; /* most that are queued at once */
 
 /* A record on its way. */
 struct fetch_read {
+    uid_t uid;
     struct fetch *fetch; /* NULL: it ended meanwhile */
     enum store_class class;
     uint32_t page;      /* of the text */
@@ -43,6 +48,7 @@ struct fetch {
     bool active;
     uint64_t serial;        /* of the slot's request */
     uint32_t number;        /* of all fetches */
+    uint64_t turn;          /* the last one that it had */
     struct fetch *leader;   /* the one that reads what this one waits for, or NULL */
     uint32_t follows;       /* its number */
     bool looks;             /* how far the store goes is not known yet */
@@ -72,8 +78,10 @@ struct fetches {
     struct fetch *all; /* [slots] or NULL: there is no store */
     struct fetch_read read[FETCH_READS];
     uint32_t number;
+    uint64_t turn;       /* number of the last step in which a fetch came before all others */
     uint64_t mib_ns;     /* smoothed: to read a MiB */
-    uint32_t depth;      /* in this step: reads of each fetch that are queued at once */
+    uint32_t share;      /* in this step: reads of each user that are queued at once */
+    uint32_t looks;      /* left in this step: of so many fetches, some pages each */
     uint32_t look_pages; /* of a text that a step looks for; tests change it */
     uint32_t reads;      /* of all fetches, queued at once: store_reads; tests change it */
     bool always;         /* tests: whatever it costs, and however long it takes */

@@ -233,6 +233,75 @@ START_TEST(records_are_asked_for_in_batches)
 }
 END_TEST
 
+/* Reads that are on the way for a user. */
+static uint32_t reads_of(uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < FETCH_READS; i++) {
+        const struct fetch_read *read = &rig.engine->fetches.read[i];
+        n += read->memory != PAGE_NONE && !read->here && read->fetch &&
+             rig.engine->slots.all[read->fetch - rig.engine->fetches.all].uid == uid;
+    }
+    return n;
+}
+
+/* One user reads in four slots, which came first, another one in one: each has half of what may be
+ * on the way at once. */
+START_TEST(users_share_what_a_disk_reads)
+{
+    enum { SLOTS = 4, OTHER = 2000 };
+    static uint32_t texts[SLOTS + 1][RIG_TOKENS];
+    struct rig_client both[2];
+    struct rig_request requests[SLOTS + 1];
+    const uint32_t most = _i ? 2 : 8;
+    begin(DENSE);
+    rig_end(&rig, clients, CLIENTS);
+    desc.slots = SLOTS + 1;
+    for (int again = 0; again < 2; again++) {
+        rig_open(&rig, &desc);
+        rig_attach(&rig, &both[0], SLOTS, USER, "");
+        rig_attach(&rig, &both[1], 1, OTHER, "");
+        rig.engine->fetches.reads = most;
+        rig.store_stands = again;
+        for (uint32_t i = 0; i <= SLOTS; i++) {
+            rig_tokens(texts[i], RIG_TOKENS, 200 + i);
+            requests[i] = (struct rig_request){.tokens = texts[i], .n = LENGTH, .max_tokens = 1};
+            rig_submit(&both[i / SLOTS], i % SLOTS, &requests[i]);
+        }
+        if (again)
+            break;
+        rig_run(&rig, 1000);
+        for (uint32_t i = 0; i < 2; i++)
+            rig_detach(&rig, &both[i]);
+        rig_stop(&rig);
+        rig_end(&rig, both, 2);
+    }
+    uint32_t steps = 0, halves = 0;
+    for (; steps == 0 || both[1].client->slots[0]->state != SLOT_IDLE; steps++) {
+        ck_assert_uint_lt(steps, 1000);
+        rig_step(&rig);
+        rig_check(&rig);
+        halves += reads_of(OTHER) == most / 2 && reads_of(USER) == most / 2;
+        ck_assert_uint_le(reads_of(USER), steps == 0 ? most : most / 2);
+        store_work(rig.store, 1);
+    }
+    ck_assert_uint_gt(halves, 0);
+    uint32_t reading = 0;
+    for (uint32_t i = 0; i < SLOTS; i++)
+        reading += both[0].client->slots[i]->state == SLOT_READING;
+    ck_assert_uint_ge(reading, SLOTS - 1);
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    for (uint32_t i = 0; i <= SLOTS; i++) {
+        rig_read_all(&both[i / SLOTS]);
+        ck_assert(rig_same(&rig, &requests[i], &both[i / SLOTS].slots[i % SLOTS].last));
+        ck_assert_uint_eq(both[i / SLOTS].slots[i % SLOTS].last.done.stored, LENGTH - 1);
+    }
+    rig_end(&rig, both, 2);
+    folder_remove(root);
+}
+END_TEST
+
 /* Where a text leaves the stored one, the rest is computed. */
 START_TEST(a_text_that_leaves_a_stored_one_is_computed_from_there)
 {
@@ -892,6 +961,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_evicted_is_read_again, 0, KINDS);
     tcase_add_loop_test(t, what_was_evicted_is_read_by_a_text_that_parts_in_its_middle, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
+    tcase_add_loop_test(t, users_share_what_a_disk_reads, 0, 2);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
     tcase_add_loop_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request, DENSE,
                         STATES);
