@@ -158,14 +158,10 @@ static void hide_users(const struct exchange *x)
 
 static void tell_metrics(struct exchange *x)
 {
-    struct buffer t = {0};
     hide_users(x);
-    metrics_own(x->server, &t);
-    metrics_daemon(x->found, &t);
-    exchange_answer(x, json_object());
-    buffer_fini(&x->out);
-    x->out = t;
-    x->content_type = "text/plain; version=0.0.4";
+    metrics_own(x->server, &x->out);
+    metrics_daemon(x->found, &x->out);
+    exchange_pass_whole(x, 200, "text/plain; version=0.0.4");
 }
 
 static void read_status(struct task *t, struct hearth *h, int rc, const char *err)
