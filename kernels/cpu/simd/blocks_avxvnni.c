@@ -54,10 +54,10 @@ ALWAYS_INLINE void block_sums(const struct tile *t, uint32_t type, size_t block,
     }
 }
 
-ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, struct factors *unused, vf *acc,
-                              int groups, int rows)
+ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, struct factors *unused,
+                              bool shared, vf *acc, int groups, int rows)
 {
-    (void)unused;
+    (void)unused, (void)shared;
     const int vectors = groups * PARTS;
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];

@@ -28,10 +28,10 @@ ALWAYS_INLINE vf load_weights(uint32_t type, const uint8_t *w, size_t i)
     }
 }
 
-ALWAYS_INLINE void add_values(const struct tile *t, uint32_t type, struct factors *unused, vf *acc,
-                              int groups, int rows)
+ALWAYS_INLINE void add_values(const struct tile *t, uint32_t type, struct factors *unused,
+                              bool shared, vf *acc, int groups, int rows)
 {
-    (void)unused;
+    (void)unused, (void)shared;
     const int vectors = groups * PARTS;
     const float *x = t->x;
     for (uint32_t k = 0; k < t->n; k++) {

@@ -254,22 +254,63 @@ ALWAYS_INLINE bool has_minima(uint32_t type)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
+/* Four integers of vector i, looked up where the type has a table. */
+ALWAYS_INLINE vi find_four(const struct tile *t, uint32_t type, size_t b, int j, int half, int i)
+{
+    const vi four = load_four(type, words_at(t, type, b, i), j, half);
+    return quant_table(type) ? vi_look_up(load_table(type), four) : four;
+}
+
+/* Where vector 0 of these four is among those that tiles share. */
+ALWAYS_INLINE size_t four_at(size_t b, int j, int half, int vectors)
+{
+    return ((b * 4 + (size_t)j) * 2 + (size_t)half) * (size_t)vectors;
+}
+
+ALWAYS_INLINE void unpack_fours(const struct tile *t, uint32_t type, vi *fours, int vectors)
+{
+    for (size_t b = 0; b < t->n; b++) {
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            UNROLL
+            for (int half = 0; half < 2; half++) {
+                UNROLL
+                for (int i = 0; i < vectors; i++)
+                    fours[four_at(b, j, half, vectors) + (size_t)i] =
+                        find_four(t, type, b, j, half, i);
+            }
+        }
+    }
+}
+
+/* The integers that the tiles of a run share, unpacked by the first one; NULL if a tile reads them
+ * packed. Then the lines of a later segment are asked for at once: a branch in each sub-block costs
+ * more than a burst. */
+ALWAYS_INLINE const vi *share_fours(const struct tile *t, uint32_t type, bool shared,
+                                    struct factors *factors, int groups, int rows)
+{
+    if (!shared)
+        return NULL;
+    for (size_t b = 0; b < t->n; b++)
+        fetch_ahead(t, b, groups, rows);
+    if (factors->of != t->w)
+        unpack_fours(t, type, factors->fours, groups * PARTS);
+    return factors->fours;
+}
+
 /* Adds products of four integers each, of `halves` of pair j of sub-block b. Loads the weights of all
  * vectors first: then an input needs a register only briefly, and the sums stay in theirs. */
-ALWAYS_INLINE void add_four(const struct tile *t, uint32_t type, size_t b, int j, int half,
-                            int halves, struct dot *dot, int vectors, int rows)
+ALWAYS_INLINE void add_four(const struct tile *t, uint32_t type, const vi *fours, size_t b, int j,
+                            int half, int halves, struct dot *dot, int vectors, int rows)
 {
-    const vi table = quant_table(type) ? load_table(type) : vi_zero();
     const int most = dot_most(type);
     vi w[2][MAX_VECTORS];
     UNROLL
     for (int i = 0; i < vectors; i++) {
         UNROLL
-        for (int h = 0; h < halves; h++) {
-            w[h][i] = load_four(type, words_at(t, type, b, i), j, half + h);
-            if (quant_table(type))
-                w[h][i] = vi_look_up(table, w[h][i]);
-        }
+        for (int h = 0; h < halves; h++)
+            w[h][i] = fours ? fours[four_at(b, j, half + h, vectors) + (size_t)i]
+                            : find_four(t, type, b, j, half + h, i);
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -288,8 +329,8 @@ ALWAYS_INLINE void add_four(const struct tile *t, uint32_t type, size_t b, int j
 }
 
 /* isum [rows][vectors] of sub-block b, for types with one scale per sub-block. */
-ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct dot *dot, int vectors,
-                        int rows)
+ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, const vi *fours, size_t b,
+                        struct dot *dot, int vectors, int rows)
 {
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -303,37 +344,37 @@ ALWAYS_INLINE void sums(const struct tile *t, uint32_t type, size_t b, struct do
     for (int j = 0; j < 4; j++) {
         UNROLL
         for (int half = 0; half < 2; half += HALVES)
-            add_four(t, type, b, j, half, HALVES, dot, vectors, rows);
+            add_four(t, type, fours, b, j, half, HALVES, dot, vectors, rows);
     }
 }
 
 ALWAYS_INLINE void segment_factors(const struct tile *t, uint32_t type, struct factors *factors,
                                    int vectors)
 {
-    if (factors->of == t->w)
-        return;
-    factors->of = t->w;
     for (int i = 0; i < vectors; i++) {
         if (type == QUANT_Q4_K || type == QUANT_Q5_K)
             k_factors(t, i, factors->w[i], factors->m[i]);
         else if (has_minima(type))
             half_factors(t, i, factors->w[i], factors->m[i]);
-        else
+        else if (byte_scaled(type))
             byte_factors(t, type, i, factors->w[i]);
     }
 }
 
-ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, struct factors *factors, vf *acc,
-                              int groups, int rows)
+ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, struct factors *factors,
+                              bool shared, vf *acc, int groups, int rows)
 {
     const int vectors = groups * PARTS;
     const bool minima = has_minima(type);
-    if (minima || byte_scaled(type))
+    const vi *fours = share_fours(t, type, shared, factors, groups, rows);
+    if (factors->of != t->w)
         segment_factors(t, type, factors, vectors);
+    factors->of = t->w;
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
-        fetch_ahead(t, b, groups, rows);
-        sums(t, type, b, dot, vectors, rows);
+        if (!fours)
+            fetch_ahead(t, b, groups, rows);
+        sums(t, type, fours, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const vf w = minima || byte_scaled(type) ? factors->w[i][b]
@@ -384,15 +425,16 @@ ALWAYS_INLINE void half_starts(const struct tile *t, uint32_t type, int rows, in
 }
 
 /* isum [rows][vectors] of half a sub-block. */
-ALWAYS_INLINE void half_sums(const struct tile *t, uint32_t type, size_t b, int half,
-                             struct dot *dot, int vectors, int rows)
+ALWAYS_INLINE void half_sums(const struct tile *t, uint32_t type, const vi *fours, size_t b,
+                             int half, struct dot *dot, int vectors, int rows)
 {
     UNROLL
     for (int j = 0; j < 4; j++) {
         vi w[MAX_VECTORS];
         UNROLL
         for (int i = 0; i < vectors; i++)
-            w[i] = load_four(type, words_at(t, type, b, i), j, half);
+            w[i] = fours ? fours[four_at(b, j, half, vectors) + (size_t)i]
+                         : find_four(t, type, b, j, half, i);
         UNROLL
         for (int r = 0; r < rows; r++) {
             const vi x = panel_word(panel_inputs(t->panel, b, rows, r) + 16 * half + 4 * j);
@@ -434,13 +476,14 @@ ALWAYS_INLINE void half_begin(uint32_t type, int32_t (*const start)[2][SUBS], si
 /* Types with two scales a sub-block. sc[0] * isum0 + sc[1] * isum1 is below 2^24 and so exact in
  * float, too; as is the sum of activations with minima. Doing one half after the other keeps the
  * sums in registers. */
-ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factors *unused, vf *acc,
-                              int groups, int rows)
+ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factors *factors,
+                              bool shared, vf *acc, int groups, int rows)
 {
-    (void)unused;
     const int vectors = groups * PARTS;
     vf scale[MAX_VECTORS], dmin[MAX_VECTORS];
     int32_t start[TILE_ROWS][2][SUBS];
+    const vi *fours = share_fours(t, type, shared, factors, groups, rows);
+    factors->of = t->w;
     UNROLL
     for (int r = 0; r < rows; r++)
         half_starts(t, type, rows, r, start[r]);
@@ -452,9 +495,10 @@ ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factor
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[2][MAX_ACC];
         vf isum[MAX_ACC];
-        fetch_ahead(t, b, groups, rows);
+        if (!fours)
+            fetch_ahead(t, b, groups, rows);
         half_begin(type, start, b, 0, dot[0], vectors, rows);
-        half_sums(t, type, b, 0, dot[0], vectors, rows);
+        half_sums(t, type, fours, b, 0, dot[0], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const vf sc = half_scale(t, type, b, 0, i);
@@ -463,7 +507,7 @@ ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factor
                 isum[r * vectors + i] = v_mul(vi_float(dot[0][r * vectors + i].sum), sc);
         }
         half_begin(type, start, b, 1, dot[1], vectors, rows);
-        half_sums(t, type, b, 1, dot[1], vectors, rows);
+        half_sums(t, type, fours, b, 1, dot[1], vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
             const vf sc = half_scale(t, type, b, 1, i);

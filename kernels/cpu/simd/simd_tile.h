@@ -15,11 +15,13 @@ enum {
     SUBS = CPU_SEGMENT / CPU_BLOCK,
 };
 
-/* The factors of a segment's sub-blocks, of types that compute them from two levels: the same for all
- * tiles of a run by one segment. */
+/* What the tiles of a run by one segment share: the factors of its sub-blocks, of types that compute
+ * them from two levels; and, for several tiles, its integers, one a byte, in the order in which a tile
+ * reads them. */
 struct factors {
     const uint8_t *of; /* the segment; NULL: none yet */
     vf w[MAX_VECTORS][SUBS], m[MAX_VECTORS][SUBS];
+    vi fours[SUBS * 8 * MAX_VECTORS]; /* [sub-block][pair][half][vector] */
 };
 
 #if !defined(VEC_HAS_DOT)
@@ -188,24 +190,37 @@ ALWAYS_INLINE struct tile begin_tile(const struct tile *run, uint32_t i, int gro
     return t;
 }
 
+/* Whether the tiles of a run, then of one segment, unpack its integers once for all of them. For two
+ * it would not pay, nor where integers lie as they are multiplied, or almost. */
+ALWAYS_INLINE bool shares_fours(const struct tile *run, uint32_t type, int rows)
+{
+    return rows > 1 && !float_type(type) && type != QUANT_Q8_0 && type != QUANT_Q4_0 &&
+           run->tiles > 2;
+}
+
 /* Defines the tile of a shape. `add_segment` adds a segment to acc, which is zero. All segments and
  * all tiles of a run are one loop: with a call per segment the processor would stop prefetching at
  * each call, or run out of work. A single row is a single tile: gcc made a version with the outer
- * loop that decoded Q4_K_M a fifth slower. */
+ * loop that decoded Q4_K_M a fifth slower. Shared integers have a loop of their own: with a test in
+ * each segment gcc kept the sums of larger tiles in memory. */
 #define TILE(add_segment, type, groups, rows)                                                      \
     static void type##_##groups##x##rows(const struct tile *run)                                   \
     {                                                                                              \
-        const uint32_t tiles = rows > 1 ? run->tiles : 1;                                          \
         struct factors factors;                                                                    \
         factors.of = NULL;                                                                         \
-        for (uint32_t i = 0; i < tiles; i++) {                                                     \
-            struct tile t = begin_tile(run, i, groups, rows);                                      \
-            vf acc[MAX_ACC];                                                                       \
-            do {                                                                                   \
-                begin_segment(&t, QUANT_##type, acc, groups, rows);                                \
-                add_segment(&t, QUANT_##type, &factors, acc, groups, rows);                        \
-            } while (end_segment(&t, QUANT_##type, acc, groups, rows));                            \
-        }                                                                                          \
+        if (shares_fours(run, QUANT_##type, rows))                                                 \
+            TILE_LOOP(add_segment, type, true, groups, rows)                                       \
+        else                                                                                       \
+            TILE_LOOP(add_segment, type, false, groups, rows)                                      \
+    }
+#define TILE_LOOP(add_segment, type, shared, groups, rows)                                         \
+    for (uint32_t i = 0; i < (rows > 1 ? run->tiles : 1); i++) {                                   \
+        struct tile t = begin_tile(run, i, groups, rows);                                          \
+        vf acc[MAX_ACC];                                                                           \
+        do {                                                                                       \
+            begin_segment(&t, QUANT_##type, acc, groups, rows);                                    \
+            add_segment(&t, QUANT_##type, &factors, shared, acc, groups, rows);                    \
+        } while (end_segment(&t, QUANT_##type, acc, groups, rows));                                \
     }
 
 /* Shapes, and the table of them: AVX-512 has 32 registers and one vector per group, AVX2 16 and
