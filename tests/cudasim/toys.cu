@@ -186,7 +186,7 @@ TOY(mma_bf16)
     mma_toy<true>(job);
 }
 
-/* n 1: writes b before the end; 2: d; 3: never ends. */
+/* in: a, four words of each thread, then b, bf16 [128 columns][16 of k]. n 1: writes b before the end; 2: d; 3: never ends. */
 TOY(wgmma)
 {
     SHARED_BYTES(shared);

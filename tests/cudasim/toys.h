@@ -31,8 +31,7 @@ struct toy {
     X(mma_i8)        /* out[16][8] = a[16][32] * b[32][8] + c, in: a bytes, b bytes, c */          \
     X(mma_f16)       /* likewise [16][16] * [16][8], in: a halves, b halves, c floats */           \
     X(mma_bf16)      /* the same of bf16 */                                                        \
-    X(wgmma)         /* out[thread] = how many of wgmma's sums are not those of mma, mistake n; in: */ \
-                     /* a as words of four of each thread, b bf16 [128 columns][16 of k] */        \
+    X(wgmma)         /* out[thread] = sums that are not mma's, mistake n; in: see toys.cu */       \
     X(load_matrix)   /* out[lane] of each of in's four 8x8 16-bit matrices, then its transpose */  \
     X(copy_async)    /* out[i] = in[i] through shared memory, n <= threads * 4 */                  \
     X(poll)          /* the others poll what block n writes */                                     \

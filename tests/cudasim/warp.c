@@ -555,6 +555,11 @@ void cudasim_wgmma(struct cudasim_wgmma *wgmma, const char *file, int line)
     (void)cudasim_collective(CUDASIM_WGMMA, UINT32_MAX, (uintptr_t)wgmma, 0, 32, file, line);
 }
 
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+    return memcmp(a, b, n) == 0;
+}
+
 void cudasim_wgmma_end(float *d, const char *file, int line)
 {
     struct sim_thread *thread = sim_current;
@@ -562,7 +567,7 @@ void cudasim_wgmma_end(float *d, const char *file, int line)
 
     if (all == NULL)
         return;
-    if (all->d != d || memcmp(d, all->before, sizeof(all->before)) != 0)
+    if (all->d != d || !same_bytes(d, all->before, sizeof(all->before)))
         sim_report(file, line, NULL, "wgmma: d is not what it was when it began");
     for (unsigned i = 0; i < all->n; i++)
         if (hash_of_columns(all->of[i].b, all->of[i].pitch, thread->self.lane) != all->of[i].read)
