@@ -90,6 +90,7 @@ START_TEST(no_slots_need_no_rows)
     struct plan_turn turn = {0};
 
     ck_assert_uint_eq(plan_pass(slots, 0, &limits, &turn), 0);
+    ck_assert_uint_eq(turn.passes, 0);
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +114,10 @@ END_TEST
 START_TEST(descriptors_and_memory_are_counted_each_time)
 {
     json_t *status = status_as(NULL, 1000, sizeof(text));
-    int64_t before = number(status, "fds_open");
+    int64_t before = number(status, "fds_open"), n = 0;
+    for (int i = 0; i < 1024; i++)
+        n += fcntl(i, F_GETFD) >= 0;
+    ck_assert_int_eq(before, n);
     int fd = dup(STDERR_FILENO);
 
     ck_assert_int_gt(number(status, "rss_bytes"), 100000);

@@ -455,6 +455,11 @@ START_TEST(senseless_descriptions_are_refused)
     check_refused(&t.desc);
     ck_assert_ptr_nonnull(strstr(err, "no merges"));
     tiny_merge(&t, "a", "b");
+    const uint32_t n_merges = t.desc.n_merges;
+    t.desc.n_merges = VOCAB_MAX_TOKENS + 1; /* none of which is looked at */
+    check_refused(&t.desc);
+    ck_assert_ptr_nonnull(strstr(err, "at most"));
+    t.desc.n_merges = n_merges;
     t.desc.roles[VOCAB_EOS] = t.desc.n_tokens;
     check_refused(&t.desc);
     ck_assert_ptr_nonnull(strstr(err, "257"));
