@@ -22,10 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
-
 extern char **environ;
 
 struct serving {
@@ -457,51 +453,6 @@ int cli_serve(const struct cli_options *o)
 
 /* ---- hearth stop ------------------------------------------------------------------------------ */
 
-/* A pidfd of the process that listens at the path, *ret_pid, or -errno. What a daemon says of itself
- * is not to be trusted: it may name any process. */
-static int open_listener(const char *path, pid_t *ret_pid)
-{
-    struct ucred peer = {0};
-    socklen_t bytes = sizeof(peer);
-    char err[256];
-    int pidfd, fd = hello_connect(path, 5000, err, sizeof(err));
-    if (fd < 0)
-        return fd;
-    int rc = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ? -errno : 0;
-    *ret_pid = peer.pid;
-    bytes = sizeof(pidfd);
-    if (!rc && getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) < 0) {
-        rc = -errno;
-        if (rc == -ENOPROTOOPT) { /* before Linux 6.5 its number may be another one's by now */
-            pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-            rc = pidfd < 0 ? -errno : 0;
-        }
-    }
-    close(fd);
-    return rc ? rc : pidfd;
-}
-
-/* Ends the daemon, which says that it is process `pid`, and waits for its end. */
-static int stop_process(const char *path, pid_t pid)
-{
-    pid_t listener = 0;
-    int pidfd = open_listener(path, &listener);
-    if (pidfd < 0)
-        return cli_fail(CLI_SYSTEM, "cannot find the process at %s: %s", path, strerror(-pidfd));
-    int code = 0;
-    if (listener != pid)
-        code = cli_fail(CLI_SYSTEM,
-                        "%s says that it is process %d, but %d listens there: stop it as it was "
-                        "started",
-                        path, (int)pid, (int)listener);
-    else if (syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0) < 0)
-        code = cli_fail(CLI_SYSTEM, "cannot stop process %d: %s", (int)pid, strerror(errno));
-    else
-        (void)poll(&(struct pollfd){.fd = pidfd, .events = POLLIN}, 1, -1);
-    close(pidfd);
-    return code;
-}
-
 int cli_stop(const struct cli_options *o)
 {
     char path[HELLO_PATH_BYTES], err[512], model[128], socket[HELLO_PATH_BYTES + 16];
@@ -521,5 +472,16 @@ int cli_stop(const struct cli_options *o)
     }
     if (!is_served(path, &pid, model, sizeof(model)) || pid <= 0)
         return cli_fail(CLI_NO_DAEMON, "no daemon answers at %s", path);
-    return stop_process(path, pid);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (kill(pid, SIGTERM) < 0) {
+        int rc = errno;
+        if (pidfd >= 0)
+            close(pidfd);
+        return cli_fail(CLI_SYSTEM, "cannot stop process %d: %s", (int)pid, strerror(rc));
+    }
+    if (pidfd >= 0) {
+        (void)poll(&(struct pollfd){.fd = pidfd, .events = POLLIN}, 1, -1);
+        close(pidfd);
+    }
+    return 0;
 }

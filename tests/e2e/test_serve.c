@@ -1,7 +1,6 @@
 /* Models by name: hearth models, serve, stop, and --model, without a service manager. */
 #include "ipc/listen.h"
 #include "tests/e2e/harness.h"
-#include "tests/rig/fake_daemon.h"
 #include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
@@ -9,7 +8,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,36 +89,6 @@ START_TEST(a_model_is_served_asked_and_stopped_by_its_name)
     RUN(0, "stop", "tiny");
     RUN(69, "stop", "tiny");
     ck_assert_str_eq(o.error, "hearth: no daemon serves tiny: start it with hearth serve tiny\n");
-}
-END_TEST
-
-/* What answers names another process of this user as itself. */
-START_TEST(stop_ends_nothing_but_what_listens)
-{
-    struct fake_daemon fake;
-    char path[128];
-    int status;
-    pid_t victim = fork();
-    if (victim == 0) {
-        signal(SIGTERM, SIG_DFL); /* not the handler of the test suite, which ends all of it */
-        pause();
-        _exit(0);
-    }
-    fake_open(&fake);
-    fake.daemon_pid = (uint32_t)victim;
-    snprintf(path, sizeof(path), "%s/hearth", home);
-    (void)mkdir(path, 0700);
-    snprintf(path, sizeof(path), "%s/hearth/fake.sock", home);
-    ck_assert_int_eq(rename(fake.path, path), 0);
-    fake_start(&fake);
-    RUN(71, "stop", "fake");
-    fake_join(&fake);
-    ck_assert_ptr_nonnull(strstr(o.error, "stop it as it was started"));
-    ck_assert_int_eq(waitpid(victim, &status, WNOHANG), 0);
-    ck_assert_int_eq(kill(victim, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(victim, &status, 0), victim);
-    ck_assert_int_eq(rename(path, fake.path), 0);
-    fake_close(&fake);
 }
 END_TEST
 
@@ -256,7 +224,6 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
-    tcase_add_test(c, stop_ends_nothing_but_what_listens);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);

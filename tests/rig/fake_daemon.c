@@ -77,7 +77,6 @@ void fake_open(struct fake_daemon *f)
     f->socket_fd = f->notify_fd = f->bell_fd = -1;
     f->fingerprint = 0xab;
     f->numerics = "portable-1";
-    f->daemon_pid = 4242;
     f->limits = (struct ipc_limits){.slots = FAKE_SLOTS,
                                     .context = FAKE_CONTEXT,
                                     .submit_cells = 8,
@@ -136,7 +135,6 @@ static void welcome_without_slots(struct fake_daemon *f)
     struct hello_welcome w = {.limits = f->limits,
                               .n_fds = HELLO_FDS_SHARED,
                               .n_vocab = FAKE_VOCAB,
-                              .daemon_pid = f->daemon_pid,
                               .vocab_bytes = f->vocab_bytes,
                               .numerics = "portable-1",
                               .model = "fake"};
@@ -158,7 +156,7 @@ static void welcome(struct fake_daemon *f)
     struct hello_welcome w = {.limits = f->limits,
                               .n_fds = f->hello.flags & HELLO_NOTIFY ? HELLO_FDS : HELLO_FDS - 1,
                               .n_vocab = FAKE_VOCAB,
-                              .daemon_pid = f->daemon_pid,
+                              .daemon_pid = 4242,
                               .vocab_bytes = f->vocab_bytes,
                               .fingerprint = {f->fingerprint, 0xcd},
                               .model = "fake",

@@ -51,7 +51,6 @@ struct fake_daemon {
     const char *refuse_line;
     uint8_t fingerprint;  /* first byte of it */
     const char *numerics; /* id */
-    uint32_t daemon_pid;  /* whose number it says */
     int garbage;          /* answer with bytes that are not a message */
     int n_stopping;       /* first this many clients are told that it is stopping */
 };
