@@ -258,9 +258,12 @@ struct hearth *harness_connect(const struct harness *d, uint32_t slots, const ch
 static void exec_program(const char *name, const struct harness *d, const int fds[3],
                          const char *const *arguments)
 {
-    const char *argv[64] = {harness_program(name)};
-    for (size_t n = 1; *arguments && n < 63; n++)
+    const char *argv[128] = {harness_program(name)};
+    for (size_t n = 1; *arguments; n++) {
+        if (n == sizeof(argv) / sizeof(argv[0]) - 1)
+            _exit(127); /* too many */
         argv[n] = *arguments++;
+    }
     for (int i = 0; i < 3; i++)
         dup2(fds[i], i);
     setenv("HEARTH_SOCKET", d ? d->socket : "/nonexistent/hearth.sock", 1);
