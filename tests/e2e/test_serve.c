@@ -149,8 +149,8 @@ START_TEST(no_option_of_the_daemon_is_left_out)
     }
     words[73] = "--no-such-option";
     run(64, words);
-    ck_assert_msg(strstr(o.error, "hearth: unknown option --no-such-option: see --help") != NULL, "%s",
-                  o.error);
+    ck_assert_msg(strstr(o.error, "hearth: unknown option --no-such-option: see --help") != NULL,
+                  "%s", o.error);
 }
 END_TEST
 
