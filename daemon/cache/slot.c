@@ -101,14 +101,30 @@ static uint64_t slots_turn(const struct slots *slots, const struct slot *slot)
 
 void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
 {
-    if (slot->state == SLOT_IDLE && state != SLOT_IDLE)
+    if (slot->state == SLOT_IDLE && state != SLOT_IDLE) {
         slot->turn = slots_turn(slots, slot);
+        slot->fresh = slot->again = 0;
+    }
     slots->n_active += (uint32_t)(state != SLOT_IDLE) - (uint32_t)(slot->state != SLOT_IDLE);
     slots->n_paused += (uint32_t)(state == SLOT_PAUSED) - (uint32_t)(slot->state == SLOT_PAUSED);
     slots->n_reading += (uint32_t)(state == SLOT_READING) - (uint32_t)(slot->state == SLOT_READING);
     if (state == SLOT_ENDING)
         slots->ending[slots->n_ending++] = slot;
     slot->state = state;
+}
+
+void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further)
+{
+    slot->fresh += further > 0 ? further + TURN_PASS : 0;
+    slot->again += further > 0 ? 0 : rows; /* drafts that were rejected are neither */
+    if (slot->fresh < TURN_ROWS || slot->fresh < slot->again)
+        return;
+    slot->fresh = slot->again = 0;
+    for (uint32_t i = 0; i < slots->n; i++) {
+        struct slot *own = &slots->all[i];
+        if (own->state != SLOT_IDLE && own->uid == slot->uid && own->batch == slot->batch)
+            own->turn++;
+    }
 }
 
 /* ---- what texts share ------------------------------------------------------------------------ */

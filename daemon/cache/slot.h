@@ -60,6 +60,8 @@ enum {
     TEXT_POINTS = 4,     /* restart points that a text has at most */
     POINTS_EVERY = 2048, /* positions of a prefill that keep one */
     MASKED_LONG = 64,    /* steps without a mask after which a slot gives way as a paused one */
+    TURN_ROWS = 512, /* rows of new work after which it is another user's turn at the pages ... */
+    TURN_PASS = 8,   /* ... where a pass by itself takes as long as so many */
 };
 
 struct client;
@@ -112,6 +114,7 @@ struct slot {
     uint32_t masked;         /* steps in a row that it waits for a mask, MASKED_LONG at most */
     uint64_t serial;         /* its last request's number in order of arrival, over all slots */
     uint64_t turn;           /* of that request: slot_precedes */
+    uint64_t fresh, again;   /* what that request did in this turn (slots_worked) */
     bool batch;              /* the class of that request */
     struct request *request; /* the engine's, one per slot, reused */
 };
@@ -158,10 +161,19 @@ static inline bool slot_runs(const struct slot *slot)
     return slot->state == SLOT_READY || slot->state == SLOT_STARVED || slot->state == SLOT_PAUSED;
 }
 
+/* A canonical pass had `rows` rows of the slot's request, or a fast one gave it a token; it came
+ * `further` positions further than ever before. After TURN_ROWS of that its turn at the pages is
+ * over: it and its user's other requests of the class come a turn later (slot_precedes). What it
+ * computes again because others had its pages makes a turn longer, so that at least half of all
+ * work is new: turns cost no more than twice the time. */
+void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further);
+
 /* Has the request of `a` more right to pages than that of `b`, of the same class? Users take turns:
  * a request comes after its user's other ones that run, and together with the first ones of the
- * others, whichever came first. So one user's many requests do not all come before another one's.
- * The order of two requests never changes, and none comes before the first one of all. */
+ * others, whichever came first. So one user's many requests do not all come before another one's,
+ * and one that needs all pages does not keep them until it ends. The order of two requests changes
+ * at the end of a turn alone, never of two of the same user, and none comes before the first one of
+ * all. */
 static inline bool slot_precedes(const struct slot *a, const struct slot *b)
 {
     return a->turn != b->turn ? a->turn < b->turn : a->serial < b->serial;
@@ -276,8 +288,8 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * paused ones, and those that wait long for a grammar (old ones too, or a reader that stops, or
  * whose grammar takes minutes, would keep pages from all others); then batch, then interactive
  * requests that it precedes (slot_precedes), the last first. Never one with rows in this pass. So
- * nothing evicts the first interactive request that can go on, and it gets all that it needs: the
- * pool progresses. NULL: none, `needy` waits. */
+ * nothing evicts the first interactive request that can go on, and it gets all that it needs until
+ * its turn is over: the pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 /* The slot that gives way where the draft model has no page: an idle one, of the user whose idle

@@ -42,10 +42,9 @@ uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl)
 uint32_t gather_gained(struct slot *slot, struct ctl *ctl)
 {
     struct request *request = slot->request;
-    if (slot->spec.canonical <= request->reached)
+    uint32_t gained = request_reached(request, slot->spec.canonical);
+    if (gained == 0)
         return 0;
-    uint32_t gained = slot->spec.canonical - request->reached;
-    request->reached = slot->spec.canonical;
     request->cached += gained;
     counters_add(ctl, COUNTER_CACHED_TOKENS, gained);
     answer_progress(slot, DOWN_PREFILL);

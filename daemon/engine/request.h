@@ -90,6 +90,14 @@ void request_spare(struct request *request, uint32_t used);
 /* Did its client void it: cancel it, or write a newer one over it? */
 bool request_void(const struct slot *slot);
 
+/* KV has come to position `at`. Returns how much further than ever before that is. */
+static inline uint32_t request_reached(struct request *request, uint32_t at)
+{
+    uint32_t further = at > request->reached ? at - request->reached : 0;
+    request->reached += further;
+    return further;
+}
+
 /* The slot's answer is over: marks it, and answer_ends does the rest in the same step. `error` and
  * `text` go with DONE_ERROR, else 0 and "". */
 void request_end(struct slots *slots, struct slot *slot, enum done_reason reason, int error,

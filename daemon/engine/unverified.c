@@ -81,8 +81,7 @@ void unverified_take(struct slots *slots, struct batch_slot *b, const struct row
         return;
     }
     spec_take_unverified(&slot->spec, slot->tokens, token);
-    if (request->reached < spec_computed(&slot->spec))
-        request->reached = spec_computed(&slot->spec);
+    slots_worked(slots, slot, 1, request_reached(request, spec_computed(&slot->spec)));
     bool counts = !vocab_is_end(vocab, token);
     request->own += counts;
     request->unverified = true;

@@ -168,7 +168,6 @@ void verify_step(struct batch *batch, struct slots *slots, struct drafters *draf
             verify_slot(batch, b, slots, drafters, loaded);
         slot_share(slot, &slots->kv.prefix);
         verify_keep(batch, i, &slots->kv.prefix);
-        if (slot->request->reached < slot->spec.canonical)
-            slot->request->reached = slot->spec.canonical;
+        slots_worked(slots, slot, b->take, request_reached(slot->request, slot->spec.canonical));
     }
 }

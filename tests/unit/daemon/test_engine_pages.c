@@ -1,6 +1,6 @@
 /*
  * More requests than KV pages. Pages move from idle, paused, batch and newer requests to those with
- * more right to them; no answer changes by it, the oldest interactive request that can go on loses
+ * more right to them; no answer changes by it, the first interactive request that can go on loses
  * nothing, and everything ends.
  */
 #include "ipc/params.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CLIENTS = 6 };
+enum { CLIENTS = 6, LONG = 1024 };
 
 static struct rig rig;
 static struct rig_client clients[CLIENTS];
@@ -40,15 +40,15 @@ static void teardown(void)
     rig_close(&rig);
 }
 
-/* The oldest interactive request that is not paused, or NULL. */
-static const struct slot *oldest(void)
+/* The interactive request that precedes all others and is not paused, or NULL. */
+static const struct slot *first(void)
 {
     const struct slot *found = NULL;
 
     for (uint32_t i = 0; i < rig.engine->options.n_slots; i++) {
         const struct slot *slot = &rig.engine->slots.all[i];
         if (slot->state != SLOT_IDLE && slot->state != SLOT_PAUSED && !slot->batch &&
-            (!found || slot->serial < found->serial))
+            (!found || slot_precedes(slot, found)))
             found = slot;
     }
     return found;
@@ -59,7 +59,7 @@ static bool all_idle(void)
     return rig.engine->slots.n_active == 0;
 }
 
-/* Steps to the end of everything, looking at the rule in every step: the oldest interactive request
+/* Steps to the end of everything, looking at the rule in every step: the first interactive request
  * that can go on loses nothing, and goes on. Returns the steps. */
 static uint32_t run_all(uint32_t most)
 {
@@ -68,7 +68,7 @@ static uint32_t run_all(uint32_t most)
     do {
         for (uint32_t i = 0; i < CLIENTS; i++)
             rig_read_all(&clients[i]);
-        const struct slot *protected = oldest();
+        const struct slot *protected = first();
         uint32_t canonical = protected ? protected->spec.canonical : 0;
         uint64_t serial = protected ? protected->serial : 0;
         uint32_t worked = engine_step(rig.engine);
@@ -279,6 +279,75 @@ START_TEST(a_users_many_requests_take_no_pages_from_another_users)
 }
 END_TEST
 
+/* `n` requests, which have all pages each, of another user each, or all of one. Returns the rows that
+ * they need together. */
+static uint64_t ask_for_all(uint32_t n, bool users, bool fast)
+{
+    struct rig_desc desc = {.slots = CLIENTS, .context = LONG, .pages = LONG / 32, .rows = 48};
+    desc.fast = fast ? BACKEND_FAST_NATIVE : desc.fast;
+    rig_open(&rig, &desc);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        rig_attach(&rig, &clients[i], 1, 1000 + (users ? i : 0), "");
+        rig_tokens(tokens[i], RIG_TOKENS, i);
+        requests[i] = (struct rig_request){
+            .tokens = tokens[i], .n = 100, .max_tokens = LONG - 100, .fast = fast && i == 0};
+    }
+    for (uint32_t i = 0; i < n; i++)
+        rig_submit(&clients[i], 0, &requests[i]);
+    return (uint64_t)n * (LONG - 1);
+}
+
+/* A request that needs all pages, verified (0) or not (1), is answered for a while only: then those of
+ * others go on, which do not wait for its end. Each answer is as it is alone. */
+START_TEST(a_request_that_needs_all_pages_does_not_keep_them)
+{
+    uint32_t steps = 0;
+
+    ask_for_all(1, true, _i == 1);
+    do {
+        engine_step(rig.engine);
+        rig_read_all(&clients[0]);
+    } while (clients[0].client->slots[0]->spec.accepted < LONG - 150);
+    for (uint32_t i = 1; i < 3; i++) {
+        requests[i].max_tokens = 20;
+        rig_submit(&clients[i], 0, &requests[i]);
+    }
+    while (!clients[1].slots[0].last.reason || !clients[2].slots[0].last.reason) {
+        engine_step(rig.engine);
+        rig_check(&rig);
+        for (uint32_t i = 0; i < CLIENTS; i++)
+            rig_read_all(&clients[i]);
+        ck_assert_uint_lt(++steps, TURN_ROWS / TURN_PASS + 100);
+    }
+    ck_assert(clients[0].client->slots[0]->state != SLOT_IDLE);
+    while (rig_step(&rig))
+        rig_read_all(&clients[0]);
+    rig_read_all(&clients[0]);
+    ck_assert_int_eq(clients[0].slots[0].last.reason, DONE_LENGTH);
+    if (_i == 0)
+        ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    ck_assert(rig_same(&rig, &requests[1], &clients[1].slots[0].last));
+    ck_assert(rig_same(&rig, &requests[2], &clients[2].slots[0].last));
+    teardown();
+}
+END_TEST
+
+/* Requests of some users, each of which needs all pages, take turns (1): all end, at twice the cost
+ * at most, where a pass costs what TURN_PASS rows cost. Those of one user (0) follow one another. */
+START_TEST(turns_at_all_pages_cost_no_more_than_twice)
+{
+    const bool users = _i == 1;
+    const uint64_t alone = ask_for_all(3, users, false), passes = 3 * (LONG - 100);
+    run_all(20000);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert(rig_same(&rig, &requests[i], &clients[i].slots[0].last));
+    ck_assert_uint_gt(rig.fake.n_rows, users ? 3 * alone : alone);
+    ck_assert_uint_lt(rig.fake.n_rows,
+                      users ? 2 * (alone + TURN_PASS * passes) - TURN_PASS * passes : 2 * alone);
+    teardown();
+}
+END_TEST
+
 /* What a user has in the cache, without a slot, is not lost to another one whose idle slots have
  * more: these give way, down to as much as that. */
 START_TEST(idle_slots_count_with_what_their_user_has_in_the_cache)
@@ -330,6 +399,8 @@ int main(void)
     tcase_add_loop_test(t, a_paused_request_gives_its_pages_the_oldest_too, 0, 2);
     tcase_add_loop_test(t, a_request_that_waits_for_its_grammar_gives_its_pages, 0, 2);
     tcase_add_test(t, a_users_many_requests_take_no_pages_from_another_users);
+    tcase_add_loop_test(t, a_request_that_needs_all_pages_does_not_keep_them, 0, 2);
+    tcase_add_loop_test(t, turns_at_all_pages_cost_no_more_than_twice, 0, 2);
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
