@@ -196,6 +196,11 @@ int http_config_read(struct http_config *c, int argc, char **argv, char *err, si
         snprintf(err, err_bytes, "--host %s: give a --port, too", c->host);
         rc = -EINVAL;
     }
+    if (!rc && c->listen && !strchr(c->listen, '/') && strchr(c->listen, ':')) {
+        snprintf(err, err_bytes, "--listen %s: that is a socket's path: for TCP give --port %s",
+                 c->listen, strrchr(c->listen, ':') + 1);
+        rc = -EINVAL;
+    }
     if (!rc)
         rc = check_budget(c, err, err_bytes);
     if (!rc && (c->upstream_entries.n || c->upstream_keys.n))

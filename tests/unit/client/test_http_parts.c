@@ -331,6 +331,7 @@ START_TEST(options_are_read_and_checked)
                                          {"word", "1", "word"},
                                          {"--host", "::1", "--port"},
                                          {"--host", "192.168.0.1", "loopback"},
+                                         {"--listen", "127.0.0.1:8080", "--port 8080"},
                                          {"-", "", "-"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(READ((char *)(uintptr_t)bad[i][0], (char *)(uintptr_t)bad[i][1]), -EINVAL);
