@@ -39,7 +39,7 @@ PROGRAMS = ["e2e/test_hostile", "e2e/test_start", "e2e/test_descriptors", "e2e/t
 
 # Parts of the contract that a file's mistakes are looked for in first; of any other file in all.
 CONTRACT_FIRST = [(r"expert", ["experts", "cut"]), (r"delta|plan_state", ["states"]), (r"sample", ["samples"]),
-                  (r"half|native", ["native", "fast"]), (r"blas|cublas", ["fast"]), (r"cut", ["cut"]),
+                  (r"half|native|bf16|warpgroup", ["native", "fast"]), (r"blas|cublas", ["fast"]), (r"cut", ["cut"]),
                   (r"attend", ["heads", "shapes"]), (r"matmul|weights|repack|layout", ["types", "shapes"])]
 SIMULATED = ["all", "build/tests/cudasim/libcublas.so.13", "build/tests/gpu/contract", "build/tests/e2e/test_cuda"]
 PLAIN = "build/plain"  # the plugin without a mistake
