@@ -289,6 +289,43 @@ test('the plugin waits for a killed daemon', function()
   expect(#editor.lua('return _G.notices'), 1, 'notices')
 end)
 
+test('a daemon that does not say what it serves holds nobody up', function()
+  local usual = daemon.socket
+  daemon.stop()
+  vim.fn.mkdir(folder .. '/hearth', 'p')
+  daemon.socket = folder .. '/hearth/a.sock' -- asked first
+  daemon.start()
+  local stopped, stopped_pid = daemon.job, daemon.pid
+  local name = vim.fn.json_decode(vim.fn.system({ build .. '/bin/hearth', 'status', '--json',
+    '--socket', daemon.socket })).model
+  daemon.socket = folder .. '/hearth/b.sock'
+  daemon.start()
+  daemon.signal('sigstop')
+  vim.loop.kill(stopped_pid, 'sigstop')
+  editor.start({ max_tokens = 8, model = name }, write('a.py', small))
+  editor.input('5GA')
+  for _ = 1, 30 do
+    editor.input('x')
+    local began = vim.loop.hrtime()
+    editor.lua('return 1')
+    if vim.loop.hrtime() - began > 1e9 then -- each of the two takes 2 s
+      fail('a key waited for a daemon')
+    end
+    vim.wait(100)
+  end
+  editor.wait('the end of the search', 'return require("hearth").status().state == "down"')
+  daemon.signal('sigcont')
+  vim.loop.kill(stopped_pid, 'sigcont')
+  editor.wait('one that says it', 'return require("hearth.connection").retry()')
+  expect(editor.lua('return require("hearth").status().daemon.model'), name, 'the model')
+  editor.stop()
+  daemon.stop()
+  daemon.job, daemon.pid = stopped, stopped_pid
+  daemon.stop()
+  daemon.socket = usual
+  daemon.start()
+end)
+
 test('it reconnects to a daemon with another model', function()
   editor.start({ max_tokens = 8 }, write('a.py', small))
   editor.ready()

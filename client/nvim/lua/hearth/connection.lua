@@ -23,7 +23,7 @@ local event_ref, info_now
 local info = {}
 local slots = {}    -- [slot] = { buffer, used, request }
 local serial, clock = 0, 0
-local tried_ns = 0
+local tried_ns, searches = 0, 0
 local told = {}     -- what the user was told already, until it is well again
 local flush_planned, flushed_ns, timer = false, 0, nil
 
@@ -219,27 +219,19 @@ local function load()
   return true
 end
 
-local function connect()
-  if handle then
-    return
-  end
+local function failed(line)
+  M.state, M.why = 'down', line
+  tell('down', line)
+end
+
+local function connect_to(socket)
   local o = native.new('options')
   local ref, err = ffi.new('struct hearth *[1]'), ffi.new('char[512]')
   o.flags = native.POLLABLE + native.NONBLOCK
   o.slots = config.options.slots
   o.resume_ms = config.options.resume_ms
-  M.counts.connects = M.counts.connects + 1
-  local socket, rc = config.options.socket, 0
-  if config.options.model then
-    socket = ffi.new('char[128]')
-    rc = lib.hearth_find(config.options.model, socket, 128, err, 512)
-  end
-  if rc == 0 then
-    rc = lib.hearth_connect(socket, o, ref, err, 512)
-  end
-  if rc ~= 0 then
-    M.state, M.why = 'down', ffi.string(err)
-    tell('down', M.why)
+  if lib.hearth_connect(socket, o, ref, err, 512) ~= 0 then
+    failed(ffi.string(err))
     return
   end
   handle = ref[0]
@@ -247,6 +239,35 @@ local function connect()
   poll = uv.new_poll(lib.hearth_fd(handle))
   poll:start('r', on_poll)
   finish_connecting()
+end
+
+-- Which daemon serves the model? That asks them, and one that is stopped answers after seconds or
+-- not at all: a thread waits for it.
+local function find_and_connect(model)
+  searches = searches + 1
+  local search = searches
+  M.state = 'connecting'
+  uv.new_work(native.find, measure.wrap('find', function(rc, text)
+    if search ~= searches or M.state ~= 'connecting' or handle then
+      return
+    elseif rc == 0 then
+      connect_to(text)
+    else
+      failed(text)
+    end
+  end)):queue(native.path, model)
+end
+
+local function connect()
+  if handle then
+    return
+  end
+  M.counts.connects = M.counts.connects + 1
+  if config.options.model then
+    find_and_connect(config.options.model)
+  else
+    connect_to(config.options.socket)
+  end
 end
 
 -- Is a daemon connected? If not, tries to connect, at most once a second.

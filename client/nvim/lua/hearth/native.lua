@@ -62,7 +62,6 @@ struct hearth_event {
 };
 void hearth_options_init(struct hearth_options *, size_t);
 int hearth_connect(const char *, const struct hearth_options *, struct hearth **, char *, size_t);
-int hearth_find(const char *, char *, size_t, char *, size_t);
 int hearth_ready(struct hearth *);
 void hearth_close(struct hearth *);
 int hearth_info(struct hearth *, struct hearth_info *);
@@ -135,6 +134,16 @@ function M.load()
   end
   return nil, 'libhearth.so.0 was not found: install hearth, or set g:hearth_library to its path ('
     .. why .. ')'
+end
+
+-- hearth_find() of the library at `path`, on a thread of libuv, whose Lua has nothing of this file.
+-- Returns 0 and the socket's path, or an error and its line.
+function M.find(path, model)
+  local ffi = require('ffi')
+  pcall(ffi.cdef, 'int hearth_find(const char *, char *, size_t, char *, size_t);')
+  local socket, err = ffi.new('char[128]'), ffi.new('char[512]')
+  local rc = ffi.load(path).hearth_find(model, socket, 128, err, 512)
+  return rc, ffi.string(rc == 0 and socket or err)
 end
 
 -- A structure of the library with its defaults.
