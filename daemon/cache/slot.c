@@ -117,7 +117,8 @@ void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_
 {
     slot->fresh += further > 0 ? further + TURN_PASS : 0;
     slot->again += further > 0 ? 0 : rows; /* drafts that were rejected are neither */
-    if (slot->fresh < TURN_ROWS || slot->fresh < slot->again)
+    const uint64_t whole = slot->spec.accepted, least = slot->again < whole ? slot->again : whole;
+    if (slot->fresh < TURN_ROWS || slot->fresh < least)
         return;
     slot->fresh = slot->again = 0;
     for (uint32_t i = 0; i < slots->n; i++) {
@@ -849,6 +850,17 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
         }
     }
     return victim;
+}
+
+uint32_t slots_room(const struct slots *slots, const struct slot *needy)
+{
+    uint32_t room = prefix_spare(&slots->kv.prefix);
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
+        if (slot->state == SLOT_IDLE || yields(slot, needy) != YIELD_NEVER)
+            room += slot->n_pages;
+    }
+    return room;
 }
 
 static uint32_t idle_draft_pages(const struct slot *slot)

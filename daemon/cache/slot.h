@@ -164,8 +164,8 @@ static inline bool slot_runs(const struct slot *slot)
 /* A canonical pass had `rows` rows of the slot's request, or a fast one gave it a token; it came
  * `further` positions further than ever before. After TURN_ROWS of that its turn at the pages is
  * over: it and its user's other requests of the class come a turn later (slot_precedes). What it
- * computes again because others had its pages makes a turn longer, so that at least half of all
- * work is new: turns cost no more than twice the time. */
+ * computes again because others had its pages makes a turn longer, up to its text once: so at least
+ * half of what it computes in its turn is new, however many others wait. */
 void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further);
 
 /* Has the request of `a` more right to pages than that of `b`, of the same class? Users take turns:
@@ -291,6 +291,10 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * nothing evicts the first interactive request that can go on, and it gets all that it needs until
  * its turn is over: the pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
+
+/* How many pages `needy` could get: those that nothing holds, and those of slots that would be
+ * evicted for it; more than there are, where these share some. */
+uint32_t slots_room(const struct slots *slots, const struct slot *needy);
 
 /* The slot that gives way where the draft model has no page: an idle one, of the user whose idle
  * slots have the most of its pages the least recently used. NULL: none has any. */

@@ -249,6 +249,17 @@ static void gather_share(struct batch *batch, uint32_t n, const struct cost *cos
     }
 }
 
+/* Would the slot compute what it lost in pages that it will lose again? Those that are planned before
+ * it lack `lacking`, for the text that they have and a page to go on in. */
+static bool gather_in_vain(const struct slots *slots, const struct batch_slot *b, uint32_t lacking)
+{
+    const struct slot *slot = b->slot;
+    const uint32_t pages = kv_pages(slot->spec.canonical + b->take);
+    if (lacking == 0 || slot->spec.canonical >= slot->request->reached || pages <= slot->n_pages)
+        return false;
+    return slots_room(slots, slot) < lacking + pages - slot->n_pages;
+}
+
 /* Plans once. Returns whether slots were given rows; those that found no pages wait. */
 static bool gather_try(struct batch *batch, struct slots *slots, struct attached *clients,
                        const struct cost *cost, struct cost_step *step)
@@ -261,14 +272,23 @@ static bool gather_try(struct batch *batch, struct slots *slots, struct attached
     if (batch->n_slots == 0)
         return false;
     batch_sort(batch);
+    uint32_t lacking = 0;
     n = 0;
     for (uint32_t i = 0; i < batch->n_slots; i++) {
         struct batch_slot b = batch->slots[i];
         struct slot *slot = b.slot;
         const struct spec *spec = &slot->spec;
-        if (b.take == 0 || !gather_pages(batch, slots, clients->ctl, slot, spec->canonical,
-                                         spec->canonical + b.take))
+        if (b.take == 0)
             continue;
+        if (gather_in_vain(slots, &b, lacking)) {
+            slots_set(slots, slot, SLOT_WAITING);
+            continue;
+        }
+        if (!gather_pages(batch, slots, clients->ctl, slot, spec->canonical,
+                          spec->canonical + b.take))
+            continue;
+        if (kv_pages(spec->accepted) >= slot->n_pages)
+            lacking += kv_pages(spec->accepted) + 1 - slot->n_pages;
         /* Only rows that reach the end of the sequence sample, and none of a request for no token. */
         bool samples = b.take == spec_rows(spec) && !slot->request->prewarm;
         batch->slots[n] = b;
