@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 _Static_assert((int)SPEC_RECORDS_MAX == (int)BACKEND_STATE_RECORDS, "what is applied is there");
+_Static_assert(PREFIX_USERS == 64, "users as bits (slots_had_turn)");
 _Static_assert(BACKEND_STATE_KEEPS == 2, "slot_points compares with one before");
 
 /* One more than the context: the token that ends a full sequence has a place, but no row. */
@@ -84,19 +85,55 @@ void slots_fini(struct slots *slots)
     *slots = (struct slots){0};
 }
 
-/* The turn of a request that begins (slot_precedes). */
+/* Does its request wait for something other than passes and pages? */
+static bool slot_sits_out(const struct slot *slot)
+{
+    return slot->state == SLOT_PAUSED || slot->state == SLOT_MASKING;
+}
+
+/* The least turn of the class's requests that go on, or where none does, of those that sit out.
+ * UINT64_MAX: there are none. */
+static uint64_t slots_first(const struct slots *slots, bool batch)
+{
+    uint64_t first[2] = {UINT64_MAX, UINT64_MAX};
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
+        uint64_t *least = &first[slot_sits_out(slot)];
+        if (slot->state != SLOT_IDLE && slot->batch == batch && slot->turn < *least)
+            *least = slot->turn;
+    }
+    return first[0] != UINT64_MAX ? first[0] : first[1];
+}
+
+/* Has a user whose requests of the class go on no one at turn `first`, since it has had that? */
+static bool slots_had_turn(const struct slots *slots, bool batch, uint64_t first)
+{
+    uint64_t at_first = 0, later = 0; /* users, as bits */
+    for (uint32_t i = 0; i < slots->n; i++) {
+        const struct slot *slot = &slots->all[i];
+        if (slot->state != SLOT_IDLE && slot->batch == batch && !slot_sits_out(slot))
+            *(slot->turn == first ? &at_first : &later) |= (uint64_t)1 << slot->uid % PREFIX_USERS;
+    }
+    return later & ~at_first;
+}
+
+/* The turn of a request that begins (slot_precedes): that of the first one that goes on. Where a
+ * user has had that already, the next one: else requests that end and begin anew could stay before
+ * that user's for ever. */
 static uint64_t slots_turn(const struct slots *slots, const struct slot *slot)
 {
-    uint64_t first = UINT64_MAX, own = 0;
+    const uint64_t first = slots_first(slots, slot->batch);
+    uint64_t turn = first;
+    if (first == UINT64_MAX)
+        return 0;
+    turn += slots_had_turn(slots, slot->batch, first);
     for (uint32_t i = 0; i < slots->n; i++) {
-        const struct slot *other = &slots->all[i];
-        if (other->state == SLOT_IDLE || other->batch != slot->batch)
-            continue;
-        first = other->turn < first ? other->turn : first;
-        if (other->uid == slot->uid && other->turn >= own)
-            own = other->turn + 1;
+        const struct slot *own = &slots->all[i];
+        if (own->state != SLOT_IDLE && own->batch == slot->batch && own->uid == slot->uid &&
+            own->turn >= turn)
+            turn = own->turn + 1;
     }
-    return first == UINT64_MAX ? 0 : own > first ? own : first;
+    return turn;
 }
 
 void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
@@ -120,11 +157,16 @@ void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_
     const uint64_t whole = slot->spec.accepted, least = slot->again < whole ? slot->again : whole;
     if (slot->fresh < TURN_ROWS || slot->fresh < least)
         return;
+    const uint64_t first = slots_first(slots, slot->batch);
     slot->fresh = slot->again = 0;
     for (uint32_t i = 0; i < slots->n; i++) {
-        struct slot *own = &slots->all[i];
-        if (own->state != SLOT_IDLE && own->uid == slot->uid && own->batch == slot->batch)
-            own->turn++;
+        struct slot *other = &slots->all[i];
+        if (other->state == SLOT_IDLE || other->batch != slot->batch)
+            continue;
+        if (other->uid == slot->uid)
+            other->turn++;
+        else if (slot_sits_out(other) && other->turn < first)
+            other->turn = first; /* it does not save them up */
     }
 }
 

@@ -171,9 +171,10 @@ void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_
 /* Has the request of `a` more right to pages than that of `b`, of the same class? Users take turns:
  * a request comes after its user's other ones that run, and together with the first ones of the
  * others, whichever came first. So one user's many requests do not all come before another one's,
- * and one that needs all pages does not keep them until it ends. The order of two requests changes
- * at the end of a turn alone, never of two of the same user, and none comes before the first one of
- * all. */
+ * and one that needs all pages does not keep them until it ends. The order of two requests that go
+ * on changes at the end of a turn alone, never of two of the same user, and none comes before the
+ * first one of all that goes on: neither one that begins, nor one that sat out (its reader left no
+ * room, it had no mask) while others had more turns than it. */
 static inline bool slot_precedes(const struct slot *a, const struct slot *b)
 {
     return a->turn != b->turn ? a->turn < b->turn : a->serial < b->serial;

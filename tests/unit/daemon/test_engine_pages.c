@@ -358,6 +358,63 @@ START_TEST(what_would_be_lost_again_is_not_computed)
 }
 END_TEST
 
+/* An answer that has had turns goes on beside short requests, of which some user has always one,
+ * though none of these comes to the end of a turn: no others (0); besides those, a request of theirs
+ * (1), or of a third user (2), is paused and has had no turn. Nor does that one save turns up for
+ * itself (3). */
+START_TEST(who_has_had_turns_has_more_beside_requests_that_end)
+{
+    struct rig_client *other = &clients[1];
+    const struct slot *slot, *paused = NULL;
+    uint32_t still = 0, began = 0, steps = 0;
+
+    ask_for_all(0, true, false);
+    if (_i == 1)
+        for (uint32_t i = 2; i < 4; i++) {
+            rig_detach(&rig, &clients[i]);
+            rig_attach(&rig, &clients[i], 1, 1000, "");
+        }
+    slot = other->client->slots[0];
+    requests[0].n = 32;
+    requests[0].max_tokens = LONG - 32;
+    if (_i > 0) {
+        paused = clients[0].client->slots[0];
+        rig_submit(&clients[0], 0, &requests[0]);
+        while (paused->state != SLOT_PAUSED)
+            rig_step(&rig);
+    }
+    rig_submit(other, 0, &requests[1]);
+    while (slot->spec.accepted < 700) {
+        rig_step(&rig);
+        rig_read_all(other);
+    }
+    while (!other->slots[0].last.reason) {
+        const uint32_t accepted = slot->spec.accepted;
+        for (uint32_t i = 2; i < 4 && _i < 3; i++) {
+            if (clients[i].client->slots[0]->state != SLOT_IDLE || steps < 15 * (i - 2))
+                continue;
+            rig_tokens(tokens[i], RIG_TOKENS, 100 + began++);
+            requests[i] = (struct rig_request){.tokens = tokens[i], .n = 250, .max_tokens = 6};
+            rig_submit(&clients[i], 0, &requests[i]);
+        }
+        rig_step(&rig);
+        rig_check(&rig);
+        for (uint32_t i = _i == 3 ? 0 : 1; i < CLIENTS; i++)
+            rig_read_all(&clients[i]);
+        steps++;
+        still = slot->spec.accepted > accepted ? 0 : still + 1;
+        ck_assert_uint_lt(still, 3 * TURN_ROWS / TURN_PASS);
+    }
+    ck_assert(rig_same(&rig, &requests[1], &other->slots[0].last));
+    while (rig_step(&rig))
+        for (uint32_t i = 0; i < CLIENTS; i++)
+            rig_read_all(&clients[i]);
+    rig_read_all(&clients[0]);
+    ck_assert(!paused || rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    teardown();
+}
+END_TEST
+
 /* What a user has in the cache, without a slot, is not lost to another one whose idle slots have
  * more: these give way, down to as much as that. */
 START_TEST(idle_slots_count_with_what_their_user_has_in_the_cache)
@@ -412,6 +469,7 @@ int main(void)
     tcase_add_loop_test(t, a_request_that_needs_all_pages_does_not_keep_them, 0, 2);
     tcase_add_test(t, turns_at_all_pages_cost_no_more_than_twice);
     tcase_add_test(t, what_would_be_lost_again_is_not_computed);
+    tcase_add_loop_test(t, who_has_had_turns_has_more_beside_requests_that_end, 0, 4);
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
