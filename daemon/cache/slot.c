@@ -150,6 +150,25 @@ void slots_set(struct slots *slots, struct slot *slot, enum slot_state state)
     slot->state = state;
 }
 
+/* Does it keep no pages from anybody, whatever its turn? */
+static bool slot_gives_way(const struct slot *slot)
+{
+    return slot->state == SLOT_PAUSED ||
+           (slot->state == SLOT_MASKING && slot->masked == MASKED_LONG);
+}
+
+uint32_t slots_evict(struct slots *slots, struct slot *victim)
+{
+    const uint64_t first = slots_first(slots, victim->batch);
+    const uint32_t n_pages = victim->n_pages;
+    if (slot_gives_way(victim)) {
+        victim->fresh = victim->again = 0;
+        victim->turn = victim->turn > first ? victim->turn : first + 1;
+    }
+    slot_evict(victim, &slots->kv.prefix);
+    return n_pages;
+}
+
 void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further)
 {
     slot->fresh += further > 0 ? further + TURN_PASS : 0;
@@ -863,7 +882,7 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
 {
     if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0)
         return YIELD_NEVER;
-    if (slot->state == SLOT_PAUSED || (slot->state == SLOT_MASKING && slot->masked == MASKED_LONG))
+    if (slot_gives_way(slot))
         return YIELD_PAUSED;
     if (slot->batch && !needy->batch)
         return YIELD_BATCH;
@@ -924,9 +943,7 @@ uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t
     struct slot *victim;
     *ret_evicted = slots_level(slots, prefix, needy);
     while ((page = prefix_take(prefix)) == PAGE_NONE &&
-           (victim = slot_victim(slots->all, slots->n, needy))) {
-        *ret_evicted += victim->n_pages;
-        slot_evict(victim, prefix);
-    }
+           (victim = slot_victim(slots->all, slots->n, needy)))
+        *ret_evicted += slots_evict(slots, victim);
     return page;
 }

@@ -168,6 +168,11 @@ static inline bool slot_runs(const struct slot *slot)
  * half of what it computes in its turn is new, however many others wait. */
 void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further);
 
+/* The slot lets go of all pages for one that needs them. Returns how many it had. A request that is
+ * paused then, or waits long for a grammar, has had its turn, and comes after the first one that
+ * goes on: else it could compute the same again without end, and keep its turn. */
+uint32_t slots_evict(struct slots *slots, struct slot *victim);
+
 /* Has the request of `a` more right to pages than that of `b`, of the same class? Users take turns:
  * a request comes after its user's other ones that run, and together with the first ones of the
  * others, whichever came first. So one user's many requests do not all come before another one's,

@@ -170,8 +170,7 @@ static bool gather_evict(struct batch *batch, struct slots *slots, struct ctl *c
     struct slot *victim = slot_victim(slots->all, slots->n, needy);
     if (!victim)
         return false;
-    counters_add(ctl, COUNTER_EVICTIONS, victim->n_pages);
-    slot_evict(victim, &slots->kv.prefix);
+    counters_add(ctl, COUNTER_EVICTIONS, slots_evict(slots, victim));
     batch_drop(batch, victim);
     return true;
 }

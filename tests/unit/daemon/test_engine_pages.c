@@ -3,6 +3,7 @@
  * more right to them; no answer changes by it, the first interactive request that can go on loses
  * nothing, and everything ends.
  */
+#include "daemon/overflow_uid.h"
 #include "ipc/params.h"
 #include "kernels/kv.h"
 #include "tests/run_suite.h"
@@ -358,6 +359,44 @@ START_TEST(what_would_be_lost_again_is_not_computed)
 }
 END_TEST
 
+/* A reader that takes one token whenever its request has lost its pages, of which none stay in the
+ * cache, does not keep its turn: what it computes again is no reason to go on with it. */
+START_TEST(a_request_that_pauses_again_and_again_does_not_keep_its_turn)
+{
+    struct rig_client *reader = &clients[0], *other = &clients[1];
+    const struct slot *slot;
+    uint32_t steps = 0;
+
+    ask_for_all(0, true, false);
+    rig_detach(&rig, reader);
+    rig_attach(&rig, reader, 1, OVERFLOW_UID_USUAL, "");
+    slot = reader->client->slots[0];
+    requests[0].n = 850;
+    requests[0].max_tokens = LONG - 850;
+    requests[1].n = 500;
+    requests[1].max_tokens = 100;
+    rig_submit(reader, 0, &requests[0]);
+    while (slot->state != SLOT_PAUSED)
+        rig_step(&rig);
+    rig_submit(other, 0, &requests[1]);
+    while (!other->slots[0].last.reason) {
+        rig_step(&rig);
+        rig_check(&rig);
+        rig_read_all(other);
+        if (slot->state == SLOT_PAUSED && slot->n_pages == 0)
+            rig_read(reader, 0, 1);
+        ck_assert_uint_lt(++steps, 400); /* 111 alone */
+    }
+    ck_assert(slot->state != SLOT_IDLE);
+    ck_assert(rig_same(&rig, &requests[1], &other->slots[0].last));
+    while (rig_step(&rig))
+        rig_read_all(reader);
+    rig_read_all(reader);
+    ck_assert(rig_same(&rig, &requests[0], &reader->slots[0].last));
+    teardown();
+}
+END_TEST
+
 /* An answer that has had turns goes on beside short requests, of which some user has always one,
  * though none of these comes to the end of a turn: no others (0); besides those, a request of theirs
  * (1), or of a third user (2), is paused and has had no turn. Nor does that one save turns up for
@@ -469,6 +508,7 @@ int main(void)
     tcase_add_loop_test(t, a_request_that_needs_all_pages_does_not_keep_them, 0, 2);
     tcase_add_test(t, turns_at_all_pages_cost_no_more_than_twice);
     tcase_add_test(t, what_would_be_lost_again_is_not_computed);
+    tcase_add_test(t, a_request_that_pauses_again_and_again_does_not_keep_its_turn);
     tcase_add_loop_test(t, who_has_had_turns_has_more_beside_requests_that_end, 0, 4);
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
