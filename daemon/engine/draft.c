@@ -9,6 +9,7 @@
 #include "daemon/engine/draft.h"
 
 #include "daemon/engine/answer.h"
+#include "daemon/engine/gather.h"
 #include "daemon/engine/request.h"
 #include "daemon/engine/unverified.h"
 #include "daemon/policy/fault.h"
@@ -171,10 +172,10 @@ static bool draft_evict(struct slots *slots, struct drafter *drafter)
 /* Pages for the drafter's rows. No request gives up pages for drafts: without free ones there are
  * no drafts. */
 static bool draft_reserve(struct slots *slots, struct drafter *drafter, struct slot *slot,
-                          uint32_t n_positions)
+                          uint32_t n_positions, struct ctl *ctl)
 {
     if (drafter_is_own(drafter))
-        return slot_reserve(slot, &slots->kv.prefix, slot->spec.canonical, n_positions);
+        return gather_reserve(slots, ctl, slot, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
         if (!draft_evict(slots, drafter))
             return false;
@@ -201,7 +202,8 @@ static void draft_rows(struct batch *batch, struct drafter *drafter, const struc
 
 /* Slots below their goal. One that finds no room in the pass is verified with what it has. */
 static void draft_plan_windows(struct batch *batch, struct slots *slots, struct drafters *drafters,
-                               struct drafter *drafter, struct constrain *constrain)
+                               struct drafter *drafter, struct constrain *constrain,
+                               struct ctl *ctl)
 {
     for (uint32_t i = 0; i < batch->n_verified; i++) {
         struct slot *slot = batch->verified[i];
@@ -211,7 +213,7 @@ static void draft_plan_windows(struct batch *batch, struct slots *slots, struct 
         uint32_t from = drafter_is_own(drafter) ? to - 1 : slot->draft_kv.computed;
         if (batch->n_slots < drafter->samples && batch->n_rows + to - from <= drafter->rows &&
             constrain_mask(constrain, slot, slot->spec.drafted) &&
-            draft_reserve(slots, drafter, slot, to)) {
+            draft_reserve(slots, drafter, slot, to, ctl)) {
             batch_add(batch, slot, to - from);
             draft_rows(batch, drafter, &slots->kv.prefix, from, to - 1);
         } else {
@@ -245,7 +247,7 @@ static int compare_turns(const void *a, const void *b)
 
 /* Slots whose text the draft model has not seen: a chunk, shared in the order of their turns. */
 static void draft_plan_lag(struct batch *batch, struct slots *slots, struct drafter *drafter,
-                           uint32_t most)
+                           uint32_t most, struct ctl *ctl)
 {
     qsort(drafter->lagging, drafter->n_lagging, sizeof(struct slot *), compare_turns);
     for (uint32_t i = 0; i < drafter->n_lagging && batch->n_rows < most; i++) {
@@ -253,7 +255,7 @@ static void draft_plan_lag(struct batch *batch, struct slots *slots, struct draf
         uint32_t from = slot->draft_kv.computed, to = slot->spec.accepted - 1;
         if (to - from > most - batch->n_rows)
             to = from + most - batch->n_rows;
-        if (from < to && draft_reserve(slots, drafter, slot, to)) {
+        if (from < to && draft_reserve(slots, drafter, slot, to, ctl)) {
             batch_add(batch, slot, to - from);
             draft_rows(batch, drafter, &slots->kv.prefix, from, to);
             slot->request->caught_up = slot->client->user->caught_up = ++drafter->turn;
@@ -262,14 +264,15 @@ static void draft_plan_lag(struct batch *batch, struct slots *slots, struct draf
 }
 
 uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *drafters,
-                    struct drafter *drafter, struct constrain *constrain, const struct cost *cost)
+                    struct drafter *drafter, struct constrain *constrain, const struct cost *cost,
+                    struct ctl *ctl)
 {
     batch_clear(batch);
     if (drafter->kind == DRAFTER_SELF)
         unverified_rows(batch);
-    draft_plan_windows(batch, slots, drafters, drafter, constrain);
+    draft_plan_windows(batch, slots, drafters, drafter, constrain, ctl);
     if (!batch->prefills) /* prompts go before any catching up */
-        draft_plan_lag(batch, slots, drafter, draft_chunk(cost, drafter));
+        draft_plan_lag(batch, slots, drafter, draft_chunk(cost, drafter), ctl);
     return batch->n_rows;
 }
 

@@ -17,7 +17,8 @@ void draft_choose(const struct batch *batch, const struct slots *slots, struct d
  * model's own pass also those of the slots that unverified_plan chose, which come first; in the
  * draft model's a chunk of what it has not seen yet. Returns the number of rows. */
 uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *drafters,
-                    struct drafter *drafter, struct constrain *constrain, const struct cost *cost);
+                    struct drafter *drafter, struct constrain *constrain, const struct cost *cost,
+                    struct ctl *ctl);
 
 /* Takes what came out of that pass. */
 void draft_take(struct batch *batch, struct slots *slots, const struct drafter *drafter,

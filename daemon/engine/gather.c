@@ -176,8 +176,8 @@ static bool gather_evict(struct batch *batch, struct slots *slots, struct ctl *c
 }
 
 /* Page by page: each may be the one that another user has to give. */
-static bool gather_reserve(struct slots *slots, struct ctl *ctl, struct slot *slot, uint32_t from,
-                           uint32_t to)
+bool gather_reserve(struct slots *slots, struct ctl *ctl, struct slot *slot, uint32_t from,
+                    uint32_t to)
 {
     struct prefix *prefix = &slots->kv.prefix;
     uint32_t until;

@@ -18,6 +18,11 @@ bool gather_admit(struct slots *slots, struct attached *clients, struct slot *sl
 uint32_t gather_adopt(struct slot *slot, struct prefix *prefix, struct ctl *ctl);
 uint32_t gather_gained(struct slot *slot, struct ctl *ctl); /* after it adopted */
 
+/* Pages for rows [from, to) that no request has to give: free ones, then of what no request needs
+ * that of the user with the most. False: too few; what was taken so far is kept. */
+bool gather_reserve(struct slots *slots, struct ctl *ctl, struct slot *slot, uint32_t from,
+                    uint32_t to);
+
 /* Pages for rows [from, to), from others where the pool is empty, which have no rows then; the slot
  * is planned (SLOT_PLANNED). False: no slot could be evicted, it waits (SLOT_WAITING). */
 bool gather_pages(struct batch *batch, struct slots *slots, struct ctl *ctl, struct slot *slot,

@@ -74,7 +74,7 @@ static int pass_fast(struct engine *engine, struct drafter *drafter)
     struct batch *batch = &engine->batch;
     struct ctl *ctl = engine->options.ctl;
     uint32_t rows = draft_plan(batch, &engine->slots, &engine->drafters, drafter,
-                               &engine->constrain, &engine->cost);
+                               &engine->constrain, &engine->cost, ctl);
     if (rows == 0)
         return 0;
     uint64_t start_ns = steady_look(&engine->clock);

@@ -476,6 +476,29 @@ START_TEST(idle_slots_count_with_what_their_user_has_in_the_cache)
 }
 END_TEST
 
+/* Nor is it where the model itself drafts (1), and takes pages for drafts. */
+START_TEST(pages_for_drafts_are_those_of_the_user_with_the_most)
+{
+    enum { OTHER = 2000 };
+    struct rig_desc desc = {.slots = CLIENTS, .context = 256, .pages = 4 + 2 * 5 + 4, .rows = 48};
+    desc.proposer = _i ? PROPOSER_SHADOW : PROPOSER_NONE;
+    rig_open(&rig, &desc);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        rig_attach(&rig, &clients[i], 1, i ? 1000 : OTHER, "");
+        rig_tokens(tokens[i], RIG_TOKENS, i);
+        requests[i] = (struct rig_request){.tokens = tokens[i], .n = 100, .max_tokens = 60};
+    }
+    rig_ask(&rig, &clients[0], 0, &requests[0]);
+    rig_detach(&rig, &clients[0]);
+    for (uint32_t i = 1; i < 4; i++)
+        rig_ask(&rig, &clients[i], 0, &requests[i]);
+    rig_check(&rig);
+    ck_assert_uint_eq(rig.engine->slots.kv.prefix.idle.of[OTHER % PREFIX_USERS].n, 4);
+    rig_attach(&rig, &clients[0], 1, OTHER, "");
+    teardown();
+}
+END_TEST
+
 /* No slot is starved, and none computes the same prefix without end: the rows of a crowd under
  * pressure stay within a few times of what each alone needs. */
 START_TEST(pressure_costs_a_bounded_factor)
@@ -511,6 +534,7 @@ int main(void)
     tcase_add_test(t, a_request_that_pauses_again_and_again_does_not_keep_its_turn);
     tcase_add_loop_test(t, who_has_had_turns_has_more_beside_requests_that_end, 0, 4);
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
+    tcase_add_loop_test(t, pages_for_drafts_are_those_of_the_user_with_the_most, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
     suite_add_tcase(suite, t);
     return run_suite(suite);
