@@ -30,7 +30,10 @@ static void check_shape(const struct tiny_model *shape, uint32_t n, const uint32
 {
     struct subject s;
     subject_init(&s, shape, n);
+    struct backend_info info;
     check_near(subject_go_native(&s, simulated() ? n : sizes[0]), bound_of(shape->type), what);
+    s.device.describe(subject_backend(&s), &info);
+    EXPECT(!info.note || !strstr(info.note, "large matmuls are slower"), "%s: %s", what, info.note);
     check_sizes(&s, simulated() ? sizes : sizes + 1, 1, what);
     subject_fini(&s);
 }
