@@ -84,19 +84,22 @@ template <uint32_t TYPE> struct warpgroup_weights {
 
 template <> struct warpgroup_weights<QUANT_F16> {
     uint4 row[WARPGROUP_BLOCKS][2];
+    bool there[WARPGROUP_BLOCKS]; /* else they are zeros, and another unit was loaded */
 
-    /* From unit `unit` of a group on, of which there are `units`. */
+    /* From unit `unit` of a group on, of which there are `units`. A choice between what is loaded and
+     * zeros made here would wait for memory here. */
     __device__ __forceinline__ void load(const uint8_t *group, uint32_t unit, uint32_t units, int m)
     {
         const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-        for (uint32_t i = 0; i < WARPGROUP_BLOCKS; i++)
-            for (uint32_t r = 0; r < 2; r++) {
-                const uint32_t at = unit + i * HALF_CHUNK_UNITS + lane % 4;
-                row[i][r] = at < units ? load_now((const uint4 *)(group + (uint64_t)at * CUDA_UNIT +
-                                                                  (16 * m + 8 * r + lane / 4) * 16))
-                                       : make_uint4(0, 0, 0, 0);
-            }
+        for (uint32_t i = 0; i < WARPGROUP_BLOCKS; i++) {
+            const uint32_t wanted = unit + i * HALF_CHUNK_UNITS + lane % 4;
+            there[i] = wanted < units;
+            const uint32_t at = there[i] ? wanted : 0;
+            for (uint32_t r = 0; r < 2; r++)
+                row[i][r] = load_now((const uint4 *)(group + (uint64_t)at * CUDA_UNIT +
+                                                     (16 * m + 8 * r + lane / 4) * 16));
+        }
     }
 };
 
@@ -143,7 +146,7 @@ template <uint32_t TYPE> struct warpgroup_operands {
 #pragma unroll
             for (int h = 0; h < 2; h++)
                 for (int r = 0; r < 4; r++)
-                    a[h][r] = word_of(now.row[i][r % 2], 2 * h + r / 2);
+                    a[h][r] = now.there[i] ? word_of(now.row[i][r % 2], 2 * h + r / 2) : 0;
         } else {
             bf16_factors<TYPE> f;
             f.set(b, factors);
