@@ -1,4 +1,4 @@
-/* matmul_warpgroup.cu: the kernel of matmul_warpgroup_device.h, for sm_90a; empty for others. Consecutive
+/* matmul_warpgroup.cu: the kernel of matmul_warpgroup_device.h, for sm_90a alone. Consecutive
  * blocks have the same weights and different rows. */
 #include "kernels/cuda/device/launch_device.h"
 #include "kernels/cuda/device/matmul_warpgroup_device.h"
@@ -12,6 +12,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     SHARED_BYTES(shared);
     follow_previous();
     matmul_warpgroup_item(job, blockIdx.y, blockIdx.x, *(warpgroup_shared *)shared);
+#else
+    __trap(); /* never launched: it would leave what the matmul should overwrite */
 #endif
 }
 
