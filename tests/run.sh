@@ -53,6 +53,9 @@ add_contract() {
         add "cudasim/contract ($part)" "$contract" env HEARTH_PLUGINS="$folder/cudasim" \
             HEARTH_CUDASIM_ORDER="${orders[n % 2]}" "$contract" --part "$part"
     done < <("$contract" --parts)
+    # Without wgmma many rows of F16 and BF16 have a kernel of their own.
+    add "cudasim/contract (no wgmma)" "$contract" env HEARTH_PLUGINS="$folder/cudasim" \
+        HEARTH_CUDASIM_ARCH=80 "$contract" native_rows_do_not_depend_on_their_pass
 }
 add_built() { # PATTERN...: programs
     for t in "$@"; do
