@@ -159,9 +159,9 @@ static bool slot_gives_way(const struct slot *slot)
 
 uint32_t slots_evict(struct slots *slots, struct slot *victim)
 {
-    const uint64_t first = slots_first(slots, victim->batch);
     const uint32_t n_pages = victim->n_pages;
     if (slot_gives_way(victim)) {
+        const uint64_t first = slots_first(slots, victim->batch);
         victim->fresh = victim->again = 0;
         victim->turn = victim->turn > first ? victim->turn : first + 1;
     }

@@ -289,7 +289,7 @@ test('the plugin waits for a killed daemon', function()
   expect(#editor.lua('return _G.notices'), 1, 'notices')
 end)
 
-test('a daemon that does not say what it serves holds nobody up', function()
+test('keys do not wait while stopped daemons are asked for their models', function()
   local usual = daemon.socket
   daemon.stop()
   vim.fn.mkdir(folder .. '/hearth', 'p')

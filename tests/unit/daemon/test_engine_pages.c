@@ -360,7 +360,7 @@ START_TEST(what_would_be_lost_again_is_not_computed)
 END_TEST
 
 /* A reader that takes one token whenever its request has lost its pages, of which none stay in the
- * cache, does not keep its turn: what it computes again is no reason to go on with it. */
+ * cache, does not keep its turn, although all that it computes it computes again. */
 START_TEST(a_request_that_pauses_again_and_again_does_not_keep_its_turn)
 {
     struct rig_client *reader = &clients[0], *other = &clients[1];
