@@ -257,19 +257,17 @@ static int test_graphs(struct self_test *t, char *err, size_t err_bytes)
     return 0;
 }
 
-/* Tiles of all kinds. */
+/* Tiles of all kinds: as the pass has them, then every matmul in the blocks that it has in passes of
+ * very many rows. */
 static int compare_tiles(struct self_test *t, uint32_t n)
 {
-    const int rc = compare(t, n, n < 3 ? n : 3, t->positions);
-    return rc ? rc : compare_turned(t, n);
-}
-
-/* The same with every matmul in the blocks that it has in passes of very many rows. */
-static int compare_large_blocks(struct self_test *t, uint32_t n)
-{
     const uint32_t processors = t->b->queue.processors;
-    t->b->queue.processors = 1;
-    const int rc = compare_tiles(t, n);
+    int rc = 0;
+    for (uint32_t large = 0; large < 2 && !rc; large++) {
+        t->b->queue.processors = large ? 1 : processors;
+        rc = compare(t, n, n < 3 ? n : 3, t->positions);
+        rc = rc ? rc : compare_turned(t, n);
+    }
     t->b->queue.processors = processors;
     return rc;
 }
@@ -281,11 +279,11 @@ static int test_native(struct self_test *t, char *err, size_t err_bytes)
     struct backend *b = t->b;
     if (!b->native || !is_quick(t))
         return 0;
-    int rc = compare_large_blocks(t, n);
+    int rc = compare_tiles(t, n);
     if (rc == -EDOM && b->queue.warpgroups) {
         const size_t at = strlen(b->note);
         b->queue.warpgroups = false;
-        rc = compare_large_blocks(t, n);
+        rc = compare_tiles(t, n);
         snprintf(b->note + at, sizeof(b->note) - at,
                  "%slarge matmuls are slower: this GPU's wgmma adds otherwise than its mma",
                  at > 0 ? "; " : "");
