@@ -39,6 +39,8 @@ void lookup_begin(struct lookup *lookup, uint32_t common)
 
 void lookup_feed(struct lookup *lookup, const uint32_t *tokens, uint32_t n_tokens)
 {
+    if (n_tokens > lookup->indexed && n_tokens - lookup->indexed > LOOKUP_FEED)
+        n_tokens = lookup->indexed + LOOKUP_FEED;
     for (uint32_t end = lookup->indexed + 1; end <= n_tokens; end++) {
         if (end >= LOOKUP_LONG)
             lookup->after_long[gram_slot(tokens + end - LOOKUP_LONG, LOOKUP_LONG)] = end;

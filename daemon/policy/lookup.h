@@ -11,7 +11,12 @@
 
 #include <stdint.h>
 
-enum { LOOKUP_LONG = 5, LOOKUP_SHORT = 3, LOOKUP_ENTRIES = 1 << 14 };
+enum {
+    LOOKUP_LONG = 5,
+    LOOKUP_SHORT = 3,
+    LOOKUP_ENTRIES = 1 << 14,
+    LOOKUP_FEED = 2048 /* tokens that a call indexes at most: some 25 us */
+};
 
 struct lookup {
     uint32_t *after_long;  /* [LOOKUP_ENTRIES] position after the n-gram; 0: none */
@@ -26,7 +31,8 @@ void lookup_close(struct lookup *lookup);
 /* The first `common` tokens are those of the last call, what follows is new. */
 void lookup_begin(struct lookup *lookup, uint32_t common);
 
-/* Indexes tokens [0, n_tokens) as far as they are not yet. */
+/* Indexes tokens [0, n_tokens) as far as they are not yet; of a long text the next LOOKUP_FEED, for
+ * others wait meanwhile. */
 void lookup_feed(struct lookup *lookup, const uint32_t *tokens, uint32_t n_tokens);
 
 /* The position whose tokens may follow tokens [0, n_tokens), by the longest n-gram known; 0: none.

@@ -69,6 +69,28 @@ START_TEST(lookup_says_nothing_where_nothing_repeats)
 }
 END_TEST
 
+/* A long text that was in the cache is indexed in parts, so that no step of others waits for it. */
+START_TEST(lookup_indexes_a_long_text_in_parts)
+{
+    enum { N = 3 * LOOKUP_FEED + 3 };
+    static uint32_t tokens[N];
+    uint32_t drafts[2];
+
+    for (uint32_t i = 0; i < N; i++)
+        tokens[i] = i;
+    for (uint32_t i = N - 3; i < N; i++)
+        tokens[i] = 2 * LOOKUP_FEED + 8 + i - (N - 3); /* again what is in the third part */
+    ck_assert_int_eq(proposer_begin(&proposer, PROPOSER_LOOKUP, 0, N, NULL, 0), 0);
+    for (uint32_t part = 1; part <= 2; part++) {
+        ck_assert_uint_eq(draft(tokens, N, 2, drafts), 0);
+        ck_assert_uint_eq(proposer.lookup.indexed, part * LOOKUP_FEED);
+    }
+    ck_assert_uint_eq(draft(tokens, N, 2, drafts), 2);
+    ck_assert_uint_eq(drafts[0], 2 * LOOKUP_FEED + 11);
+    ck_assert_uint_eq(drafts[1], 2 * LOOKUP_FEED + 12);
+}
+END_TEST
+
 /* A sequence that changed after its common part: old entries must never give drafts of what is gone. */
 START_TEST(lookup_survives_a_changed_sequence)
 {
@@ -361,6 +383,7 @@ int main(void)
     tcase_add_test(tcase, lookup_prefers_the_longer_match_and_the_newer_place);
     tcase_add_test(tcase, lookup_goes_on_with_a_repetition_that_reaches_the_end);
     tcase_add_test(tcase, lookup_says_nothing_where_nothing_repeats);
+    tcase_add_test(tcase, lookup_indexes_a_long_text_in_parts);
     tcase_add_test(tcase, lookup_survives_a_changed_sequence);
     tcase_add_test(tcase, a_guess_is_read_on_from_where_the_answer_agrees);
     tcase_add_test(tcase, a_wrong_token_after_an_inserted_one_does_not_lose_the_guess);
