@@ -947,3 +947,9 @@ uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t
         *ret_evicted += slots_evict(slots, victim);
     return page;
 }
+
+uint32_t slots_take_window(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted)
+{
+    *ret_evicted = slots_level(slots, &slots->kv.prefix, needy);
+    return prefix_take_window(&slots->kv.prefix);
+}

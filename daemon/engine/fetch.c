@@ -347,7 +347,7 @@ static uint32_t take_memory(struct stored *stored, const struct slot *slot, enum
     struct slots *slots = stored->slots;
     uint32_t evicted = 0;
     uint32_t id = class == STORE_PAGE     ? slots_take_page(slots, slot, &evicted)
-                  : class == STORE_WINDOW ? prefix_take_window(&slots->kv.prefix)
+                  : class == STORE_WINDOW ? slots_take_window(slots, slot, &evicted)
                                           : slots_take_state(slots, &slots->kv.prefix);
     counters_add(stored->ctl, COUNTER_EVICTIONS, evicted);
     return id;

@@ -511,6 +511,45 @@ START_TEST(a_text_is_adopted_where_it_is_warm)
 }
 END_TEST
 
+/* A user whose idle slots hold the most window pages gives them, not the one that has a text in the cache. */
+START_TEST(window_pages_of_the_user_with_the_most_give_way)
+{
+    enum { MANY = 3 };
+    static struct slot many[MANY];
+    struct slots all = {.all = many, .n = MANY};
+    uint32_t evicted;
+
+    ck_assert_int_eq(pages_init(&windows, 2 + 2 * MANY), 0);
+    all.kv.prefix = prefix;
+    for (uint32_t i = 0; i < MANY; i++) {
+        ck_assert_int_eq(slot_init(&many[i], LONG), 0);
+        many[i].uid = 2000;
+        many[i].tokens[0] = 100 + i;
+    }
+    struct slot *const user[] = {&text, &many[0], &many[1], &many[2]};
+    for (uint32_t k = 0; k < 4; k++) {
+        user[k]->spec.accepted = WINDOW + 1;
+        ck_assert(slot_reserve(user[k], &all.kv.prefix, 0, WINDOW));
+        spec_prefilled(&user[k]->spec, WINDOW);
+        slot_share(user[k], &all.kv.prefix);
+    }
+    const uint32_t last = text.pages[1], first = text.pages[0];
+    slot_evict(&text, &all.kv.prefix);
+    ck_assert_uint_eq(windows.n_free, 0);
+    uint32_t taken = slots_take_window(&all, &other, &evicted);
+    ck_assert_uint_ne(taken, PAGE_NONE);
+    ck_assert_uint_gt(evicted, 0);
+    ck_assert(all.kv.prefix.pages[first].window != PAGE_NONE);
+    ck_assert(all.kv.prefix.pages[last].window != PAGE_NONE);
+    pages_return(&windows, taken);
+    for (uint32_t i = 0; i < MANY; i++) {
+        slot_evict(&many[i], &all.kv.prefix);
+        slot_fini(&many[i], LONG);
+    }
+    prefix = all.kv.prefix;
+}
+END_TEST
+
 /* ---- recurrent states ------------------------------------------------------------------------ */
 
 enum { STATES = 8 };
@@ -899,6 +938,7 @@ int main(void)
     tcase_add_loop_test(t, a_text_goes_back_to_the_last_warm_place, 0, 6);
     tcase_add_test(t, a_shared_page_is_left_for_a_warm_place);
     tcase_add_test(t, a_text_is_adopted_where_it_is_warm);
+    tcase_add_test(t, window_pages_of_the_user_with_the_most_give_way);
     suite_add_tcase(suite, t);
     t = tcase_create("states");
     tcase_add_checked_fixture(t, setup_states, teardown_states);
