@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 _Static_assert((int)SPEC_RECORDS_MAX == (int)BACKEND_STATE_RECORDS, "what is applied is there");
-_Static_assert(PREFIX_USERS == 64, "users as bits (slots_had_turn)");
 _Static_assert(BACKEND_STATE_KEEPS == 2, "slot_points compares with one before");
 
 /* One more than the context: the token that ends a full sequence has a place, but no row. */
@@ -105,16 +104,30 @@ static uint64_t slots_first(const struct slots *slots, bool batch)
     return first[0] != UINT64_MAX ? first[0] : first[1];
 }
 
+/* Does a request of the class go on? */
+static bool slot_goes_on(const struct slot *slot, bool batch)
+{
+    return slot->state != SLOT_IDLE && slot->batch == batch && !slot_sits_out(slot);
+}
+
+/* Does one of the user's requests of the class go on at turn `first`? */
+static bool slots_at_turn(const struct slots *slots, bool batch, uid_t uid, uint64_t first)
+{
+    bool is_at = false;
+    for (uint32_t i = 0; i < slots->n && !is_at; i++)
+        is_at = slots->all[i].uid == uid && slots->all[i].turn == first &&
+                slot_goes_on(&slots->all[i], batch);
+    return is_at;
+}
+
 /* Has a user whose requests of the class go on no one at turn `first`, since it has had that? */
 static bool slots_had_turn(const struct slots *slots, bool batch, uint64_t first)
 {
-    uint64_t at_first = 0, later = 0; /* users, as bits */
-    for (uint32_t i = 0; i < slots->n; i++) {
-        const struct slot *slot = &slots->all[i];
-        if (slot->state != SLOT_IDLE && slot->batch == batch && !slot_sits_out(slot))
-            *(slot->turn == first ? &at_first : &later) |= (uint64_t)1 << slot->uid % PREFIX_USERS;
-    }
-    return later & ~at_first;
+    bool had = false;
+    for (uint32_t i = 0; i < slots->n && !had; i++)
+        had = slot_goes_on(&slots->all[i], batch) &&
+              !slots_at_turn(slots, batch, slots->all[i].uid, first);
+    return had;
 }
 
 /* The turn of a request that begins (slot_precedes): that of the first one that goes on. Where a
