@@ -83,7 +83,7 @@ ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, struct factor
     const int vectors = groups * PARTS;
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
-        fetch_ahead(t, b, groups, rows);
+        fetch_ahead(t, type, b, groups, rows);
         if (type == QUANT_Q8_0)
             block_q8_0(t, b, isum, vectors, rows);
         else

@@ -59,7 +59,7 @@ ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, struct factor
     (void)unused, (void)shared;
     for (size_t b = 0; b < t->n; b++) {
         __m512i isum[MAX_ACC];
-        fetch_ahead(t, b, groups, rows);
+        fetch_ahead(t, type, b, groups, rows);
         block_begin(t, b, isum, groups, rows);
         if (type == QUANT_Q8_0)
             block_q8_0(t, b, isum, groups, rows);

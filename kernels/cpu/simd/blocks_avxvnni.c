@@ -61,7 +61,7 @@ ALWAYS_INLINE void add_blocks(const struct tile *t, uint32_t type, struct factor
     const int vectors = groups * PARTS;
     for (size_t b = 0; b < t->n; b++) {
         __m256i isum[MAX_ACC];
-        fetch_ahead(t, b, groups, rows);
+        fetch_ahead(t, type, b, groups, rows);
         block_begin(t, b, isum, vectors, rows);
         block_sums(t, type, b, isum, vectors, rows);
         block_end(t, b, isum, acc, vectors, rows);

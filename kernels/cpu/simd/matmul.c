@@ -36,8 +36,8 @@ ALWAYS_INLINE void add_values(const struct tile *t, uint32_t type, struct factor
     const float *x = t->x;
     for (uint32_t k = 0; k < t->n; k++) {
         vf w[4 * PARTS];
-        if (rows > 1 && k % CPU_BLOCK == 0)
-            fetch_ahead(t, k / CPU_BLOCK, groups, rows);
+        if (k % CPU_BLOCK == 0)
+            fetch_ahead(t, type, k / CPU_BLOCK, groups, rows);
         UNROLL
         for (int i = 0; i < vectors; i++)
             w[i] = load_weights(type, t->w + (size_t)(i / PARTS) * t->group_stride,

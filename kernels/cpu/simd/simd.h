@@ -56,7 +56,7 @@ struct tile {
     size_t panel_stride;  /* bytes to the panel of the next rows */
     uint32_t inputs;      /* inputs from the current segment to the end of the run */
     uint32_t n;           /* inputs of the segment, or blocks; set by the tile */
-    size_t fetch;         /* distance in bytes from w to the weights to prefetch */
+    size_t fetch;         /* bytes from w to what several rows prefetch */
     size_t fetch_bytes;   /* bytes per group to prefetch with each block of inputs */
     size_t fetch_end;     /* prefetching stops when `fetch` reaches this */
     float *sums;          /* [rows][groups * 16] sums of the previous segments, if any */

@@ -292,7 +292,7 @@ ALWAYS_INLINE const vi *share_fours(const struct tile *t, uint32_t type, bool sh
     if (!shared)
         return NULL;
     for (size_t b = 0; b < t->n; b++)
-        fetch_ahead(t, b, groups, rows);
+        fetch_ahead(t, type, b, groups, rows);
     if (factors->of != t->w)
         unpack_fours(t, type, factors->fours, groups * PARTS);
     return factors->fours;
@@ -373,7 +373,7 @@ ALWAYS_INLINE void add_scaled(const struct tile *t, uint32_t type, struct factor
     for (size_t b = 0; b < t->n; b++) {
         struct dot dot[MAX_ACC];
         if (!fours)
-            fetch_ahead(t, b, groups, rows);
+            fetch_ahead(t, type, b, groups, rows);
         sums(t, type, fours, b, dot, vectors, rows);
         UNROLL
         for (int i = 0; i < vectors; i++) {
@@ -496,7 +496,7 @@ ALWAYS_INLINE void add_halves(const struct tile *t, uint32_t type, struct factor
         struct dot dot[2][MAX_ACC];
         vf isum[MAX_ACC];
         if (!fours)
-            fetch_ahead(t, b, groups, rows);
+            fetch_ahead(t, type, b, groups, rows);
         half_begin(type, start, b, 0, dot[0], vectors, rows);
         half_sums(t, type, fours, b, 0, dot[0], vectors, rows);
         UNROLL

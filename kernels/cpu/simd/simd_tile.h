@@ -13,6 +13,7 @@ enum {
     MAX_ACC = 12,            /* accumulators of the largest tile */
     MAX_VECTORS = 4 * PARTS, /* of its weights */
     SUBS = CPU_SEGMENT / CPU_BLOCK,
+    ONE_ROW_AHEAD = 2048, /* bytes in each group's stream */
 };
 
 /* What the tiles of a run by one segment share: the factors of its sub-blocks, of types that compute
@@ -33,18 +34,22 @@ ALWAYS_INLINE void vi_hold(vi *sum)
 }
 #endif
 
-/* Bytes of a whole segment in a group. */
-ALWAYS_INLINE size_t segment_size(uint32_t type)
+/* Bytes of 32 inputs in a group, and of a whole segment. */
+ALWAYS_INLINE size_t block_size(uint32_t type)
 {
     switch (type) {
     case QUANT_F32:
-        return (size_t)CPU_SEGMENT * CPU_LANES * 4;
+        return (size_t)CPU_BLOCK * CPU_LANES * 4;
     case QUANT_F16:
     case QUANT_BF16:
-        return (size_t)CPU_SEGMENT * CPU_LANES * 2;
+        return (size_t)CPU_BLOCK * CPU_LANES * 2;
     default:
-        return (size_t)CPU_SEGMENT / CPU_BLOCK * (repack_integers(type) + repack_factors(type));
+        return repack_integers(type) + repack_factors(type);
     }
+}
+ALWAYS_INLINE size_t segment_size(uint32_t type)
+{
+    return (size_t)CPU_SEGMENT / CPU_BLOCK * block_size(type);
 }
 
 /* Sub-block b of vector i, and the factors stored before a segment's integers (repack.h). */
@@ -63,14 +68,18 @@ ALWAYS_INLINE const uint8_t *factors_at(const struct tile *t, size_t at, int wid
 
 /* Prefetches the weights of a later segment, a share with each block of 32 inputs: so the
  * arithmetic hides the latency, and the line-fill buffers are not exhausted. With many tiles most
- * have no share. Single rows are bound by memory bandwidth, where the hardware prefetcher does
- * best. */
-ALWAYS_INLINE void fetch_ahead(const struct tile *t, size_t block, int groups, int rows)
+ * have no share. A single row is bound by memory bandwidth, of which the hardware prefetcher, which
+ * stops at the end of a page, leaves up to a fifth: it prefetches all that it reads, and beyond the
+ * end of its groups, since what follows is often read next. */
+ALWAYS_INLINE void fetch_ahead(const struct tile *t, uint32_t type, size_t block, int groups,
+                               int rows)
 {
-    if (rows == 1 || __builtin_expect(t->fetch_bytes == 0, 1))
+    const size_t bytes = rows == 1 ? block_size(type) : t->fetch_bytes;
+    const size_t ahead = rows == 1 ? ONE_ROW_AHEAD : t->fetch;
+    if (__builtin_expect(bytes == 0, 1))
         return;
-    const uint8_t *line = t->w + t->fetch + block * t->fetch_bytes;
-    for (size_t at = 0; at < t->fetch_bytes; at += 64) {
+    const uint8_t *line = t->w + ahead + block * bytes;
+    for (size_t at = 0; at < bytes; at += 64) {
         UNROLL
         for (int g = 0; g < groups; g++)
             _mm_prefetch((const char *)line + at + (size_t)g * t->group_stride, _MM_HINT_T0);
