@@ -94,11 +94,12 @@ double bench_run_prefill(struct bench_run *r, uint32_t slot)
     return seconds() - begin;
 }
 
-double bench_run_decode(struct bench_run *r, uint32_t slots)
+double bench_run_decode(struct bench_run *r, uint32_t slots, bench_pause *pause, void *context)
 {
-    double begin = seconds();
+    double spent = 0;
     r->start_s = 0;
     for (uint32_t i = 0; i < r->sizes.tokens; i++) {
+        const double begin = seconds();
         uint32_t position = r->sizes.prompt + i;
         for (uint32_t s = 0; s < slots; s++) {
             r->rows[s] = (struct row){s, position, tokens_of(r, s)[position], ROW_SAMPLE, NULL};
@@ -108,8 +109,11 @@ double bench_run_decode(struct bench_run *r, uint32_t slots)
             return -1;
         for (uint32_t s = 0; s < slots; s++)
             tokens_of(r, s)[position + 1] = r->results[s].sample.token;
+        spent += seconds() - begin;
+        if (pause)
+            pause(context);
     }
-    return seconds() - begin;
+    return spent;
 }
 
 double bench_run_start(const struct bench_run *r)

@@ -89,9 +89,10 @@ struct bench {
     double load_s, read_s;
 };
 
-/* A rate, and its share of the read rate measured right after it: the median over the runs. */
+/* A rate, its share of the best read, measured right before it, and of the reads in turns with its
+ * steps (0: there were none): the median over the runs. */
 struct rate {
-    double tok_s, read_gb_s, share;
+    double tok_s, read_gb_s, share, turns_share;
     uint32_t runs;
 };
 
@@ -151,14 +152,18 @@ static void print_rate(const struct bench *b, const char *what, uint32_t slots,
                rate->runs, rate->tok_s, bytes, rate->read_gb_s, rate->share);
         if (first_ms > 0)
             printf(",\"first_token_ms\":%.3f", first_ms);
+        if (rate->turns_share > 0)
+            printf(",\"turns_share\":%.4f", rate->turns_share);
         printf("}\n");
         return;
     }
     printf("%-8s %10.2f tok/s   %11.0f bytes/token   %6.1f %% of the best read, %.1f GB/s", what,
            rate->tok_s, bytes, rate->share * 100, rate->read_gb_s);
+    if (rate->turns_share > 0)
+        printf("; %.1f %% of reads in turns", rate->turns_share * 100);
     if (first_ms > 0)
         printf("   first token after %.1f ms", first_ms);
-    else if (options.batches)
+    if (first_ms == 0 && options.batches)
         printf("   slots %u", slots);
     printf("\n");
 }
@@ -220,23 +225,51 @@ static int fill_slots(struct bench *b)
     return 0;
 }
 
-/* tok_s [n] and reads [n] are from the same runs, measured close together: the speed of a shared
- * machine changes from second to second, so the share is computed per run. */
-static struct rate rate_of(double *tok_s, const double *reads, double bytes, uint32_t n)
+/* tok_s [n], reads [n] and turns [n] (or NULL) are from the same runs, measured close together: the
+ * speed of a shared machine changes from second to second, so the shares are computed per run. */
+static struct rate rate_of(double *tok_s, const double *reads, const double *turns, double bytes,
+                           uint32_t n)
 {
-    double shares[MAX_RUNS], sorted[MAX_RUNS];
+    double shares[MAX_RUNS], in_turns[MAX_RUNS], sorted[MAX_RUNS];
     for (uint32_t i = 0; i < n; i++) {
         shares[i] = tok_s[i] * bytes / 1e9 / reads[i];
+        in_turns[i] = turns ? turns[i] * bytes / 1e9 : 0;
         sorted[i] = reads[i];
     }
-    return (struct rate){median(tok_s, n), median(sorted, n), median(shares, n), n};
+    return (struct rate){median(tok_s, n), median(sorted, n), median(shares, n),
+                         median(in_turns, n), n};
 }
 
-/* One run: a prefill, decoding with each number of slots, and the read rate. */
+/* One run: a prefill, the read rate, and decoding with each number of slots, in turns with reads. */
 struct runs {
-    double prefill[MAX_RUNS], decode[MAX_BATCHES][MAX_RUNS], read[MAX_RUNS]; /* tok/s, GB/s */
+    double prefill[MAX_RUNS], decode[MAX_BATCHES][MAX_RUNS]; /* tok/s */
+    double read[MAX_RUNS];                                   /* GB/s */
+    double turns[MAX_BATCHES][MAX_RUNS]; /* tokens in the time of a GB's read; 0: of a device */
     double prefill_experts, decode_experts[MAX_BATCHES]; /* bytes a token, in the last run */
 };
+
+/* Reads in turns with steps. */
+struct turns {
+    struct read_rate *rate;
+    double s_per_gb; /* the sum: of equal passes its mean gives the rate of all */
+};
+
+static void read_in_turn(void *context)
+{
+    struct turns *turns = context;
+    turns->s_per_gb += 1 / read_rate_again(turns->rate);
+}
+
+/* Decodes again, in turns with reads, which leave none of the weights in a cache. Returns seconds, or
+ * a negative number. */
+static double measure_turns(struct bench *b, uint32_t slots, double *ret_per_gb)
+{
+    struct turns turns = {.rate = b->rate};
+    const double spent = bench_run_decode(b->run, slots, read_in_turn, &turns);
+    *ret_per_gb = turns.s_per_gb * slots / spent;
+    (void)bench_run_expert_bytes(b->run); /* they were counted before */
+    return spent;
+}
 
 static int measure_run(struct bench *b, const uint32_t *batches, uint32_t n_batches,
                        struct runs *runs, uint32_t run)
@@ -245,16 +278,16 @@ static int measure_run(struct bench *b, const uint32_t *batches, uint32_t n_batc
     double spent = bench_run_prefill(b->run, 0);
     runs->prefill[run] = (double)options.prompt / spent;
     runs->prefill_experts = (double)bench_run_expert_bytes(b->run) / (double)options.prompt;
+    runs->read[run] = read_gb_s(b);
     for (uint32_t i = 0; i < n_batches && spent >= 0; i++) {
-        spent = bench_run_decode(b->run, batches[i]);
+        spent = bench_run_decode(b->run, batches[i], NULL, NULL);
         const double tokens = (double)(options.tokens * batches[i]);
         runs->decode[i][run] = tokens / spent;
         runs->decode_experts[i] = (double)bench_run_expert_bytes(b->run) / tokens;
+        if (spent >= 0 && !b->device.read_gb_s)
+            spent = measure_turns(b, batches[i], &runs->turns[i][run]);
     }
-    if (spent < 0)
-        return fail_pass(b);
-    runs->read[run] = read_gb_s(b);
-    return 0;
+    return spent < 0 ? fail_pass(b) : 0;
 }
 
 static int measure_rates(struct bench *b)
@@ -274,12 +307,12 @@ static int measure_rates(struct bench *b)
         return rc;
     uint64_t passes = (options.prompt + options.rows - 1) / options.rows;
     double bytes = weights * (double)passes / (double)options.prompt + runs.prefill_experts;
-    struct rate rate = rate_of(runs.prefill, runs.read, bytes, n);
+    struct rate rate = rate_of(runs.prefill, runs.read, NULL, bytes, n);
     print_rate(b, "prefill", (uint32_t)options.slots, &rate, bytes,
                (double)options.prompt / rate.tok_s * 1e3);
     for (uint32_t i = 0; i < n_batches; i++) {
         bytes = weights / batches[i] + runs.decode_experts[i] + (double)bench_run_kv_bytes(b->run);
-        rate = rate_of(runs.decode[i], runs.read, bytes, n);
+        rate = rate_of(runs.decode[i], runs.read, runs.turns[i], bytes, n);
         print_rate(b, "decode", batches[i], &rate, bytes, 0);
     }
     if (b->device.ops != &backend_cpu)

@@ -35,7 +35,8 @@ while read -r line; do
     window) positive over_one "$(field over_one "$line")" ;;
     *) for name in tok_s bytes_per_token read_gb_s bandwidth_share; do
            positive $name "$(field $name "$line")"
-       done ;;
+       done
+       [ "$(field what "$line")" = prefill ] || positive turns_share "$(field turns_share "$line")" ;;
     esac
 done <lines
 # Two slots share a read of the weights: fewer bytes per token than one slot, more than half.

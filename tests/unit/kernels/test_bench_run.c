@@ -20,8 +20,14 @@ static struct bench_run *open_run(const struct help_model *m, uint32_t slots, ui
     return r;
 }
 
+static void count(void *context)
+{
+    ++*(uint32_t *)context;
+}
+
 START_TEST(times_are_positive)
 {
+    uint32_t pauses = 0;
     static const uint32_t slots[] = {1, 3, BENCH_MAX_SLOTS}, rows[] = {512, 7, 1};
     struct help_model m;
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
@@ -31,10 +37,11 @@ START_TEST(times_are_positive)
     struct bench_run *r = open_run(&m, n_slots, rows[_i % 3]);
     for (uint32_t s = 0; s < n_slots; s++)
         ck_assert(bench_run_prefill(r, s) > 0);
-    ck_assert(bench_run_decode(r, n_slots) > 0);
+    ck_assert(bench_run_decode(r, n_slots, count, &pauses) > 0);
+    ck_assert_uint_eq(pauses, 5); /* a step each */
     for (uint32_t n = 1; n <= BENCH_MAX_WINDOW; n++)
         ck_assert(bench_run_window(r, n) > 0);
-    ck_assert(bench_run_decode(r, 1) > 0); /* only the first of several slots */
+    ck_assert(bench_run_decode(r, 1, NULL, NULL) > 0); /* only the first of several slots */
     ck_assert(bench_run_prefill(r, 0) > 0);
     ck_assert_str_eq(bench_run_error(r), "");
     bench_run_close(r);

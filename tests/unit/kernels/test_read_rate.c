@@ -14,6 +14,8 @@ START_TEST(rates_are_positive)
     double first = read_rate_run(r), second = read_rate_run(r);
     ck_assert(first > 0 && first < 1e6);
     ck_assert(second > 0 && second < 1e6);
+    const double again = read_rate_again(r);
+    ck_assert(again > 0 && again < 1e6);
     read_rate_close(r);
 }
 END_TEST
