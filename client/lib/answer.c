@@ -7,46 +7,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void stops_free(struct answer *a)
+static void stops_free(struct answer_stop *stops, uint32_t n)
 {
-    for (uint32_t i = 0; i < a->n_stops; i++)
-        free(a->stops[i].bytes);
-    free(a->stops);
-    a->stops = NULL;
-    a->n_stops = 0;
-    a->longest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        free(stops[i].bytes);
+    free(stops);
 }
 
 void answer_fini(struct answer *a)
 {
-    stops_free(a);
+    stops_free(a->stops, a->n_stops);
     buffer_fini(&a->held);
     buffer_fini(&a->text);
     memset(a, 0, sizeof(*a));
 }
 
+/* Returns copies of the texts, or NULL. n > 0. */
+static struct answer_stop *stops_copy(const char *const *texts, uint32_t n)
+{
+    struct answer_stop *stops = calloc(n, sizeof(*stops));
+    for (uint32_t i = 0; stops && i < n; i++) {
+        stops[i] = (struct answer_stop){.bytes = strdup(texts[i]), .n_bytes = strlen(texts[i])};
+        if (!stops[i].bytes) {
+            stops_free(stops, i);
+            return NULL;
+        }
+    }
+    return stops;
+}
+
 int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, int drop_space)
 {
-    stops_free(a);
+    struct answer_stop *copy = n_stops ? stops_copy(stops, n_stops) : NULL;
+    if (n_stops && !copy)
+        return -ENOMEM;
+    stops_free(a->stops, a->n_stops);
+    a->stops = copy;
+    a->n_stops = n_stops;
+    a->longest = 0;
+    for (uint32_t i = 0; i < n_stops; i++)
+        if (copy[i].n_bytes > a->longest)
+            a->longest = copy[i].n_bytes;
     a->held.bytes = 0;
     a->held.failed = a->text.failed = false;
     a->ended = 0;
     a->at_start = drop_space;
     answer_take(a);
-    if (!n_stops)
-        return 0;
-    a->stops = calloc(n_stops, sizeof(*a->stops));
-    if (!a->stops)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n_stops; i++, a->n_stops++) {
-        size_t bytes = strlen(stops[i]);
-        a->stops[i] = (struct answer_stop){.bytes = malloc(bytes + 1), .n_bytes = bytes};
-        if (!a->stops[i].bytes)
-            return -ENOMEM;
-        memcpy(a->stops[i].bytes, stops[i], bytes + 1);
-        if (bytes > a->longest)
-            a->longest = bytes;
-    }
     return 0;
 }
 

@@ -32,7 +32,7 @@ struct answer {
 void answer_fini(struct answer *a);
 
 /* Begins an answer with these stop texts (copied, none empty). drop_space: a space that the answer
- * begins with is the tokenizer's, not the model's. Returns 0 or -ENOMEM. */
+ * begins with is the tokenizer's, not the model's. Returns 0, or -ENOMEM with *a as it was. */
 int answer_start(struct answer *a, const char *const *stops, uint32_t n_stops, int drop_space);
 
 /* Takes the bytes of one token; what is certain now is appended to a->text. Returns 0 or -ENOMEM.

@@ -235,8 +235,8 @@ static int check_params(struct hearth *h, const struct params *p)
 
 /* ---- into the slot --------------------------------------------------------------------------- */
 
-/* What the slot remembers of the request. Returns 0 or -ENOMEM, the slot as it was except for its
- * answer. */
+/* What the slot remembers of the request. Returns 0, or -ENOMEM and leaves the slot as it was: its
+ * request goes on. */
 static int prepare_slot(struct hearth *h, struct client_slot *s, const struct hearth_request *r,
                         uint32_t last_token)
 {
@@ -255,13 +255,17 @@ static int prepare_slot(struct hearth *h, struct client_slot *s, const struct he
      * answer. */
     int drop_space =
         h->vocab.flags & VOCAB_ADD_SPACE_PREFIX && vocab_is_control(&h->vocab, last_token);
+    if (answer_start(&s->answer, r->stops, r->n_stops, drop_space)) {
+        free(copy);
+        return -ENOMEM;
+    }
     free(s->stop_tokens);
     s->stop_tokens = copy;
     s->n_stop_tokens = r->n_stop_tokens;
     s->shown_tokens = copy ? copy + r->n_stop_tokens : NULL;
     s->n_shown_tokens = r->n_shown_tokens;
     s->wants_logprobs = r->logprobs >= 0;
-    return answer_start(&s->answer, r->stops, r->n_stops, drop_space);
+    return 0;
 }
 
 static void forget_events(struct client_slot *s)
