@@ -146,6 +146,10 @@ int text_to_scratch(struct hearth *h, const char *text, size_t bytes, uint32_t f
 /* Copies at most `max` ids out of it. Returns how many it holds. */
 int64_t text_from_scratch(const struct hearth *h, uint32_t *ids, size_t max);
 
+/* Makes what the slot's request still brings void, in the caller's eyes and in the daemon's. The
+ * caller rings the bell. */
+void submit_void(struct hearth *h, uint32_t slot, enum client_state state);
+
 /* Releases the runs at the head of the slot's ring that are void: of a superseded or
  * cancelled request, or of one whose end was delivered. Returns whether there were any (then ring
  * the bell), or -EPROTO. */
@@ -154,12 +158,13 @@ int events_drop_void(struct client_slot *s);
 /* Is a run of this generation and kind void, so that it is not delivered? */
 int events_is_void(const struct client_slot *s, uint32_t generation, uint32_t kind);
 
-/* Takes the slot's runs until an event is full or the ring is empty. Returns 0, -EPROTO, -ENOMEM,
- * or -ESHUTDOWN: the daemon is stopping, see resume_daemon_gone(). */
+/* Takes the slot's runs until an event is full or the ring is empty. Without memory for one the
+ * request ends with an error. Returns 0, -EPROTO, or -ESHUTDOWN: the daemon is stopping, see
+ * resume_daemon_gone(). */
 int events_take(struct hearth *h, struct client_slot *s);
 
 /* The daemon is dead for good, or for this request, and the slot's ring is read to its end. */
-int events_end_without_daemon(struct hearth *h, struct client_slot *s);
+void events_end_without_daemon(struct hearth *h, struct client_slot *s);
 
 /* Moves what the rings of all slots hold to their backlogs, so that the daemon finds room. Returns
  * 0, -ENOMEM, -EPROTO. */

@@ -80,7 +80,7 @@ static int progress_event(struct hearth *h, uint32_t slot)
     return 1;
 }
 
-/* Makes the slot's next event in h->event. Returns 1, 0 when there is none, -EPROTO, -ENOMEM. */
+/* Makes the slot's next event in h->event. Returns 1, 0 when there is none, -EPROTO. */
 static int take_event(struct hearth *h, uint32_t slot)
 {
     struct client_slot *s = &h->slots[slot];
@@ -91,10 +91,10 @@ static int take_event(struct hearth *h, uint32_t slot)
     int rc = h->dead == -EPROTO ? 0 : events_take(h, s);
     for (; rc == -ESHUTDOWN; rc = events_take(h, s))
         resume_daemon_gone(h, -EPIPE);
-    if (!rc && (h->dead || s->lost) && s->delivered == s->ids.n && s->state != CLIENT_ENDED)
-        rc = events_end_without_daemon(h, s);
     if (rc)
         return rc;
+    if ((h->dead || s->lost) && s->delivered == s->ids.n && s->state != CLIENT_ENDED)
+        events_end_without_daemon(h, s);
     if (s->delivered < s->ids.n || s->answer.text.bytes) {
         tokens_event(h, slot);
         return 1;
@@ -261,8 +261,6 @@ static int take_any(struct span *span)
             resume_daemon_gone(h, rc);
             rc = take_event(h, slot);
         }
-        if (rc == -ENOMEM)
-            return handle_fail(h, rc, "out of memory: free some and try again");
         if (rc) {
             h->next_slot = slot + 1;
             return rc;

@@ -211,13 +211,41 @@ static void make_result(struct hearth *h, struct client_slot *s)
     };
 }
 
-/* The end of the slot's request: what was held back becomes text, unless the caller cancelled. */
-static int end_slot(struct hearth *h, struct client_slot *s)
+/* The end of a request that no daemon told, with the tokens that there are. error: 0 of one that
+ * was cancelled. */
+static void make_done(struct hearth *h, struct client_slot *s, int error, const char *text)
 {
-    int rc = s->state == CLIENT_RUNNING ? answer_finish(&s->answer) : 0;
+    memset(&s->done, 0, sizeof(s->done));
+    s->done.reason = error ? DONE_ERROR : DONE_CANCELLED;
+    s->done.error = error;
+    s->done.prompt = s->prompt;
+    s->done.output = (uint32_t)s->ids.n;
+    snprintf(s->done.text, sizeof(s->done.text), "%.240s", text);
+    memcpy(s->done.numerics, h->welcome.numerics, sizeof(s->done.numerics));
+    s->receipt[0] = 0; /* a partial answer gets no receipt */
+}
+
+static const char no_memory[] =
+    "out of memory in the middle of the answer: free some and repeat the request";
+
+/* The end of the slot's request: what was held back becomes text, unless the caller cancelled. */
+static void end_slot(struct hearth *h, struct client_slot *s)
+{
+    if (s->state == CLIENT_RUNNING && answer_finish(&s->answer))
+        make_done(h, s, -ENOMEM, no_memory);
     make_result(h, s);
     s->state = CLIENT_ENDED;
-    return rc;
+}
+
+/* A part of the answer was lost for want of memory, so it ends here, with what was given out. */
+static void end_without_memory(struct hearth *h, struct client_slot *s)
+{
+    s->ids.n = s->delivered;
+    s->n_logprobs = s->n_tops = 0;
+    answer_take(&s->answer);
+    submit_void(h, (uint32_t)(s - h->slots), CLIENT_ENDED);
+    make_done(h, s, -ENOMEM, no_memory);
+    make_result(h, s);
 }
 
 static int take_done(struct hearth *h, struct client_slot *s, const struct event_run *run)
@@ -230,7 +258,8 @@ static int take_done(struct hearth *h, struct client_slot *s, const struct event
     if (s->state == CLIENT_CANCELLED && s->done.reason != DONE_ERROR)
         s->done.reason = DONE_CANCELLED;
     make_receipt(s);
-    return end_slot(h, s);
+    end_slot(h, s);
+    return 0;
 }
 
 int events_is_shutdown(const struct hearth *h, const struct client_slot *s,
@@ -265,22 +294,18 @@ int events_take(struct hearth *h, struct client_slot *s)
         else if (run.kind == EVENT_DONE)
             rc = take_done(h, s, &run);
     }
+    if (rc == -ENOMEM) {
+        end_without_memory(h, s);
+        rc = 0;
+    }
     if (taken)
         bell_ring(h->ctl, h->bell_fd); /* the daemon may have waited for room (R2, S2) */
     return rc;
 }
 
-int events_end_without_daemon(struct hearth *h, struct client_slot *s)
+void events_end_without_daemon(struct hearth *h, struct client_slot *s)
 {
     int is_error = s->state == CLIENT_RUNNING;
-    memset(&s->done, 0, sizeof(s->done));
-    s->done.reason = is_error ? DONE_ERROR : DONE_CANCELLED;
-    s->done.error = is_error ? -ECONNRESET : 0;
-    s->done.prompt = s->prompt;
-    s->done.output = (uint32_t)s->ids.n;
-    if (is_error)
-        snprintf(s->done.text, sizeof(s->done.text), "%.240s", s->lost ? s->lost : h->error);
-    memcpy(s->done.numerics, h->welcome.numerics, sizeof(s->done.numerics));
-    s->receipt[0] = 0; /* a partial answer gets no receipt */
-    return end_slot(h, s);
+    make_done(h, s, is_error ? -ECONNRESET : 0, !is_error ? "" : s->lost ? s->lost : h->error);
+    end_slot(h, s);
 }

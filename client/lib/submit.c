@@ -453,6 +453,12 @@ int hearth_submit(struct hearth *h, uint32_t slot, const struct hearth_request *
     return rc;
 }
 
+void submit_void(struct hearth *h, uint32_t slot, enum client_state state)
+{
+    advance_generation(h, slot, state);
+    forget_unsent(&h->slots[slot]);
+}
+
 int hearth_cancel(struct hearth *h, uint32_t slot)
 {
     int rc = handle_check_slot(h, slot);
@@ -461,10 +467,9 @@ int hearth_cancel(struct hearth *h, uint32_t slot)
     struct client_slot *s = &h->slots[slot];
     if (s->state != CLIENT_RUNNING || h->dead)
         return 0;
-    advance_generation(h, slot, CLIENT_CANCELLED);
     if (h->resume.away || s->resubmit) /* no daemon knows of it, so none will end it */
         s->lost = "";
-    forget_unsent(s);
+    submit_void(h, slot, CLIENT_CANCELLED);
     bell_ring(h->ctl, h->bell_fd);
     return 0;
 }

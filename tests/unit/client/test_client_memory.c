@@ -1,5 +1,5 @@
-/* The library where memory runs out: a request that fails leaves the one that runs alone, and no part
- * of an answer is lost without a word. */
+/* The library where memory runs out: a request that fails leaves the one that runs alone, and no
+ * part of an answer is lost without a word. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,12 +89,69 @@ START_TEST(a_request_that_fails_leaves_the_one_before_alone)
 }
 END_TEST
 
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static const char whole[] = "an answer of some tokens, and its end";
+
+/* Reads to the end, with memory again once some failed. Returns the text and the end's error. */
+static const char *hear(int *ret_error)
+{
+    static char text[256];
+    const struct hearth_event *e;
+    uint32_t n_ids = 0;
+    text[0] = 0;
+    for (;;) {
+        int rc = hearth_next(h, 0, &e, 0);
+        n_left = rc ? -1 : n_left;
+        if (rc != 1)
+            continue;
+        ck_assert_uint_eq(e->position, 3 + n_ids);
+        n_ids += e->n_tokens;
+        strcat(text, e->text);
+        if (!e->result)
+            continue;
+        ck_assert_uint_eq(e->result->n_ids, n_ids);
+        *ret_error = e->result->error;
+        return text;
+    }
+}
+
+/* Whichever allocation fails: the answer is whole, or its end says that it is not, and the daemon
+ * is told. */
+START_TEST(an_answer_is_whole_or_ends_with_an_error)
+{
+    int error = 1;
+    connect_with(1, 0);
+    struct hearth_request r = text_request("Once");
+    r.tokens = prompt;
+    r.n_tokens = 3;
+    r.logprobs = _i & 1 ? 0 : -1;
+    uint32_t g = submit_request(&r).generation;
+    for (uint32_t i = 0; i < sizeof(whole) - 1; i++) {
+        const struct event_logprob head = {.token = FAKE_BYTE + (uint32_t)(unsigned char)whole[i]};
+        if (_i & 1)
+            ck_assert_int_eq(event_put_logprob(&fake.events[0], g, 3 + i, &head, NULL), 0);
+        else
+            fake_tokens(&fake, 0, g, 3 + i, &head.token, 1);
+    }
+    fake_done(&fake, 0, g, DONE_EOS, sizeof(whole) - 1);
+    n_left = 1 + _i / 2;
+    const char *text = hear(&error);
+    uint32_t now = atomic_load(&segment_up_slot(&fake.segment, 0)->generation);
+    ck_assert_str_eq(text, error ? "" : whole);
+    ck_assert_int_eq(error, now == g ? 0 : -ENOMEM);
+    ck_assert_int_eq(now == g, _i / 2 >= (_i & 1 ? 6 : 3)); /* so many allocations */
+    ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_memory");
     TCase *tcase = tcase_create("client_memory");
     tcase_add_checked_fixture(tcase, fixture_setup, teardown);
     tcase_add_test(tcase, a_request_that_fails_leaves_the_one_before_alone);
+    tcase_add_loop_test(tcase, an_answer_is_whole_or_ends_with_an_error, 0, 14);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
