@@ -1,6 +1,7 @@
 /* models: `hearth models`: the models on this disk, what each is, and whether it fits. */
 #include "client/cli/models.h"
 
+#include "client/base/printable.h"
 #include "client/cli/json.h"
 
 #include <errno.h>
@@ -46,6 +47,18 @@ static const char *downloading(void)
     return "";
 }
 
+/* As in the list: all of the file's name but its ending, and nothing that controls a terminal. */
+static void name_file(const char *path, char *ret, size_t bytes)
+{
+    static const char ending[] = ".gguf";
+    const char *slash = strrchr(path, '/');
+    snprintf(ret, bytes, "%s", slash ? slash + 1 : path);
+    const size_t n = strlen(ret), stem = n - strlen(ending);
+    if (n > strlen(ending) && strcasecmp(ret + stem, ending) == 0)
+        ret[stem] = 0;
+    printable_mask(ret);
+}
+
 int cli_find_model(const struct models *models, const char *name, char ret_path[PATH_MAX],
                    char *ret_name, size_t name_bytes)
 {
@@ -54,11 +67,10 @@ int cli_find_model(const struct models *models, const char *name, char ret_path[
     const size_t bytes = strlen(name);
     const int is_path = strchr(name, '/') && access(name, F_OK) == 0;
     if (is_path || (bytes > 5 && strcmp(name + bytes - 5, ".gguf") == 0)) {
-        const char *slash = strrchr(name, '/'), *stem = slash ? slash + 1 : name;
         if (!realpath(name, ret_path))
             return cli_fail(CLI_NO_INPUT, "%s: %s", name, strerror(errno));
         if (ret_name)
-            snprintf(ret_name, name_bytes, "%.*s", (int)strcspn(stem, "."), stem);
+            name_file(name, ret_name, name_bytes);
         return 0;
     }
     int rc = models_choose(models, name, &file, err, sizeof(err));

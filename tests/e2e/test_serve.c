@@ -125,6 +125,24 @@ START_TEST(top_shows_all_that_run)
 }
 END_TEST
 
+/* Versions have dots: files that begin alike up to one are two models. */
+START_TEST(a_file_is_named_by_all_of_its_name)
+{
+    char one[128], two[128];
+    snprintf(one, sizeof(one), "%s/m1.5-a.gguf", home);
+    snprintf(two, sizeof(two), "%s/m1.5-b\033.gguf", home);
+    ck_assert_int_eq(symlink("tiny:model.gguf", one), 0);
+    ck_assert_int_eq(symlink("tiny:model.gguf", two), 0);
+    RUN(0, "serve", one, "--context", "512", "--", "--threads", "1");
+    ck_assert_ptr_nonnull(strstr(o.out, "m1.5-a is served at "));
+    RUN(0, "serve", two, "--context", "512", "--", "--threads", "1");
+    ck_assert_ptr_nonnull(strstr(o.out, "m1.5-b? is served at "));
+    ck_assert_ptr_null(strstr(o.out, " already\n"));
+    RUN(0, "stop", "m1.5-a");
+    RUN(0, "stop", "m1.5-b");
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_one_line)
 {
     RUN(64, "serve");
@@ -225,6 +243,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
+    tcase_add_test(c, a_file_is_named_by_all_of_its_name);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
