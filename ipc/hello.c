@@ -452,18 +452,19 @@ int hello_status(int socket_fd, uint32_t number, char *ret_text, size_t text_byt
     struct hello_head ask = head_of(HELLO_STATUS_ASK, sizeof(ask));
     uint64_t start = bell_now_ns();
     ask.number = number;
-    int r = hello_send(socket_fd, &ask, sizeof(ask), NULL, 0);
-    while (r == 0) {
-        int passed = (int)((bell_now_ns() - start) / 1000000u);
+    int r = hello_send(socket_fd, &ask, sizeof(ask), NULL, 0), passed = 0;
+    for (bool first = true; r == 0; first = false) {
+        if (timeout_ms >= 0 && passed >= timeout_ms && !first)
+            return -ETIMEDOUT; /* also where there are more answers that came after their time */
         r = wait_readable(socket_fd, timeout_ms < 0        ? -1
                                      : passed < timeout_ms ? timeout_ms - passed
                                                            : 0);
-        if (r < 0)
-            return r;
-        r = recv_status(socket_fd, number, ret_text, text_bytes);
+        if (r == 0)
+            r = recv_status(socket_fd, number, ret_text, text_bytes);
         if (r != -EAGAIN)
             return r;
-        r = 0; /* an answer that came after its time */
+        r = 0;
+        passed = (int)((bell_now_ns() - start) / 1000000u);
     }
     return r;
 }

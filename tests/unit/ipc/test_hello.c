@@ -529,6 +529,22 @@ START_TEST(a_late_status_is_not_taken_for_the_next)
 }
 END_TEST
 
+/* A daemon that sends answers to other questions without end. */
+START_TEST(late_answers_do_not_hold_a_question_up)
+{
+    char got[64];
+    int n_sent = 0, n_left = 0;
+
+    while (hello_send_status(pair[1], 7, "late", 4) == 0)
+        n_sent++;
+    ck_assert_int_gt(n_sent, 2);
+    ck_assert_int_eq(hello_status(pair[0], 8, got, sizeof(got), 0), -ETIMEDOUT);
+    while (recv(pair[0], got, sizeof(got), MSG_DONTWAIT) > 0)
+        n_left++;
+    ck_assert_int_eq(n_left, n_sent - 1);
+}
+END_TEST
+
 START_TEST(a_malformed_status_is_refused)
 {
     struct hello h = good_hello();
@@ -588,6 +604,7 @@ int main(void)
     tcase_add_test(sockets, a_wrong_reply_to_hello_is_one_line);
     tcase_add_test(sockets, status_round_trips_up_to_its_limit);
     tcase_add_test(sockets, a_late_status_is_not_taken_for_the_next);
+    tcase_add_test(sockets, late_answers_do_not_hold_a_question_up);
     tcase_add_test(sockets, a_malformed_status_is_refused);
     tcase_add_test(sockets, a_stuck_reader_does_not_block_the_sender);
     suite_add_tcase(s, sockets);
