@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,9 +60,7 @@ static int is_allowed(char *const *argv, int (*interrupted)(void))
 {
     char line[16];
     struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
-    while (poll(&keys, 1, 0) == 1 && keys.revents & POLLIN &&
-           read(STDIN_FILENO, line, sizeof(line)) > 0)
-        ;
+    (void)tcflush(STDIN_FILENO, TCIFLUSH); /* also a line that has no end yet */
     show_call(argv);
     while (poll(&keys, 1, LOOK_MS) < 1)
         if (cli_stop_requested() || interrupted()) {

@@ -90,6 +90,38 @@ START_TEST(a_tool_that_is_none_is_not_run)
 }
 END_TEST
 
+/* Types the rest of the line once the question is there. */
+static int terminal;
+
+static int type_return(void)
+{
+    char shown[100];
+    ck_assert_int_gt((int)read(terminal, shown, sizeof(shown)), 0);
+    ck_assert_int_eq((int)write(terminal, "\n", 1), 1);
+    return 0;
+}
+
+/* A `y` that was typed before the question is no answer to it, though its line ends after that. */
+START_TEST(what_was_typed_before_is_no_answer)
+{
+    static char *const argv[] = {"/p", NULL};
+    int old_in = dup(STDIN_FILENO), old_error = dup(STDERR_FILENO);
+    terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    ck_assert_int_ge(terminal, 0);
+    ck_assert_int_eq(grantpt(terminal) | unlockpt(terminal), 0);
+    int name = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    ck_assert_int_eq((int)write(terminal, _i ? "y" : "y\n", _i ? 1 : 2), _i ? 1 : 2);
+    dup2(name, STDIN_FILENO);
+    dup2(name, STDERR_FILENO);
+    int allowed = is_allowed(argv, type_return);
+    dup2(old_in, STDIN_FILENO);
+    dup2(old_error, STDERR_FILENO);
+    ck_assert_int_eq(allowed, 0);
+    close(name);
+    close(terminal);
+}
+END_TEST
+
 /* ---- programs -------------------------------------------------------------------------------- */
 
 /* Goes on by so many seconds each time that it is looked at. */
@@ -185,6 +217,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_value_fills_one_element, 0,
                         (int)(sizeof(calls) / sizeof(calls[0])));
     tcase_add_test(tcase, an_argument_is_shown_as_one);
+    tcase_add_loop_test(tcase, what_was_typed_before_is_no_answer, 0, 2);
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
