@@ -35,10 +35,17 @@ START_TEST(what_is_not_seen_is_shown)
     static const struct {
         const char *text, *shown;
     } hides[] = {
-        {"\xc2\xad", "\\u00ad"},     {"\xd8\x9c", "\\u061c"},          {"\xe1\xa0\x8e", "\\u180e"},
-        {"\xe2\x80\x8b", "\\u200b"}, {"\xe2\x80\x8f", "\\u200f"},      {"\xe2\x81\xa0", "\\u2060"},
-        {"\xe2\x81\xa4", "\\u2064"}, {"\xe2\x81\xaf", "\\u206f"},      {"\xef\xbb\xbf", "\\ufeff"},
-        {"\xef\xbf\xbb", "\\ufffb"}, {"\xf3\xa0\x81\x81", "\\ue0041"},
+        {"\xc2\xad", "\\u00ad"},          {"\xd8\x9c", "\\u061c"},
+        {"\xe1\xa0\x8e", "\\u180e"},      {"\xe2\x80\x8b", "\\u200b"},
+        {"\xe2\x80\x8f", "\\u200f"},      {"\xe2\x81\xa0", "\\u2060"},
+        {"\xe2\x81\xa4", "\\u2064"},      {"\xe2\x81\xaf", "\\u206f"},
+        {"\xef\xbb\xbf", "\\ufeff"},      {"\xef\xbf\xbb", "\\ufffb"},
+        {"\xf3\xa0\x81\x81", "\\ue0041"}, {"\xcd\x8f", "\\u034f"},
+        {"\xe1\x85\x9f", "\\u115f"},      {"\xe1\x9e\xb5", "\\u17b5"},
+        {"\xe1\xa0\x8b", "\\u180b"},      {"\xe3\x85\xa4", "\\u3164"},
+        {"\xef\xbe\xa0", "\\uffa0"},      {"\xef\xbf\xb0", "\\ufff0"},
+        {"\xf0\x9b\xb2\xa0", "\\u1bca0"}, {"\xf0\x9d\x85\xb3", "\\u1d173"},
+        {"\xf3\xa0\x84\x80", "\\ue0100"}, {"\xf3\xa0\x87\xaf", "\\ue01ef"},
     };
     for (size_t i = 0; i < sizeof(hides) / sizeof(hides[0]); i++) {
         struct buffer out = {0};
@@ -69,10 +76,13 @@ END_TEST
 
 START_TEST(a_text_keeps_what_its_language_needs)
 {
-    static const char text[] = "\xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae \xd8\x9c\xe2\x80\x8f \x8c";
+    static const char text[] =
+        "\xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae \xd8\x9c\xe2\x80\x8f \xe1\xa0\x8b\xe1\x85\xa0 \x8c";
     struct buffer out = {0};
     printable_add(&out, text, sizeof(text) - 1, "\n" PRINTABLE_IN_TEXT);
-    ck_assert_str_eq(out.data, "\xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae \xd8\x9c\xe2\x80\x8f \\x8c");
+    ck_assert_str_eq(
+        out.data,
+        "\xd9\x85\xdb\x8c\xe2\x80\x8c\xd8\xae \xd8\x9c\xe2\x80\x8f \xe1\xa0\x8b\xe1\x85\xa0 \\x8c");
     buffer_fini(&out);
     printable_add(&out, "\xe2\x80\xae\xe2\x81\xa4\n\t", 8, "\n" PRINTABLE_IN_TEXT);
     ck_assert_str_eq(out.data, "\\u202e\\u2064\n\\x09");
