@@ -20,11 +20,14 @@ _hearth_widget_prompt() { # SHELL DESCRIPTION
 # sequences, no signs that turn the direction of text or cannot be seen; the first line that is one
 # (no fence of Markdown around it), and nothing at its end that would make the shell ask for more.
 _hearth_widget_clean() {
-    local c1 bidi line
-    c1="$(printf '\302')[$(printf '\200')-$(printf '\237')]"
-    bidi="$(printf '\342\200')[$(printf '\213')-$(printf '\217')$(printf '\250')-$(printf '\256')]"
-    bidi="$bidi|$(printf '\342\201')[$(printf '\240')-$(printf '\257')]|$(printf '\357\273\277')"
-    LC_ALL=C tr '\011' ' ' | LC_ALL=C tr -d '\000-\010\013-\037\177' | LC_ALL=C sed -E "s/$c1|$bidi//g" |
+    local hidden
+    # Octal bytes of UTF-8; the characters are those of client/base/printable.c.
+    hidden=$(printf '%b' '\0302[\0200-\0237\0255]|\0315\0217|\0330\0234' \
+        '|\0341(\0205[\0237\0240]|\0236[\0264\0265]|\0240[\0213-\0217])' \
+        '|\0342(\0200[\0213-\0217\0250-\0256]|\0201[\0240-\0257])|\0343\0205\0244' \
+        '|\0357(\0273\0277|\0276\0240|\0277[\0260-\0273])' \
+        '|\0360(\0233\0262[\0240-\0243]|\0235\0205[\0263-\0272])|\0363\0240[\0200-\0277][\0200-\0277]')
+    LC_ALL=C tr '\011' ' ' | LC_ALL=C tr -d '\000-\010\013-\037\177' | LC_ALL=C sed -E "s/$hidden//g" |
         LC_ALL=C awk '
             /^[ ]*```/ || /^[ ]*$/ { next }
             {

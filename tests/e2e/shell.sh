@@ -130,7 +130,7 @@ mode=$(cat "$FAKE_MODE")
 case $mode in
 answer*) printf '%s' "${mode#answer }" ;;
 lines) printf '\n```bash\n$ touch one\ntouch two\n```\n' ;;
-nasty) printf 'echo \033[31mred\007 a\342\200\256b\302\233\tc\r\n' ;;
+nasty) printf 'echo \033[31mred\007 a\342\200\256b\302\233\tc\302\255\343\205\244\363\240\201\201\363\240\204\200\357\276\240\r\n' ;;
 down) echo 'hearth: no daemon there: start hearthd' >&2; exit 69 ;;
 slow)
     trap 'echo interrupted >>"$FAKE_LOG"; exit 130' INT
