@@ -164,10 +164,11 @@ static bool is_hearthd(const char *pid)
 void daemons_mark_unit(struct daemons *daemons, const char *cgroup)
 {
     static const char service[] = ".service", one[] = "hearth@", first[] = "hearthd";
+    static const char users[] = "/user.slice/"; /* its units are called as their user likes */
     char path[HELLO_PATH_BYTES];
     const char *unit = strrchr(cgroup, '/');
     int n = unit ? (int)strcspn(++unit, "\n") - (int)strlen(service) : 0;
-    if (n <= 0 || strncmp(unit + n, service, strlen(service)) != 0)
+    if (n <= 0 || strncmp(unit + n, service, strlen(service)) != 0 || strstr(cgroup, users))
         return;
     if (n == (int)strlen(first) && strncmp(unit, first, strlen(first)) == 0)
         snprintf(path, sizeof(path), "%s/hearth%s", machine_folder, ending);

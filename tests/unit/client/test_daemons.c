@@ -50,6 +50,9 @@ START_TEST(other_units_name_none)
         "0::/system.slice/xhearth@qwen.service\n",
         "0::/system.slice/hearth-http.service\n",
         "0::/user.slice/session-1.scope\n",
+        "0::/user.slice/user-7.slice/user@7.service/app.slice/hearthd.service\n",
+        "0::/user.slice/user-7.slice/user@7.service/app.slice/app-hearth.slice/"
+        "hearth@qwen.service\n",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
         ck_assert_msg(strcmp(marked(lines[i]), "0000") == 0, "%s", lines[i]);
