@@ -12,6 +12,13 @@ fill() {
         -e "s|@SYSCONFDIR@|$SYSCONFDIR|g" "$1"
 }
 
+# FILE PATH: the same, installed. A link there is replaced, not followed.
+put() {
+    rm -f "$2"
+    fill "$1" >"$2"
+    chmod 644 "$2"
+}
+
 # KIND FOLDER NAME FILE: installs one file; for a link FILE is the target.
 one() {
     path=$DESTDIR$2/$3
@@ -24,8 +31,8 @@ one() {
         mkdir -p "${path%/*}"
         case $1 in
         link) ln -sfn "$4" "$path" ;;
-        conf) [ -e "$path" ] || { fill "$4" >"$path" && chmod 644 "$path"; } ;;
-        fill) fill "$4" >"$path" && chmod 644 "$path" ;;
+        conf) [ -e "$path" ] || [ -L "$path" ] || put "$4" "$path" ;;
+        fill) put "$4" "$path" ;;
         tree) install -m 644 "$4" "$path" ;;
         *) install -m "$1" "$4" "$path" ;;
         esac ;;

@@ -57,7 +57,12 @@ here=(PREFIX="$root/usr/local")
 mkdir -p "$root"/usr/local/{bin,lib/systemd/system,share/hearth,share/man/man1}
 echo theirs | tee "$root"/usr/local/{bin/other,lib/systemd/system/other.service,share/hearth/my.gguf} >/dev/null
 (cd "$root/usr" && find . | sort) >"$root/before"
+# A link where a file of ours goes, such as a masked unit, is replaced: what it leads to is left alone.
+echo theirs >"$root/theirs"
+chmod 666 "$root/theirs"
+ln -s "$root/theirs" "$root/usr/local/lib/systemd/system/hearthd.service"
 make_verb install "" "${here[@]}"
+[ "$(stat -c %a "$root/theirs") $(cat "$root/theirs")" = '666 theirs' ] || fail "install wrote through a link"
 [ -x "$root/usr/local/bin/hearth" ] || fail "PREFIX was not honoured"
 configured "" "$root/usr/local/etc" "$root/usr/local"
 # The program reads the installed file and names it in --help; --check accepts its model.
