@@ -99,9 +99,12 @@ static bool is_text(const struct hearth *h, const struct client_slot *s, uint32_
     return vocab_is_text(&h->vocab, id) || has(s->shown_tokens, s->n_shown_tokens, id);
 }
 
-/* One accepted token: its id, and its bytes unless it has no text. */
+/* One accepted token: its id, and its bytes unless it has no text. A daemon that goes on past the
+ * context would fill our memory. */
 static int add_token(struct hearth *h, struct client_slot *s, uint32_t id)
 {
+    if (s->prompt + s->ids.n >= h->welcome.limits.context)
+        return -EPROTO;
     if (token_list_push(&s->ids, id))
         return -ENOMEM;
     if (!is_text(h, s, id))
@@ -166,9 +169,9 @@ static int take_logprobs(struct hearth *h, struct client_slot *s, const struct e
     uint32_t offset = 0;
     int more;
     while ((more = event_logprob_next(run, &offset, &head, top)) > 0) {
-        int rc = add_logprob(s, &head, top);
+        int rc = add_token(h, s, head.token);
         if (!rc)
-            rc = add_token(h, s, head.token);
+            rc = add_logprob(s, &head, top);
         if (rc)
             return rc;
     }

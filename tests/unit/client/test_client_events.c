@@ -386,6 +386,24 @@ START_TEST(a_forked_child_is_refused_and_may_close)
 }
 END_TEST
 
+/* A daemon whose answer does not end. */
+START_TEST(an_answer_past_the_context_ends)
+{
+    connect_with(1, 0);
+    uint32_t g = submit_ids(0, prompt, 3).generation, n = 0;
+    const struct hearth_event *e = NULL;
+    for (uint32_t at = 3; !(e && e->result); at++) {
+        ck_assert_uint_lt(at, 2 * FAKE_CONTEXT);
+        fake_bytes(&fake, 0, g, at, "x");
+        while ((e = next(0)) && !e->result)
+            n += e->n_tokens;
+    }
+    ck_assert_uint_eq(n, FAKE_CONTEXT - 3);
+    ck_assert_uint_eq(e->result->reason, HEARTH_ERROR);
+    ck_assert_ptr_nonnull(strstr(e->result->error_text, "of the same version"));
+}
+END_TEST
+
 static void add_tests(TCase *t)
 {
     tcase_add_test(t, tokens_text_and_the_end_are_delivered);
@@ -406,6 +424,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_dead_daemon_ends_every_request_after_its_published_tokens);
     tcase_add_test(t, an_unfinished_run_of_a_killed_daemon_is_dropped);
     tcase_add_test(t, a_daemon_that_writes_garbage_is_disconnected);
+    tcase_add_test(t, an_answer_past_the_context_ends);
     tcase_add_test(t, a_forked_child_is_refused_and_may_close);
 }
 
