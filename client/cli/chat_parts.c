@@ -28,22 +28,24 @@ void chat_parts_close(struct chat_parts *p)
     json_decref(p->calls);
 }
 
-static void begin_call(struct chat_parts *p, const struct hearth_chat_event *e)
+/* Returns 0, or -1 without memory, as jansson does. */
+static int begin_call(struct chat_parts *p, const struct hearth_chat_event *e)
 {
     char id[16];
     snprintf(id, sizeof(id), "call%05u",
              e->call % 100000u); /* nine letters: all templates take it */
-    json_array_append_new(p->calls,
-                          json_pack("{s:s, s:s, s:{s:s%, s:s}}", "id", id, "type", "function",
-                                    "function", "name", e->text, e->text_bytes, "arguments", ""));
     buffer_drop(&p->arguments, p->arguments.bytes);
+    return json_array_append_new(p->calls, json_pack("{s:s, s:s, s:{s:s%, s:s}}", "id", id, "type",
+                                                     "function", "function", "name", e->text,
+                                                     e->text_bytes, "arguments", ""));
 }
 
-static void end_call(struct chat_parts *p)
+static int end_call(struct chat_parts *p)
 {
     json_t *call = json_array_get(p->calls, json_array_size(p->calls) - 1);
-    json_object_set_new(json_object_get(call, "function"), "arguments",
-                        json_stringn(p->arguments.data, p->arguments.bytes));
+    return json_object_set_new(
+        json_object_get(call, "function"), "arguments",
+        json_stringn(p->arguments.data ? p->arguments.data : "", p->arguments.bytes));
 }
 
 int chat_parts_take(struct chat_parts *p, const struct hearth_event *e)
@@ -52,20 +54,21 @@ int chat_parts_take(struct chat_parts *p, const struct hearth_event *e)
     buffer_drop(&p->fresh, p->fresh.bytes);
     if (hearth_chat_feed(p->reader, e->text, e->text_bytes, e->kind == HEARTH_DONE))
         return -ENOMEM;
-    while (hearth_chat_next(p->reader, &part)) {
+    int rc = 0;
+    while (!rc && hearth_chat_next(p->reader, &part)) {
         struct buffer *to[] = {[HEARTH_CHAT_CONTENT] = &p->fresh,
                                [HEARTH_CHAT_REASONING] = &p->thoughts,
                                [HEARTH_CHAT_ARGUMENTS] = &p->arguments,
                                [HEARTH_CHAT_CALL_END] = NULL};
         if (part.kind == HEARTH_CHAT_CALL)
-            begin_call(p, &part);
+            rc = begin_call(p, &part);
         else if (part.kind == HEARTH_CHAT_CALL_END)
-            end_call(p);
+            rc = end_call(p);
         else if (to[part.kind])
             buffer_add(to[part.kind], part.text, part.text_bytes);
     }
     buffer_add(&p->content, p->fresh.data, p->fresh.bytes);
-    return p->content.failed || p->thoughts.failed || p->arguments.failed || p->fresh.failed
+    return rc || p->content.failed || p->thoughts.failed || p->arguments.failed || p->fresh.failed
                ? -ENOMEM
                : 0;
 }
@@ -74,10 +77,14 @@ json_t *chat_parts_message(const struct chat_parts *p, int calls)
 {
     json_t *m = json_pack("{s:s, s:s%}", "role", "assistant", "content",
                           p->content.data ? p->content.data : "", p->content.bytes);
-    if (m && p->thoughts.bytes)
-        json_object_set_new(m, "reasoning_content",
-                            json_stringn(p->thoughts.data, p->thoughts.bytes));
-    if (m && calls && json_array_size(p->calls))
-        json_object_set(m, "tool_calls", p->calls);
-    return m;
+    int rc = m ? 0 : -1;
+    if (!rc && p->thoughts.bytes)
+        rc = json_object_set_new(m, "reasoning_content",
+                                 json_stringn(p->thoughts.data, p->thoughts.bytes));
+    if (!rc && calls && json_array_size(p->calls))
+        rc = json_object_set(m, "tool_calls", p->calls);
+    if (!rc)
+        return m;
+    json_decref(m);
+    return NULL;
 }
