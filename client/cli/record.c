@@ -19,6 +19,7 @@ enum kind {
     MEMBER_U64,
     MEMBER_F32,
     MEMBER_BOOL,  /* a uint32_t */
+    MEMBER_FLAG,  /* the same, not there where it is 0 */
     MEMBER_TEXT,  /* const char * */
     MEMBER_MAYBE, /* the same, NULL where the member is not there */
     MEMBER_IDS,   /* const uint32_t * */
@@ -98,6 +99,7 @@ static void write_member(struct buffer *out, const struct member *m, const void 
         json_number(out, (double)*(const float *)field); /* 9 digits: the same float again */
         return;
     case MEMBER_BOOL:
+    case MEMBER_FLAG:
         buffer_text(out, *(const uint32_t *)field ? "true" : "false");
         return;
     case MEMBER_TEXT:
@@ -122,7 +124,8 @@ static void write_member(struct buffer *out, const struct member *m, const void 
 
 static int may_be_left_out(const struct member *m)
 {
-    return m->kind == MEMBER_MAYBE || m->kind == MEMBER_MARKS || m->kind == MEMBER_CLOSING;
+    return m->kind == MEMBER_MAYBE || m->kind == MEMBER_FLAG || m->kind == MEMBER_MARKS ||
+           m->kind == MEMBER_CLOSING;
 }
 
 static int is_empty(const struct member *m, const struct record *c)
@@ -236,6 +239,7 @@ static int read_member(struct json_reader *r, const struct member *m, struct rec
     case MEMBER_F32:
         return json_read_float(r, field);
     case MEMBER_BOOL:
+    case MEMBER_FLAG:
         return json_read_bool(r, field);
     case MEMBER_TEXT:
     case MEMBER_MAYBE:

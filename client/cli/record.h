@@ -1,9 +1,10 @@
 /* record: the file of `hearth run --record`: a request and its answer, to be replayed.
  *
- * One JSON object on one line, of exactly the members below in any order ("grammar", "marks" and
- * "closing" only where the request has some): the inputs of an answer, the answer, and its receipt. What does not change an
- * answer (proposer, guess, priority, slot) is not in it. Texts may hold any bytes but 0; those that
- * are not UTF-8 stand as \udc80 to \udcff, half of a pair each. */
+ * One JSON object on one line, of exactly the members below in any order ("grammar", "marks",
+ * "closing", "banned" and "ignore_eos" only where the request has some): the inputs of an answer,
+ * the answer, and its receipt. What does not change an answer (proposer, guess, priority, slot) is
+ * not in it. Texts may hold any bytes but 0; those that are not UTF-8 stand as \udc80 to \udcff,
+ * half of a pair each. */
 #ifndef HEARTH_CLIENT_CLI_RECORD_H
 #define HEARTH_CLIENT_CLI_RECORD_H
 
@@ -37,6 +38,8 @@ enum { RECORD_VERSION = 1 };
     M("grammar", MEMBER_MAYBE, grammar, version)                                                   \
     M("marks", MEMBER_MARKS, request.marks, request.n_marks)                                       \
     M("closing", MEMBER_CLOSING, request.closing, request.n_closing)                               \
+    M("banned", MEMBER_CLOSING, request.banned, request.n_banned)                                  \
+    M("ignore_eos", MEMBER_FLAG, request.ignore_eos, request.ignore_eos)                           \
     M("ids", MEMBER_IDS, ids, n_ids)                                                               \
     M("reason", MEMBER_TEXT, reason, version)                                                      \
     M("receipt", MEMBER_TEXT, receipt, version)

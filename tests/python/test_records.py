@@ -60,6 +60,18 @@ def test_it_is_the_record_of_the_command(daemon, client, tmp_path, params, optio
     assert client.replay(ours).equal
 
 
+NEVER = [{"banned": [5, 7]}, {"ignore_eos": True}, {"banned": [5], "ignore_eos": True}]
+
+
+@pytest.mark.parametrize("params", NEVER)
+def test_what_is_never_picked_is_part_of_it(daemon, client, tmp_path, params):
+    stream = client.generate(PROMPT, max_tokens=5, logit_bias={5: 1.0, 17: -1.7}, **params)
+    stream.wait()
+    (tmp_path / "r").write_text(stream.record())
+    assert "equal" in daemon.run("replay", str(tmp_path / "r"))
+    assert client.replay(stream.record()).equal
+
+
 def test_bytes_that_are_not_utf8_are_kept(daemon, client, tmp_path):
     stream = client.generate(PROMPT, max_tokens=5, stop=b"\xff\x80a".decode("utf-8", "surrogateescape"))
     stream.wait()

@@ -71,6 +71,10 @@ def make_record(info: Info, request: Request, result: Result) -> str:
         record["marks"] = [[m.kind, m.open, m.tokens, _text(m.text)] for m in request.marks]
     if request.closing:
         record["closing"] = request.closing.tolist()
+    if request.banned:
+        record["banned"] = request.banned.tolist()
+    if c.ignore_eos:
+        record["ignore_eos"] = True
     return json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
 
 
@@ -109,6 +113,8 @@ def read_record(record: Union[str, bytes, Mapping[str, Any]]) -> Recorded:
             for kind, is_open, tokens, text in members.pop("marks", ())
         ]
         params["closing"] = members.pop("closing", ())
+        params["banned"] = members.pop("banned", ())
+        params["ignore_eos"] = members.pop("ignore_eos", False)
         logprobs = members.pop("logprobs")
         params["logprobs"] = None if logprobs < 0 else logprobs
         model, fingerprint, numerics, prompt = first

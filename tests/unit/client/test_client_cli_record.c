@@ -83,6 +83,9 @@ static struct record sample(void)
     s.request.n_marks = 3;
     s.request.closing = ids;
     s.request.n_closing = 2;
+    s.request.banned = stop_tokens;
+    s.request.n_banned = 1;
+    s.request.ignore_eos = 1;
     s.request.logprobs = 3;
     s.request.deterministic = 0;
     return s;
@@ -119,6 +122,9 @@ START_TEST(a_record_is_read_back_bit_by_bit)
     }
     ck_assert_uint_eq(c.request.n_closing, 2);
     ck_assert_mem_eq(c.request.closing, ids, sizeof(ids));
+    ck_assert_uint_eq(c.request.n_banned, 1);
+    ck_assert_uint_eq(c.request.banned[0], 2);
+    ck_assert_uint_eq(c.request.ignore_eos, 1);
     ck_assert_uint_eq(c.request.n_stops, 5);
     for (int i = 0; i < 5; i++)
         ck_assert_str_eq(c.request.stops[i], stops[i]);
