@@ -3,7 +3,6 @@
 #include "client/cli/chat.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,19 +14,17 @@ static const char help_text[] = "/reset      start over, with the system message
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Readable by the owner only: it holds the conversation. */
 static void save(const struct talk *t, const char *path)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    int rc = fd < 0 ? -errno : 0;
+    struct buffer out = {0};
     char *text = json_dumps(t->messages, JSON_INDENT(2));
-    if (!rc)
-        rc = text ? cli_write(fd, text, strlen(text)) : -ENOMEM;
-    if (!rc)
-        rc = cli_write(fd, "\n", 1);
-    if (fd >= 0 && close(fd) && !rc)
-        rc = -errno;
+    if (text) {
+        buffer_text(&out, text);
+        buffer_text(&out, "\n");
+    }
+    int rc = text && !out.failed ? cli_save(path, out.data, out.bytes) : -ENOMEM;
     free(text);
+    buffer_fini(&out);
     if (rc)
         (void)cli_fail(CLI_SYSTEM, "%s: %s", path, strerror(-rc));
 }

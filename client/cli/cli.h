@@ -63,6 +63,10 @@ int cli_read_ids(struct cli_ids *ids);
  * signal asks to stop; see cli_stop_requested). */
 int cli_write(int fd, const void *data, size_t bytes);
 
+/* Writes a file. A regular one appears whole or not at all, for its owner to read, in the place of
+ * whatever had its name; a pipe or device is written to. Returns as cli_write. */
+int cli_save(const char *path, const void *data, size_t bytes);
+
 /* Writes the buffer to stdout and frees it. Returns 0 or an exit code, the error printed. */
 int cli_print(struct buffer *out);
 

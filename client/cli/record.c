@@ -431,42 +431,11 @@ int record_check_path(const char *path)
     return rc ? fail_path(path, rc) : CLI_OK;
 }
 
-/* Returns 0, or -errno and leaves no new file. */
-static int write_beside(const char *path, const struct buffer *text)
-{
-    size_t room = strlen(path) + sizeof(".XXXXXX");
-    char *beside = malloc(room);
-    if (!beside)
-        return -ENOMEM;
-    snprintf(beside, room, "%s.XXXXXX", path);
-    int fd = mkostemp(beside, O_CLOEXEC);
-    int rc = fd < 0 ? -errno : cli_write(fd, text->data, text->bytes);
-    if (fd >= 0 && close(fd) && !rc)
-        rc = -errno;
-    if (!rc && rename(beside, path))
-        rc = -errno;
-    if (rc && fd >= 0)
-        (void)unlink(beside);
-    free(beside);
-    return rc;
-}
-
-static int write_into(const char *path, const struct buffer *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return -errno;
-    int rc = cli_write(fd, text->data, text->bytes);
-    close(fd);
-    return rc;
-}
-
 int record_save(const char *path, struct hearth *h, const struct hearth_request *request,
                 const struct hearth_result *result)
 {
     struct hearth_info info = {.size = sizeof(info)};
     struct buffer text = {0};
-    struct stat st;
     if (hearth_info(h, &info))
         return cli_fail(CLI_SYSTEM, "%s", hearth_error(h));
     struct record c = {.version = RECORD_VERSION,
@@ -483,9 +452,7 @@ int record_save(const char *path, struct hearth *h, const struct hearth_request 
     if (c.request.max_tokens > info.context - request->n_tokens)
         c.request.max_tokens = info.context - request->n_tokens;
     record_write(&c, &text);
-    int rc = text.failed                                    ? -ENOMEM
-             : stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? write_into(path, &text)
-                                                            : write_beside(path, &text);
+    int rc = text.failed ? -ENOMEM : cli_save(path, text.data, text.bytes);
     buffer_fini(&text);
     if (rc == -EINTR)
         return CLI_INTERRUPTED;

@@ -8,7 +8,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int cli_fail(int code, const char *format, ...)
@@ -180,6 +182,43 @@ int cli_write(int fd, const void *data, size_t bytes)
             return -EINTR;
     }
     return 0;
+}
+
+/* Returns 0, or -errno and leaves no new file. */
+static int save_beside(const char *path, const void *data, size_t bytes)
+{
+    size_t room = strlen(path) + sizeof(".XXXXXX");
+    char *beside = malloc(room);
+    if (!beside)
+        return -ENOMEM;
+    snprintf(beside, room, "%s.XXXXXX", path);
+    int fd = mkostemp(beside, O_CLOEXEC);
+    int rc = fd < 0 ? -errno : cli_write(fd, data, bytes);
+    if (fd >= 0 && close(fd) && !rc)
+        rc = -errno;
+    if (!rc && rename(beside, path))
+        rc = -errno;
+    if (rc && fd >= 0)
+        (void)unlink(beside);
+    free(beside);
+    return rc;
+}
+
+static int save_into(const char *path, const void *data, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return -errno;
+    int rc = cli_write(fd, data, bytes);
+    close(fd);
+    return rc;
+}
+
+int cli_save(const char *path, const void *data, size_t bytes)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? save_into(path, data, bytes)
+                                                        : save_beside(path, data, bytes);
 }
 
 int cli_exit_output(int rc)

@@ -5,6 +5,7 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <fcntl.h>
 #include <pty.h>
 #include <dirent.h>
 #include <errno.h>
@@ -462,12 +463,23 @@ START_TEST(an_impossible_template_is_refused_before_the_first_prompt)
 }
 END_TEST
 
+static void write_text(const char *path, const char *text, mode_t mode)
+{
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(chmod(path, mode), 0);
+}
+
 START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
 {
     struct terminal t;
     char path[200], command[300];
     snprintf(path, sizeof(path), "%s/saved", folder);
     snprintf(command, sizeof(command), "/save %s  \r", path);
+    write_text(path, "another one, which all may read", 0666);
+    int open_before = open(path, O_RDONLY | O_CLOEXEC);
     struct harness_output plain = HARNESS_RUN(&d, "Once upon a time", "chat", "--max-tokens", "20");
     open_terminal(&t, (const char *const[]){"chat", "--max-tokens", "20", NULL});
     terminal_wait_prompts(&t, 1);
@@ -491,6 +503,10 @@ START_TEST(stdout_holds_answers_only_and_a_conversation_is_saved)
     struct stat st;
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq(st.st_mode & 077, 0);
+    /* Nor is it in the file that was there, which others may have open. */
+    ck_assert_int_eq(fstat(open_before, &st), 0);
+    ck_assert_int_eq(st.st_size, strlen("another one, which all may read"));
+    close(open_before);
     unlink(path);
     json_decref(saved);
     harness_output_fini(&plain);
@@ -508,15 +524,6 @@ END_TEST
     "}</tool_call>\""
 
 static char tools_file[128], form_file[128], made_file[128];
-
-static void write_text(const char *path, const char *text, mode_t mode)
-{
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    ck_assert_int_eq(fclose(f), 0);
-    ck_assert_int_eq(chmod(path, mode), 0);
-}
 
 /* Two programs: one that writes its argument into a file, one that waits. */
 static void write_tools(mode_t mode)

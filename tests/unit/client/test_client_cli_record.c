@@ -414,15 +414,15 @@ START_TEST(a_file_is_replaced_whole_without_leftovers)
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r", folder);
     buffer_text(&out, "a long first text");
-    ck_assert_int_eq(write_beside(path, &out), 0);
+    ck_assert_int_eq(cli_save(path, out.data, out.bytes), 0);
     out.bytes = 0;
     buffer_text(&out, "short");
-    ck_assert_int_eq(write_beside(path, &out), 0);
+    ck_assert_int_eq(cli_save(path, out.data, out.bytes), 0);
     ck_assert_int_eq(cli_read_file(path, &read), 0);
     ck_assert_uint_eq(read.bytes, 5);
     ck_assert_mem_eq(read.data, "short", 5);
     buffer_fini(&read);
-    ck_assert_int_lt(write_beside(folder, &out), 0); /* a folder cannot be replaced */
+    ck_assert_int_lt(save_beside(folder, out.data, out.bytes), 0); /* a folder cannot be replaced */
     snprintf(command, sizeof(command), "[ \"$(ls %s*)\" = r ] && [ \"$(stat -c %%a %s)\" = 600 ]",
              folder, path);
     ck_assert_int_eq(system(command), 0);
