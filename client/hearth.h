@@ -73,7 +73,8 @@ struct hearth_options {
     int32_t
         connect_timeout_ms; /* how long the daemon may take to answer; -1 for ever, default 30000 */
     int32_t resume_ms; /* when the daemon goes away: how long to wait for one of the same model at
-                          the same path, and go on there. Default 30000; 0: not at all */
+                          the same path, and of the same user, one's own or root, and go on there.
+                          Default 30000; 0: not at all */
 };
 
 /* Fills *options with the defaults: one unnamed slot, no flags. `size` is sizeof(*options). */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct hearth *handle_open(void)
@@ -30,6 +31,14 @@ static struct hearth *handle_open(void)
     return h;
 }
 
+uid_t handle_peer(int socket_fd)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof(peer);
+    (void)getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    return peer.uid;
+}
+
 /* The common failures get a line of their own. */
 static int connect_socket(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
@@ -44,6 +53,7 @@ static int connect_socket(struct hearth *h, int timeout_ms, char *err, size_t er
     if (fd < 0)
         return fd;
     h->socket_fd = fd;
+    h->daemon_uid = handle_peer(fd);
     return 0;
 }
 

@@ -14,6 +14,8 @@
 #include "ipc/segment.h"
 #include "ipc/vocab.h"
 
+#include <sys/types.h>
+
 enum client_state {
     CLIENT_IDLE = 0,  /* nothing runs, nothing to deliver */
     CLIENT_RUNNING,   /* events of `generation` are delivered */
@@ -92,6 +94,7 @@ struct hearth {
     int never_wait;      /* HEARTH_NONBLOCK */
     uint64_t give_up_ns; /* connecting: until then; 0: for ever */
     int socket_fd, bell_fd, notify_fd; /* -1: none */
+    uid_t daemon_uid;                  /* who listens there */
     int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
     struct hello hello;    /* what was asked for */
     struct client_resume resume;
@@ -189,6 +192,9 @@ int resume_wait(struct hearth *h, int timeout_ms, uint64_t deadline_ns);
 
 /* Publishes the cells of resumed requests as far as there is room. */
 void resume_push(struct hearth *h);
+
+/* Who listens at the other end of this connection. */
+uid_t handle_peer(int socket_fd);
 
 /* hearth_fd() becomes readable when `fd` does, instead of `old` (-1: none). Returns 0 or -errno. */
 int resume_watch(struct hearth *h, int old, int fd);

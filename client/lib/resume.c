@@ -323,6 +323,14 @@ static void take_answer(struct hearth *h)
         resume_daemon_gone(h, rc);
 }
 
+/* Is it the user's who listened there before, ours, or root's? In a folder that all may write to
+ * anybody can take the place of a daemon that is gone, and would be given the prompt. */
+static bool is_trusted(const struct hearth *h)
+{
+    const uid_t uid = handle_peer(h->resume.fd);
+    return uid == h->daemon_uid || uid == geteuid() || uid == 0;
+}
+
 static void try(struct hearth *h, uint64_t now)
 {
     char err[256];
@@ -330,6 +338,8 @@ static void try(struct hearth *h, uint64_t now)
         h->resume.tried_ns = now;
         h->hello.slots = h->n_slots;
         h->resume.fd = hello_connect_now(h->path, err, sizeof(err));
+        if (h->resume.fd >= 0 && !is_trusted(h))
+            close_fd(&h->resume.fd);
         if (h->resume.fd >= 0 &&
             hello_send(h->resume.fd, &h->hello, sizeof(h->hello), NULL, 0) != 0)
             close_fd(&h->resume.fd);

@@ -4,10 +4,13 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -365,6 +368,28 @@ START_TEST(without_a_new_daemon_the_request_ends_in_time)
 }
 END_TEST
 
+/* In a folder that all may write to, somebody else takes the place of a daemon that is gone. */
+START_TEST(somebody_else_is_told_nothing)
+{
+    char byte;
+    int n = 0, fd;
+    if (geteuid() != 0) /* only root can play somebody else */
+        return;
+    resume_ms = 300;
+    connect_with(1, 0);
+    fake_bytes(&fake, 0, submit_ids(0, prompt, 3).generation, 3, "a");
+    fake_die(&fake);
+    ck_assert_int_eq((int)syscall(SYS_setresuid, -1, 65534, -1), 0); /* of this thread */
+    ck_assert_int_eq(listen(fake.listen_fd, 16), 0);
+    ck_assert_int_eq((int)syscall(SYS_setresuid, -1, 0, -1), 0);
+    end_with_line("did not come back within 300 ms");
+    ck_assert_int_eq(fcntl(fake.listen_fd, F_SETFL, O_NONBLOCK), 0);
+    for (; (fd = accept(fake.listen_fd, NULL, NULL)) >= 0; close(fd), n++)
+        ck_assert_int_eq((int)recv(fd, &byte, 1, 0), 0);
+    ck_assert_int_gt(n, 0);
+}
+END_TEST
+
 /* As a request does whose prompt the daemon dies of: the time runs from the first loss. */
 START_TEST(a_daemon_that_keeps_dying_without_a_token_is_given_up)
 {
@@ -511,6 +536,7 @@ int main(void)
     tcase_add_test(t, an_event_loop_keeps_its_descriptor);
     tcase_add_test(t, an_event_loop_is_woken_when_the_wait_ends);
     tcase_add_test(t, a_signal_breaks_off_the_wait);
+    tcase_add_test(t, somebody_else_is_told_nothing);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
