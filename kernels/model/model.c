@@ -469,6 +469,24 @@ static int view_layer(struct model_loader *l, uint32_t layer, struct model_tenso
     return rc;
 }
 
+/* A layer that shares KV needs one of its kind before it, with as many KV heads: it reads that
+ * one's part of the pages. */
+static int check_kv_layer(struct model_loader *l, uint32_t layer)
+{
+    const uint32_t from = kv_layer_of(l, layer);
+    if (from == l->model->n_layer)
+        return FAIL(l, -EBADMSG,
+                    "malformed: layer %u shares KV (%s.attention.shared_kv_layers), and no "
+                    "layer before these is %s",
+                    layer, l->arch->name, l->local[layer] ? "local" : "global");
+    if (l->n_head_kv[layer] != l->n_head_kv[from])
+        return FAIL(l, -EBADMSG,
+                    "malformed: layer %u with %u key/value heads shares those of layer %u, which "
+                    "has %u",
+                    layer, l->n_head_kv[layer], from, l->n_head_kv[from]);
+    return 0;
+}
+
 static int view_layers(struct model_loader *l)
 {
     struct model *m = l->model;
@@ -477,11 +495,9 @@ static int view_layers(struct model_loader *l)
     if (!m->layers)
         return FAIL(l, -ENOMEM, "not enough memory for the list of layers");
     for (uint32_t layer = 0; layer < m->n_layer && !rc; layer++) {
-        if (kv_layer_of(l, layer) == m->n_layer)
-            return FAIL(l, -EBADMSG,
-                        "malformed: layer %u shares KV (%s.attention.shared_kv_layers), and no "
-                        "layer before these is %s",
-                        layer, l->arch->name, l->local[layer] ? "local" : "global");
+        rc = check_kv_layer(l, layer);
+        if (rc)
+            return rc;
         m->layers[layer].geometry = geometry_of(l, layer);
         l->geometry = &m->layers[layer].geometry;
         rc = view_layer(l, layer, m->layers[layer].tensor);

@@ -166,6 +166,7 @@ START_TEST(bad_files_are_refused)
     static const uint32_t one = 1, two = 2, three = 3, four = 4, eight = 8, large = 4097,
                           huge = 514;
     static const uint32_t widths[4] = {96, 0, 96, 96}, few[3] = {96, 96, 96};
+    static const uint32_t more_heads[5] = {2, 2, 2, 4, 2}, fewer_heads[5] = {2, 2, 2, 2, 1};
     static const uint8_t flags[3] = {1, 0, 1};
     static const float nan_cap = NAN, negative = -1;
     const struct {
@@ -218,6 +219,14 @@ START_TEST(bad_files_are_refused)
          -EBADMSG,
          "layer 1 shares KV (gemma4.attention.shared_kv_layers), and no layer before these is "
          "global"},
+        {"gemma4-inputs",
+         {KEY("attention.head_count_kv", GGUF_U32, 5, more_heads)},
+         -EBADMSG,
+         "layer 3 with 4 key/value heads shares those of layer 1, which has 2"},
+        {"gemma4-inputs",
+         {KEY("attention.head_count_kv", GGUF_U32, 5, fewer_heads)},
+         -EBADMSG,
+         "layer 4 with 1 key/value heads shares those of layer 0, which has 2"},
         {"gemma4",
          {KEY("feed_forward_length", GGUF_U32, 4, widths)},
          -EBADMSG,
