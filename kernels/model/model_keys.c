@@ -184,6 +184,9 @@ static int read_around_experts(struct model_loader *l)
     if (groups > 1)
         return FAIL(l, -ENOTSUP, "experts in %u groups (%s) are not supported", groups,
                     key_of(l, "expert_group_count").name);
+    if (l->n_ff_shared > MODEL_MAX_FF)
+        return FAIL(l, -EBADMSG, "malformed: a width of %u for %u shared experts, must be up to %d",
+                    l->n_ff_shared, shared, MODEL_MAX_FF);
     if ((l->n_dense > 0 && !arch_has(l, MODEL_FFN_GATE)) ||
         (l->n_ff_shared > 0 && !arch_has(l, MODEL_FFN_UP_SHARED)))
         return FAIL(l, -ENOTSUP, "%s with %s is not supported", l->arch->name,

@@ -567,6 +567,21 @@ START_TEST(bad_keys_of_experts_are_refused)
 }
 END_TEST
 
+/* Shared experts are one part of their widths together, and no wider than any other. */
+START_TEST(shared_experts_have_a_width_together)
+{
+    const uint32_t width = MODEL_MAX_FF / 2;
+    for (uint32_t n = 2; n <= 3; n++) {
+        struct gw w;
+        write_experts(&w, "granitemoe", "expert_feed_forward_length", GGUF_U32, &width);
+        gw_key_u32(&w, "granitemoe.expert_shared_count", n);
+        check_refused(&w, -EBADMSG,
+                      n == 2 ? "embedding_scale is missing"
+                             : "a width of 393216 for 3 shared experts, must be up to 262144");
+    }
+}
+END_TEST
+
 /* Tensors must have the file's number of experts; the fingerprint depends on how many a row uses,
  * which no tensor tells. */
 START_TEST(experts_are_counted)
@@ -899,6 +914,7 @@ int main(void)
     tcase_add_test(core, rope_scaling_is_read_or_refused_by_name);
     tcase_add_loop_test(core, granite_needs_its_factors, 0, 8);
     tcase_add_test(core, bad_keys_of_experts_are_refused);
+    tcase_add_test(core, shared_experts_have_a_width_together);
     tcase_add_test(core, experts_are_counted);
     tcase_add_test(core, layers_that_only_draft_are_left_out);
     tcase_add_test(core, other_layers_are_not_left_out);
