@@ -40,8 +40,8 @@ enum {
     GGUF_MAX_KEY = 65535,       /* bytes of a key */
     GGUF_MAX_ENTRIES = 1 << 20, /* keys, and tensors */
     GGUF_MAX_PARTS = 256,
-    /* Bytes of keys and list of tensors. They are read whenever the file is opened, also where it
-     * is sparse, and takes no place on the disk. */
+    /* Bytes of keys and list of tensors, of all parts together. They are read whenever the file is
+     * opened, also where it is sparse, and takes no place on the disk. */
     GGUF_MAX_HEADER = 256 << 20
 };
 

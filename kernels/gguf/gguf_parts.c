@@ -12,7 +12,8 @@
 struct parts {
     struct gguf *first;
     uint32_t n;
-    const char *path; /* of the first */
+    uint64_t header_bytes; /* of those that are open */
+    const char *path;      /* of the first */
     char *err;
     size_t err_bytes;
 };
@@ -70,7 +71,7 @@ static int check_part(const struct parts *p, const struct gguf *part, uint32_t i
 }
 
 /* Opens part i. `last`: the part before it. */
-static int open_part(const struct parts *p, struct gguf *last, uint32_t i)
+static int open_part(struct parts *p, struct gguf *last, uint32_t i)
 {
     char end[24], line[256];
     name_end(end, i, p->n);
@@ -80,7 +81,15 @@ static int open_part(const struct parts *p, struct gguf *last, uint32_t i)
     memcpy(path + strlen(path) - strlen(end), end, strlen(end) + 1);
     int rc = gguf_open(path, &last->next, line, sizeof(line));
     free(path);
-    return rc ? FAIL(p, rc, "part %u of %u: %s", i, p->n, line) : check_part(p, last->next, i);
+    if (rc)
+        return FAIL(p, rc, "part %u of %u: %s", i, p->n, line);
+    p->header_bytes += last->next->header_bytes;
+    if (p->header_bytes > GGUF_MAX_HEADER)
+        return FAIL(p, -EBADMSG,
+                    "malformed: the keys and lists of tensors of %u of %u parts take more than %d "
+                    "MiB",
+                    i, p->n, GGUF_MAX_HEADER >> 20);
+    return check_part(p, last->next, i);
 }
 
 /* The first part's list becomes that of all. */
@@ -115,6 +124,7 @@ int gguf_open_parts(const char *path, struct gguf **ret_gguf, char *err, size_t 
     int rc = gguf_open(path, &p.first, err, err_bytes);
     if (rc)
         return rc;
+    p.header_bytes = p.first->header_bytes;
     gguf_u32(p.first, "split.count", &p.n);
     if (p.n > 1)
         rc = check_first(&p);

@@ -147,6 +147,45 @@ START_TEST(a_first_part_with_another_name_is_refused)
 }
 END_TEST
 
+/* A part without tensors, whose keys take `bytes` more, a hole in the file. */
+static void write_sparse_part(uint32_t i, uint32_t tensors, uint64_t bytes)
+{
+    struct gw w;
+    size_t written;
+    gw_init(&w);
+    gw_key_u32(&w, "split.no", i - 1);
+    gw_key_u32(&w, "split.count", N);
+    gw_key_u32(&w, "split.tensors.count", tensors);
+    gw_key_array(&w, "hole", GGUF_U8, bytes, "", 0);
+    uint8_t *file = gw_finish(&w, &written, NULL);
+    FILE *out = fopen(part_path(i), "wb");
+    ck_assert(out && fwrite(file, 1, written, out) == written && fclose(out) == 0);
+    ck_assert_int_eq(truncate(part_path(i), (off_t)(written + bytes)), 0);
+    free(file);
+}
+
+/* Each is read when the model is opened: many sparse ones would hold up who looks for models. */
+START_TEST(headers_of_parts_are_bounded_together)
+{
+    const uint64_t third = GGUF_MAX_HEADER / 3, half = GGUF_MAX_HEADER / 2;
+    struct help_model m;
+    struct gguf *gguf = NULL;
+    open_whole(&m);
+    const uint32_t n = (uint32_t)gguf_n_tensors(m.gguf);
+    const struct gguf_split first = {0, N, n, 0, n};
+    gguf_write_part(m.gguf, &first, stem(), 1, N, 0);
+    write_sparse_part(2, n, half);
+    write_sparse_part(3, n, third);
+    ck_assert_msg(gguf_open_parts(part_path(1), &gguf, err, sizeof(err)) == 0, "%s", err);
+    gguf_close(gguf);
+    write_sparse_part(3, n, half);
+    ck_assert_int_eq(gguf_open_parts(part_path(1), &gguf, err, sizeof(err)), -EBADMSG);
+    ck_assert_str_eq(err, "malformed: the keys and lists of tensors of 3 of 3 parts take more than "
+                          "256 MiB");
+    help_model_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf_parts");
@@ -155,6 +194,7 @@ int main(void)
     tcase_add_test(tcase, a_model_in_parts_is_the_model);
     tcase_add_test(tcase, a_part_that_is_missing_or_foreign_is_one_line);
     tcase_add_test(tcase, a_first_part_with_another_name_is_refused);
+    tcase_add_test(tcase, headers_of_parts_are_bounded_together);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
