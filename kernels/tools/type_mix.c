@@ -170,8 +170,9 @@ uint32_t type_mix_of(const struct type_mix *mix, const char *tensor, uint64_t co
     uint32_t type = wanted(mix, tensor, m);
     if (strstr(tensor, ".ffn_gate_inp") || ends_with(tensor, ".ssm_conv1d.weight") ||
         ends_with(tensor, ".shortconv.conv.weight") || ends_with(tensor, ".bias") ||
-        ends_with(tensor, ".ssm_a") || ends_with(tensor, ".ssm_d"))
-        /* a router, a convolution, biases of experts, numbers of heads */
+        ends_with(tensor, ".ssm_a") || ends_with(tensor, ".ssm_d") ||
+        ends_with(tensor, ".ssm_norm.weight"))
+        /* a router, a convolution, biases of experts, numbers of heads, norms of groups */
         return QUANT_F32;
     if (cols % quant_find(type)->block != 0)
         type = type == QUANT_Q4_K                         ? QUANT_Q5_0

@@ -102,6 +102,8 @@ START_TEST(small_types_keep_more_bits_in_some_tensors)
         {"Q4_K_M", "blk.9.ffn_gate_inp.weight", "F32"},
         {"F16", "blk.9.shortconv.conv.weight", "F32"},
         {"F16", "blk.9.ssm_a", "F32"},
+        {"F16", "blk.9.ssm_norm.weight", "F32"},
+        {"Q4_K_M", "blk.9.ssm_norm.weight", "F32"},
         {"Q4_K_M", "blk.9.ssm_d", "F32"},
         {"MXFP4_MOE", "output.weight", "Q8_0"},
     };
