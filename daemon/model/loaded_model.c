@@ -159,8 +159,9 @@ static uint64_t instance_bytes(const struct model *model, const struct backend_l
 {
     uint64_t bytes = file_bytes(model) + (limits->shadow ? model->n_params / 32 * 18 : 0);
     for (uint32_t i = 0; i < N_BUFFERS; i++)
-        bytes += (i == BUFFER_LOGITS ? limits->samples : limits->rows) *
-                 (uint64_t)model->ops.width[i] * 5;
+        bytes +=
+            (i == BUFFER_LOGITS ? limits->samples : layer_ops_rows(&model->ops, i, limits->rows)) *
+            (uint64_t)model->ops.width[i] * 5;
     return bytes;
 }
 

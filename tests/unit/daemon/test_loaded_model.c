@@ -197,6 +197,39 @@ START_TEST(a_model_of_recurrent_layers_alone_is_refused)
 }
 END_TEST
 
+/* What a tiny model with so many experts for each row is said to take beside KV. */
+static uint64_t bytes_with_experts(uint32_t n_used, uint32_t *ret_rows)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct loaded_model loaded = {0};
+    struct config config = {0};
+    static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
+    char err[600] = "";
+    size_t n;
+    shape.arch = "qwen3moe";
+    shape.n_expert_used = n_used;
+    uint8_t *file = tiny_model_file(&shape, &n);
+    ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, sizeof(err)), 0);
+    ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, sizeof(err)) == 0, "%s", err);
+    ck_assert_int_eq(loaded_model_open_model(&loaded, "a.gguf", NULL, err, sizeof(err)), 0);
+    ck_assert_msg(loaded_model_plan(&loaded, &config, err, sizeof(err)) == 0, "%s", err);
+    const uint64_t bytes = loaded.facts.loaded;
+    *ret_rows = loaded.limits.rows;
+    loaded_model_close(&loaded);
+    config_fini(&config);
+    free(file);
+    return bytes;
+}
+
+/* A row of a pass has the outputs of each expert that it uses: [96] f32, and the same as int8. */
+START_TEST(what_a_model_takes_grows_with_the_experts_of_a_row)
+{
+    uint32_t rows;
+    const uint64_t one = bytes_with_experts(1, &rows), five = bytes_with_experts(5, &rows);
+    ck_assert_uint_eq(five - one, (uint64_t)4 * rows * 96 * 5);
+}
+END_TEST
+
 /* It would need a state that follows drafts. */
 START_TEST(a_recurrent_draft_model_is_refused)
 {
@@ -237,6 +270,7 @@ int main(void)
     tcase_add_test(t, an_unknown_vocabulary_is_refused_before_the_weights);
     tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 4);
     tcase_add_test(t, a_model_of_recurrent_layers_alone_is_refused);
+    tcase_add_test(t, what_a_model_takes_grows_with_the_experts_of_a_row);
     tcase_add_test(t, a_recurrent_draft_model_is_refused);
     suite_add_tcase(suite, t);
     return run_suite(suite);
