@@ -267,7 +267,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     find_pages(loaded, facts);
     if (loaded->draft)
         facts->loaded += instance_bytes(loaded->draft->model, &loaded->limits);
-    if (facts->page == 0)
+    if (loaded->model->n_recurrent == loaded->model->n_layer && !loaded->model->mtp)
         return fail(err, err_bytes, -ENOTSUP,
                     "a model of recurrent layers alone is not supported: serve another one");
     budget_leave_out(facts);

@@ -184,16 +184,42 @@ START_TEST(kv_bytes_out_of_range_name_the_bound)
 }
 END_TEST
 
-/* Its pages have no bytes, by which --kv-bytes is divided. */
+/* Its pages have no bytes, by which --kv-bytes is divided, and which the store counts on; also
+ * where a draft model's have some. */
 START_TEST(a_model_of_recurrent_layers_alone_is_refused)
 {
+    static const char LINE[] =
+        "a model of recurrent layers alone is not supported: serve another one";
+    static char path[] = "/tmp/hearth-draft-XXXXXX", name[] = "hearthd";
     struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct loaded_model loaded = {0};
+    struct config config = {0};
     char err[600];
+    size_t n;
+    const int fd = mkstemp(path);
 
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(tiny_model_write(&shape, path), 0);
     shape.arch = "qwen35";
     shape.n_layer = 1; /* the second one attends */
     ck_assert_int_eq(open_shape(&shape, 0, err, sizeof(err)), -ENOTSUP);
-    ck_assert_str_eq(err, "a model of recurrent layers alone is not supported: serve another one");
+    ck_assert_str_eq(err, LINE);
+
+    uint8_t *file = tiny_model_file(&shape, &n);
+    ck_assert_int_eq(config_load(&config, 1, (char *[]){name}, err, sizeof(err)), 0);
+    config.draft = path;
+    ck_assert_int_eq(gguf_open_memory(file, n, &loaded.gguf, err, sizeof(err)), 0);
+    ck_assert_int_eq(loaded_model_open_model(&loaded, "a.gguf", NULL, err, sizeof(err)), 0);
+    const int rc = loaded_model_open_draft(&loaded, &config, err, sizeof(err));
+    unlink(path);
+    ck_assert_msg(rc == 0, "%s", err);
+    ck_assert_int_eq(loaded_model_plan(&loaded, &config, err, sizeof(err)), -ENOTSUP);
+    ck_assert_str_eq(err, LINE);
+    loaded_model_close(&loaded);
+    config.draft = NULL;
+    config_fini(&config);
+    free(file);
 }
 END_TEST
 
