@@ -8,23 +8,23 @@
 
 /* Not shown, from the first to the last of each row, in ascending order. */
 static const uint32_t hidden[][2] = {
-    {0x0, 0x1f},
-    {0x7f, 0x9f}, /* control characters */
-    {0xad, 0xad},
-    {0x34f, 0x34f}, /* soft hyphen; grapheme joiner */
-    {0x61c, 0x61c},
-    {0x115f, 0x1160}, /* Arabic letter mark; Hangul fillers */
-    {0x17b4, 0x17b5},
-    {0x180b, 0x180f}, /* Khmer vowels, Mongolian variants: not seen by themselves */
-    {0x200b, 0x200f}, /* of no width: spaces, joiners, directional marks */
-    {0x2028, 0x202e}, /* line ends and directions */
-    {0x2060, 0x206f}, /* joiner, operators, isolates, deprecated */
-    {0x3164, 0x3164}, /* Hangul filler */
-    {0xfeff, 0xfeff},
-    {0xffa0, 0xffa0}, /* byte order mark; Hangul filler */
-    {0xfff0, 0xfffb}, /* reserved; annotations */
-    {0x1bca0, 0x1bca3},
-    {0x1d173, 0x1d17a}, /* controls of shorthand and of music */
+    {0x0, 0x1f},        /* control characters */
+    {0x7f, 0x9f},       /* control characters */
+    {0xad, 0xad},       /* soft hyphen */
+    {0x34f, 0x34f},     /* grapheme joiner */
+    {0x61c, 0x61c},     /* Arabic letter mark */
+    {0x115f, 0x1160},   /* Hangul fillers */
+    {0x17b4, 0x17b5},   /* Khmer vowels that are not seen */
+    {0x180b, 0x180f},   /* Mongolian variants */
+    {0x200b, 0x200f},   /* of no width: spaces, joiners, directional marks */
+    {0x2028, 0x202e},   /* line ends and directions */
+    {0x2060, 0x206f},   /* joiner, operators, isolates, deprecated */
+    {0x3164, 0x3164},   /* Hangul filler */
+    {0xfeff, 0xfeff},   /* byte order mark */
+    {0xffa0, 0xffa0},   /* Hangul filler */
+    {0xfff0, 0xfffb},   /* reserved; annotations */
+    {0x1bca0, 0x1bca3}, /* controls of shorthand */
+    {0x1d173, 0x1d17a}, /* controls of music */
     {0xe0000, 0xe0fff}, /* tags, which spell invisible ASCII; variants, which spell any bytes */
 };
 
