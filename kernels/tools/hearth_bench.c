@@ -163,7 +163,7 @@ static void print_rate(const struct bench *b, const char *what, uint32_t slots,
         printf("; %.1f %% of reads in turns", rate->turns_share * 100);
     if (first_ms > 0)
         printf("   first token after %.1f ms", first_ms);
-    if (first_ms == 0 && options.batches)
+    else if (options.batches)
         printf("   slots %u", slots);
     printf("\n");
 }
