@@ -94,7 +94,7 @@ struct hearth {
     int never_wait;      /* HEARTH_NONBLOCK */
     uint64_t give_up_ns; /* connecting: until then; 0: for ever */
     int socket_fd, bell_fd, notify_fd; /* -1: none */
-    uid_t daemon_uid;                  /* who listens there */
+    uid_t daemon_uid;                  /* of the daemon at `path` */
     int poll_fd, timer_fd; /* what hearth_fd() gives, an epoll of notify_fd or of the timer */
     struct hello hello;    /* what was asked for */
     struct client_resume resume;
@@ -193,7 +193,7 @@ int resume_wait(struct hearth *h, int timeout_ms, uint64_t deadline_ns);
 /* Publishes the cells of resumed requests as far as there is room. */
 void resume_push(struct hearth *h);
 
-/* Who listens at the other end of this connection. */
+/* The user whose process listens at the other end of this connection. */
 uid_t handle_peer(int socket_fd);
 
 /* hearth_fd() becomes readable when `fd` does, instead of `old` (-1: none). Returns 0 or -errno. */

@@ -323,8 +323,9 @@ static void take_answer(struct hearth *h)
         resume_daemon_gone(h, rc);
 }
 
-/* Is it the user's who listened there before, ours, or root's? In a folder that all may write to
- * anybody can take the place of a daemon that is gone, and would be given the prompt. */
+/* Does the new listener belong to the user of the one before, to ours, or to root? In a folder that
+ * everybody may write to, anybody can take the place of a daemon that is gone; the prompt would go to
+ * them. */
 static bool is_trusted(const struct hearth *h)
 {
     const uid_t uid = handle_peer(h->resume.fd);

@@ -310,7 +310,8 @@ struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots);
  * if need be. PAGE_NONE: none has to. *ret_evicted: pages that such slots had. */
 uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted);
 
-/* The same of a window page, from the user that has the most of them; from idle slots alone. */
+/* A window page likewise, of what idle slots and the cache hold of the user that has the most.
+ * PAGE_NONE: they hold none. */
 uint32_t slots_take_window(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted);
 
 #endif

@@ -40,13 +40,14 @@ uint64_t bench_run_weight_bytes(const struct bench_run *run);
 uint64_t bench_run_expert_bytes(struct bench_run *run);
 uint64_t bench_run_kv_bytes(const struct bench_run *run);
 
-/* Runs after each step of decoding, whose time it is no part of. */
+/* Called after each step of decoding; its time is not measured. */
 typedef void bench_pause(void *context);
 
 /* Each returns the seconds it took, or a negative number when a pass failed (bench_run_error says
  * why). Prefill computes one slot's prompt and samples its first token; decode then samples
- * `tokens` for each of the first `slots` slots, one pass per token, and pauses (NULL: it does not); window verifies rows - 1 drafts
- * after slot 0's prompt (1 to BENCH_MAX_WINDOW rows). */
+ * `tokens` for each of the first `slots` slots, one pass per token, and calls pause() after each
+ * (NULL: it does not); window verifies rows - 1 drafts after slot 0's prompt (1 to BENCH_MAX_WINDOW
+ * rows). */
 double bench_run_prefill(struct bench_run *run, uint32_t slot);
 double bench_run_decode(struct bench_run *run, uint32_t slots, bench_pause *pause, void *context);
 double bench_run_window(struct bench_run *run, uint32_t rows);

@@ -3,8 +3,8 @@
  * A plain read of a buffer like the backend's weights: of the same size, 2 GiB at most, in the same
  * kind of pages (the arena's), by as many threads of the same kind of pool, every byte once, with the
  * widest loads available. The best of several passes counts, or the mean of passes in turns with what
- * they are compared with, as the speed of a shared machine changes within milliseconds. One thread opens, runs and closes. Owns the
- * buffer and the pool. */
+ * they are compared with, as the speed of a shared machine changes within milliseconds. One thread
+ * opens, runs and closes. Owns the buffer and the pool. */
 #ifndef HEARTH_KERNELS_TOOLS_READ_RATE_H
 #define HEARTH_KERNELS_TOOLS_READ_RATE_H
 

@@ -101,7 +101,7 @@ static int type_return(void)
     return 0;
 }
 
-/* A `y` that was typed before the question is no answer to it, though its line ends after that. */
+/* A `y` typed before the question does not answer it, even if its Return comes after the question. */
 START_TEST(what_was_typed_before_is_no_answer)
 {
     static char *const argv[] = {"/p", NULL};

@@ -164,7 +164,7 @@ static void write_sparse_part(uint32_t i, uint32_t tensors, uint64_t bytes)
     free(file);
 }
 
-/* Each is read when the model is opened: many sparse ones would hold up who looks for models. */
+/* All headers are read when the model is opened: many sparse ones would hold up a search for models. */
 START_TEST(headers_of_parts_are_bounded_together)
 {
     const uint64_t third = GGUF_MAX_HEADER / 3, half = GGUF_MAX_HEADER / 2;
