@@ -47,15 +47,11 @@ static const char *downloading(void)
     return "";
 }
 
-/* As in the list: all of the file's name but its ending, and nothing that controls a terminal. */
+/* As in the list, and nothing that controls a terminal. */
 static void name_file(const char *path, char *ret, size_t bytes)
 {
-    static const char ending[] = ".gguf";
-    const char *slash = strrchr(path, '/');
-    snprintf(ret, bytes, "%s", slash ? slash + 1 : path);
-    const size_t n = strlen(ret), stem = n - strlen(ending);
-    if (n > strlen(ending) && strcasecmp(ret + stem, ending) == 0)
-        ret[stem] = 0;
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    snprintf(ret, bytes, "%.*s", (int)models_stem(file), file);
     printable_mask(ret);
 }
 

@@ -41,6 +41,9 @@ struct models {
 int models_find(struct models *ret);
 void models_fini(struct models *models);
 
+/* Bytes of a file's name, without folders, that are its model's. */
+size_t models_stem(const char *file);
+
 /* The model that `name` means: the one of that name, ignoring case; `name:latest`; else the only
  * one whose name, with or without its folder, begins with it. Returns 0; -EEXIST if it may mean
  * several, -ENOENT if none, both with one line that lists names that may have been meant. */

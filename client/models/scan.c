@@ -74,6 +74,16 @@ static unsigned part_of(const char *stem, size_t bytes, unsigned *ret_part)
     return parts;
 }
 
+size_t models_stem(const char *file)
+{
+    const size_t end = strlen(suffix);
+    size_t bytes = strlen(file);
+    unsigned part;
+    if (bytes > end && strcasecmp(file + bytes - end, suffix) == 0)
+        bytes -= end;
+    return part_of(file, bytes, &part) ? bytes - PART_BYTES : bytes;
+}
+
 /* Adds the sizes of parts 2 to `parts` of the model added last, as far as they are there. */
 static void add_parts(struct models *models, const char *path, unsigned parts)
 {
@@ -114,7 +124,7 @@ static int add_gguf(struct models *models, const char *source, const FTSENT *ent
     const size_t below = entry->fts_pathlen - root_bytes;
     const size_t folder_bytes = below > entry->fts_namelen ? below - entry->fts_namelen - 1 : 0;
     char folder[512];
-    size_t stem = entry->fts_namelen - strlen(suffix);
+    const size_t stem = entry->fts_namelen - strlen(suffix);
     unsigned part = 1;
     const unsigned parts = part_of(entry->fts_name, stem, &part);
     if (part != 1 || strncasecmp(entry->fts_name, "mmproj", strlen("mmproj")) == 0)
@@ -123,10 +133,9 @@ static int add_gguf(struct models *models, const char *source, const FTSENT *ent
         name_folder(entry->fts_path + root_bytes, folder_bytes, folder, sizeof(folder));
     else
         snprintf(folder, sizeof(folder), "%s", source);
-    if (parts)
-        stem -= PART_BYTES;
     const size_t before = models->n;
-    int rc = scan_add(models, source, folder, entry->fts_name, stem, entry->fts_path);
+    int rc = scan_add(models, source, folder, entry->fts_name, models_stem(entry->fts_name),
+                      entry->fts_path);
     if (rc == 0 && models->n > before && parts)
         add_parts(models, entry->fts_path, parts);
     return rc;

@@ -87,6 +87,9 @@ START_TEST(parts_are_one_model)
     assert_names("big");
     ck_assert_uint_eq(models.files[0].bytes, 9);
     ck_assert_ptr_nonnull(strstr(models.files[0].path, "-00001-of-00003.gguf"));
+    ck_assert_uint_eq(models_stem("big-00001-of-00003.gguf"), strlen("big"));
+    ck_assert_uint_eq(models_stem("big-2.5.GGUF"), strlen("big-2.5"));
+    ck_assert_uint_eq(models_stem(".gguf"), strlen(".gguf"));
 }
 END_TEST
 
