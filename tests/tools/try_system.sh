@@ -89,6 +89,7 @@ for way in restart kill_it freeze; do
     echo "$way: $clients answers of up to $length tokens as if nothing had been"
 done
 on hearth store --dir /var/cache/hearth/kv | grep 4101 >/dev/null || fail "nothing was stored"
+! on setpriv --reuid=hearth-http --regid=hearth --clear-groups ls /var/cache/hearth 2>/dev/null || fail "the gateway can read the store"
 complete false '"finish_reason"' || fail "no answer by HTTP after all that"
 
 # ---- what systemd says
