@@ -131,22 +131,32 @@ uint64_t daemons_changed_ns(void)
 
 /* ---- which ones run -------------------------------------------------------------------------- */
 
-/* Finds the listening socket in /proc/net/unix. Returns its number there; 0: there is none. */
+/* Do two paths end in the same name? */
+static bool has_name(const char *path, const char *other)
+{
+    const char *a = strrchr(path, '/'), *b = strrchr(other, '/');
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* Finds the listening socket in /proc/net/unix. Returns its number there; 0: there is none. Of
+ * others' sockets it looks at names alone: a folder of theirs might never answer. */
 static unsigned long listening_inode(const char *path)
 {
     enum { ACCEPTS = 0x10000 }; /* __SO_ACCEPTCON */
-    FILE *file = fopen("/proc/net/unix", "re");
+    char *own = realpath(path, NULL);
+    FILE *file = own ? fopen("/proc/net/unix", "re") : NULL;
     char line[512], at[256];
     unsigned long inode, found = 0;
     struct stat wanted, st;
     unsigned flags;
     while (file && !found && fgets(line, sizeof(line), file))
         if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %255s", &flags, &inode, at) == 3 &&
-            (flags & ACCEPTS) && at[0] == '/' && stat(at, &st) == 0 && stat(path, &wanted) == 0 &&
-            st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
+            (flags & ACCEPTS) && has_name(at, own) && stat(at, &st) == 0 &&
+            stat(own, &wanted) == 0 && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
             found = inode;
     if (file)
         fclose(file);
+    free(own);
     return found;
 }
 

@@ -3,7 +3,13 @@
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 static struct daemon_socket sockets[4];
 static struct daemons daemons = {.sockets = sockets, .n = 4};
@@ -69,6 +75,49 @@ START_TEST(a_socket_without_a_listener_has_no_daemon)
 }
 END_TEST
 
+static int listen_at(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    strcpy(address.sun_path, path);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    return fd;
+}
+
+/* By its own path, and by a link of another name; one of the same name elsewhere is not it. */
+START_TEST(a_listener_is_found_where_it_is_bound)
+{
+    char folder[] = "/tmp/hearth-daemons-XXXXXX", path[3][64], other[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    static const char *const names[] = {"real.sock", "link.sock", "same.sock"};
+    for (int i = 0; i < 3; i++)
+        snprintf(path[i], sizeof(path[i]), "%s/%s", folder, names[i]);
+    snprintf(other, sizeof(other), "%s/sub", folder);
+    ck_assert_int_eq(mkdir(other, 0700), 0);
+    strcat(other, "/same.sock");
+    int fds[] = {listen_at(path[0]), listen_at(other), listen_at(path[2])};
+    ck_assert_int_eq(symlink(path[0], path[1]), 0);
+    close(fds[2]); /* its file stays */
+    setup();
+    for (int i = 0; i < 3; i++) {
+        sockets[i].is_running = sockets[i].is_open = false;
+        strcpy(sockets[i].path, path[i]);
+    }
+    daemons_look(&daemons);
+    ck_assert(sockets[0].is_open && sockets[1].is_open && !sockets[2].is_open);
+    ck_assert(!sockets[0].is_running); /* this is not hearthd */
+    close(fds[0]);
+    close(fds[1]);
+    (void)unlink(other);
+    *strrchr(other, '/') = 0;
+    (void)rmdir(other);
+    for (int i = 0; i < 3; i++)
+        (void)unlink(path[i]);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemons");
@@ -76,6 +125,7 @@ int main(void)
     tcase_add_test(c, a_unit_of_the_machine_names_its_socket);
     tcase_add_test(c, other_units_name_none);
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
+    tcase_add_test(c, a_listener_is_found_where_it_is_bound);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
