@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -85,15 +86,27 @@ static bool handshake_name_held(const struct control *control, uid_t uid, const 
     return false;
 }
 
-/* Closes the clients that have hung up: their hang-ups may be queued after a new client's HELLO. */
+/* Closes the clients that have hung up: their hang-ups may be queued after a new client's HELLO. One
+ * call asks for all: any HELLO that is refused as busy comes here. */
 static void handshake_drop_hung_up(struct control *control)
 {
-    for (struct client *client = control->clients; client; client = client->next) {
-        struct pollfd hang_up = {.fd = client->socket_fd, .events = POLLRDHUP};
-        if (client->state == CLIENT_ATTACHED && poll(&hang_up, 1, 0) > 0 &&
-            (hang_up.revents & (POLLRDHUP | POLLHUP)))
-            clients_drop(control, client);
-    }
+    struct pollfd *hang_ups = calloc(control->n_clients, sizeof(*hang_ups));
+    nfds_t n = 0;
+    if (!hang_ups)
+        return;
+    for (struct client *client = control->clients; client; client = client->next)
+        if (client->state == CLIENT_ATTACHED)
+            hang_ups[n++] = (struct pollfd){.fd = client->socket_fd, .events = POLLRDHUP};
+    int left = poll(hang_ups, n, 0);
+    n = 0;
+    for (struct client *client = control->clients; client && left > 0; client = client->next)
+        if (client->state == CLIENT_ATTACHED) {
+            short got = hang_ups[n++].revents;
+            left -= got != 0;
+            if (got & (POLLRDHUP | POLLHUP))
+                clients_drop(control, client);
+        }
+    free(hang_ups);
 }
 
 /* True while some client is leaving: its slots and its name will be free soon. */
