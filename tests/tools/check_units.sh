@@ -68,7 +68,8 @@ for unit in hearthd.service hearth@one.service hearth-http.service; do
     exposure $unit 1.0
 done
 cat "$units/system/hearthd.service" systemd/cuda.conf >"$units/system/hearthd-with-cuda.service"
-exposure hearthd-with-cuda.service 1.5
-cat "$units/system/hearth-http.service" "$root/usr/share/hearth/upstream.conf" >"$units/system/hearth-http-upstream.service"
-exposure hearth-http-upstream.service 2.0
+exposure hearthd-with-cuda.service 1.0
+sed 's/ADDRESSES/203.0.113.7 localhost/' "$units/system/hearth-http.service" "$root/usr/share/hearth/upstream.conf" \
+    >"$units/system/hearth-http-upstream.service"
+exposure hearth-http-upstream.service 1.0
 echo "ok: installed files are complete and usable, the units are closed"
