@@ -168,13 +168,10 @@ static const char *name_of(const json_t *tool)
 /* What binds the object that a tool's arguments are; NULL: nothing. */
 static json_t *object_schema(struct chat_calls *b, const json_t *tool)
 {
-    static const char *const unclear[] = {"type",  "$ref", "anyOf", "oneOf",
-                                          "allOf", "enum", "const", NULL};
     json_t *schema = schema_of(tool);
     if (!json_object_size(schema) || !chat_grammar_binds(b->chat, tool))
         return NULL;
-    const char *type = json_string_value(json_object_get(schema, "type"));
-    const char *kind = schema_has_one(schema, unclear) ? type : schema_kind(schema);
+    const char *kind = schema_kind_alone(schema);
     if (kind && strcmp(kind, "object") == 0)
         return schema;
     chat_calls_loosen(b, name_of(tool), "the parameters are not of type object");

@@ -175,6 +175,9 @@ json_t *schema_target(struct schema *c, const char *ref);
  * any. A "type" that is a text is returned as it is. */
 const char *schema_kind(const json_t *schema);
 
+/* The same, but NULL, too, where keywords beside it say what is allowed and there is no "type". */
+const char *schema_kind_alone(const json_t *schema);
+
 /* Does the schema have one of these keywords? */
 int schema_has_one(const json_t *schema, const char *const *keys);
 extern const char *const schema_array_keys[], *const schema_number_keys[];

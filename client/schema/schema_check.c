@@ -311,3 +311,11 @@ const char *schema_kind(const json_t *schema)
         return "string";
     return schema_has_one(schema, schema_number_keys) ? "number" : NULL;
 }
+
+const char *schema_kind_alone(const json_t *schema)
+{
+    static const char *const unclear[] = {"type",  "$ref", "anyOf", "oneOf",
+                                          "allOf", "enum", "const", NULL};
+    return schema_has_one(schema, unclear) ? json_string_value(json_object_get(schema, "type"))
+                                           : schema_kind(schema);
+}

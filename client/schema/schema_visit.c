@@ -445,7 +445,7 @@ static const char *visit_loosened(struct schema *c, const json_t *schema, const 
 {
     static const char *const types[] = {"object", "array",   "string",
                                         "number", "integer", "boolean"};
-    const char *type = json_string_value(json_object_get(schema, "type")), *got = "value";
+    const char *type = schema_kind_alone(schema), *got = "value";
     if (!type)
         type = type_of_values(json_object_get(schema, "enum"));
     for (size_t i = 0; type && i < sizeof(types) / sizeof(types[0]); i++)

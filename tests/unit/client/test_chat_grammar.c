@@ -879,6 +879,18 @@ START_TEST(parameters_that_are_not_an_object_bind_none)
 }
 END_TEST
 
+/* Keywords make it one of an object, without "type", and what is left of it, too. */
+START_TEST(arguments_that_nothing_can_match_are_an_object)
+{
+    opens(HERMES,
+          "[" TOOL("f", "true", "{\"required\":[\"a\"],\"additionalProperties\":false}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    ck_assert(takes("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}</tool_call>"));
+    ck_assert(!takes("<tool_call>{\"name\": \"f\", \"arguments\": 1.5}</tool_call>"));
+    ck_assert_ptr_nonnull(strstr(hearth_chat_loosened(reader), "nothing can match"));
+}
+END_TEST
+
 START_TEST(a_key_that_is_not_a_word_is_quoted_for_gemma)
 {
     static const char tools[] = "[" TOOL(
@@ -1103,6 +1115,7 @@ int main(void)
                         sizeof(wholes) / sizeof(wholes[0]));
     tcase_add_test(tcase, what_each_argument_is_bound_by_is_not_loosened);
     tcase_add_test(tcase, parameters_that_are_not_an_object_bind_none);
+    tcase_add_test(tcase, arguments_that_nothing_can_match_are_an_object);
     tcase_add_test(tcase, a_key_that_is_not_a_word_is_quoted_for_gemma);
     tcase_add_test(tcase, an_object_of_many_properties_is_loosened_for_gemma);
     tcase_add_test(tcase, arguments_are_bound_as_python_has_them);
