@@ -66,13 +66,19 @@ void log_line(enum log_level level, const char *format, ...)
     va_list args;
     if (level > log_most)
         return;
-    int n = snprintf(line, sizeof(line), "%s", log_prefix(level));
+    const int start = snprintf(line, sizeof(line), "%s", log_prefix(level));
+    int n = start;
     va_start(args, format);
     int more = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
     va_end(args);
     n += more;
     if (n > (int)sizeof(line) - 2)
         n = (int)sizeof(line) - 2;
+    /* Paths and names may be of files from elsewhere, and the line reaches terminals: as in
+     * kernels/base/fail.h. */
+    for (int i = start; i < n; i++)
+        if (line[i] < 0x20 || line[i] > 0x7e)
+            line[i] = '?';
     line[n++] = '\n';
     log_write_in_turn(line, (size_t)n);
 }

@@ -1,4 +1,5 @@
-/* log.h: lines on stderr. Any thread; a line is one write(2), so lines are never mixed.
+/* log.h: lines on stderr. Any thread; a line is one write(2), so lines are never mixed. What is not
+ * printable ASCII becomes '?'.
  *
  * Logging never waits: a line for which a pipe, a socket or a terminal has no room is dropped, and
  * the next one that finds room is preceded by one that says how many.

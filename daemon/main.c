@@ -440,9 +440,6 @@ int main(int argc, char **argv)
     }
     if (rc == 0)
         rc = flush_output(err, sizeof(err));
-    for (char *c = err; *c; c++) /* text from files may reach a terminal */
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
     if (rc < 0)
         log_error("%s", *err ? err : strerror(-rc));
     finish(&daemon);

@@ -95,6 +95,16 @@ START_TEST(a_redirected_stderr_is_not_the_journal)
 }
 END_TEST
 
+/* A file may be called so: C1 (CSI), a change of direction, another line. */
+START_TEST(what_a_line_repeats_drives_no_terminal)
+{
+    log_init(LOG_LEVEL_INFO);
+    log_info("%s", "a\xc2\x9b"
+                   "8m\xe2\x80\xae\x9b\x1b[8m\x7f\nb");
+    ck_assert_str_eq(logged(), "hearthd: a??8m?????[8m??b\n");
+}
+END_TEST
+
 START_TEST(an_overlong_line_is_truncated_to_one_line)
 {
     char word[3000];
@@ -164,6 +174,7 @@ int main(void)
     tcase_add_test(t, a_level_drops_less_severe_lines);
     tcase_add_test(t, the_journal_gets_priorities);
     tcase_add_test(t, a_redirected_stderr_is_not_the_journal);
+    tcase_add_test(t, what_a_line_repeats_drives_no_terminal);
     tcase_add_test(t, an_overlong_line_is_truncated_to_one_line);
     tcase_add_test(t, a_pipe_that_is_not_read_stops_nothing);
     tcase_add_test(t, lines_that_a_client_causes_are_limited_and_counted);
