@@ -120,7 +120,8 @@ static void add_lookup(struct build *b, uint32_t id)
     for (uint32_t row = 0; s->id != VOCAB_NONE && !b->crowded; row++) {
         if (s->tag == tag && has_text(b, s->id, text))
             return;
-        b->crowded = row + 1 == VOCAB_ROW_MOST;
+        b->alike_bytes += s->tag == tag ? text.bytes : 0;
+        b->crowded = row + 1 == VOCAB_ROW_MOST || b->alike_bytes > VOCAB_ALIKE_MOST;
         s = &b->lookup[(uint32_t)(s - b->lookup + 1) & b->header->lookup_mask];
     }
     if (!b->crowded)

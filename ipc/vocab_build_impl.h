@@ -10,6 +10,11 @@
  * chance fills two thirds of a table of a million, the longest has about 200. */
 enum { VOCAB_ROW_MOST = 512 };
 
+/* Most bytes of texts that are compared with another one of the same tag, over a whole vocabulary:
+ * in a row of long texts that begin alike each would be compared with all before it. By chance no
+ * two texts of a row have the same tag. */
+enum { VOCAB_ALIKE_MOST = 16 << 20 };
+
 /* Most lengths of special tokens with the same first byte: at each such byte of a text all are
  * tried. Models have some thirty, of runs of spaces. */
 enum { VOCAB_LENGTHS_MOST = 128 };
@@ -25,8 +30,9 @@ struct build {
     uint32_t *special_starts;    /* [257] in the block */
     char *pool;                  /* in the block */
     size_t pool_used;
-    uint8_t *types; /* [n_tokens] enum vocab_type */
-    uint8_t *flags; /* [n_tokens] VOCAB_ENTRY_* */
+    uint64_t alike_bytes; /* of texts that were compared in vain */
+    uint8_t *types;       /* [n_tokens] enum vocab_type */
+    uint8_t *flags;       /* [n_tokens] VOCAB_ENTRY_* */
     struct vocab view;
     bool crowded; /* something found no slot within such a row */
     char *err;

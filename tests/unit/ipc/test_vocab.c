@@ -565,9 +565,9 @@ START_TEST(equal_special_tokens_are_taken_by_kind_then_by_id)
 }
 END_TEST
 
-/* Builds a vocabulary of texts of sixteen bytes, which lie next to each other. Returns what that
+/* Builds a vocabulary of texts of so many bytes, which lie next to each other. Returns what that
  * returns. */
-static int build_of_sixteens(const char *pool, uint32_t n)
+static int build_of_equals(const char *pool, uint32_t n, size_t text_bytes)
 {
     struct vocab_string *texts = calloc(n, sizeof(*texts));
     struct vocab_desc d;
@@ -578,12 +578,17 @@ static int build_of_sixteens(const char *pool, uint32_t n)
     d.n_tokens = n;
     d.texts = texts;
     for (uint32_t i = 0; i < n; i++)
-        texts[i] = (struct vocab_string){pool + 16 * (size_t)i, 16};
+        texts[i] = (struct vocab_string){pool + text_bytes * i, text_bytes};
     int rc = vocab_build(&d, &block, &bytes, err, sizeof(err));
     if (rc == 0)
         free(block);
     free(texts);
     return rc;
+}
+
+static int build_of_sixteens(const char *pool, uint32_t n)
+{
+    return build_of_equals(pool, n, 16);
 }
 
 static uint64_t hash_of(uint64_t first, uint64_t second, char text[16])
@@ -593,12 +598,22 @@ static uint64_t hash_of(uint64_t first, uint64_t second, char text[16])
     return vocab_hash_text(text, 16);
 }
 
+/* The hash goes on with a word. */
+static uint64_t hash_on(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0xd6e8feb86659fd93ull;
+    return h ^ (h >> 32);
+}
+
+static uint64_t hash_begun(size_t bytes)
+{
+    return 0x9e3779b97f4a7c15ull ^ (bytes * 0xff51afd7ed558ccdull);
+}
+
 /* What the hash of a text of sixteen bytes is after eight of them. */
 static uint64_t half_hash(uint64_t first)
 {
-    uint64_t h = 0x9e3779b97f4a7c15ull ^ (16 * 0xff51afd7ed558ccdull);
-    h = (h ^ first) * 0xd6e8feb86659fd93ull;
-    return h ^ (h >> 32);
+    return hash_on(hash_begun(16), first);
 }
 
 START_TEST(texts_of_one_hash_are_refused)
@@ -612,6 +627,30 @@ START_TEST(texts_of_one_hash_are_refused)
     ck_assert_int_eq(build_of_sixteens(pool, N), -EBADMSG);
     ck_assert_str_eq(err,
                      "the vocabulary is malformed: its texts were chosen to be hard to look up");
+}
+END_TEST
+
+/* They differ in their last sixteen bytes, of which the second half makes up for the first one. */
+START_TEST(long_texts_of_one_hash_are_refused)
+{
+    enum { N = 64, BYTES = 32768 };
+    char *pool = malloc(N * BYTES);
+    uint64_t begun = hash_begun(BYTES), word;
+    ck_assert_ptr_nonnull(pool);
+    memset(pool, 'x', N * BYTES);
+    memcpy(&word, pool, 8);
+    for (uint32_t i = 0; i < (BYTES - 16) / 8; i++)
+        begun = hash_on(begun, word);
+    for (uint64_t i = 0; i < N; i++) {
+        char *text = pool + BYTES * i;
+        const uint64_t half = hash_on(begun, i);
+        memcpy(text + BYTES - 16, &i, 8);
+        memcpy(text + BYTES - 8, &half, 8);
+        ck_assert_uint_eq(vocab_hash_text(text, BYTES), vocab_hash_text(pool, BYTES));
+    }
+    ck_assert_int_eq(build_of_equals(pool, 16, BYTES), 0);
+    ck_assert_int_eq(build_of_equals(pool, N, BYTES), -EBADMSG);
+    free(pool);
 }
 END_TEST
 
@@ -746,6 +785,7 @@ int main(void)
     tcase_add_test(c, many_special_tokens_that_begin_alike_are_not_looked_through);
     tcase_add_test(c, equal_special_tokens_are_taken_by_kind_then_by_id);
     tcase_add_test(c, texts_of_one_hash_are_refused);
+    tcase_add_test(c, long_texts_of_one_hash_are_refused);
     tcase_add_test(c, texts_that_lie_in_one_row_are_refused);
     tcase_add_test(c, merges_that_lie_in_one_row_are_refused);
     tcase_add_test(c, equal_descriptions_give_equal_blocks);
