@@ -19,22 +19,20 @@ static uint32_t bounded(uint64_t n, uint64_t most)
 /* As many records as could fit, and as many again that are absent. */
 static void count_places(struct store_index *index)
 {
-    uint64_t least = UINT64_MAX, most_slots = 1;
+    uint64_t least = UINT64_MAX, most_slots = 1, filled = 0;
     for (int i = 0; i < STORE_CLASSES; i++) {
         const struct index_size *size = &index->sizes.classes[i];
-        if (size->slot_bytes && size->slot_bytes < least)
+        if (size->slot_bytes == 0)
+            continue;
+        if (size->slot_bytes < least)
             least = size->slot_bytes;
         if (size->n_slots > most_slots)
             most_slots = size->n_slots;
+        filled += index->sizes.bytes / (size->slot_bytes * size->n_slots);
     }
     index->n_records = 64 + bounded(index->sizes.bytes / least, INDEX_RECORDS / 2) * 2;
-    index->n_segments = INDEX_USERS * STORE_CLASSES;
-    for (int i = 0; i < STORE_CLASSES; i++) {
-        const struct index_size *size = &index->sizes.classes[i];
-        if (size->slot_bytes)
-            index->n_segments +=
-                bounded(index->sizes.bytes / (size->slot_bytes * size->n_slots), 1 << 12);
-    }
+    index->n_segments =
+        INDEX_USERS * STORE_CLASSES + bounded(INDEX_SPREAD * filled, INDEX_SEGMENTS);
     index->words = (uint32_t)((most_slots + 63) / 64);
     index->shift = 63;
     for (index->n_buckets = 2; index->n_buckets < index->n_records; index->shift--)

@@ -37,6 +37,11 @@ enum {
     INDEX_RECORDS = 1 << 20, /* most records */
     INDEX_MODELS = 256,      /* other models whose folders are known */
     INDEX_LOOKS = 256,       /* pages after one text that are compared, the newest */
+    /* Evictions leave holes: a user keeps as many segments as it ever filled, while others take
+     * their shares. Of n users the last one fills at most the n-th part of all, so what they filled
+     * is at most 1 + 1/2 + ... + 1/INDEX_USERS times what all bytes fill. */
+    INDEX_SPREAD = 7,
+    INDEX_SEGMENTS = 3 << 12, /* most, each a descriptor, beside one of each class for each user */
 };
 
 struct index_sizes {

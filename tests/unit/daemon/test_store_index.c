@@ -489,6 +489,33 @@ START_TEST(a_flood_takes_nothing_from_a_user_below_its_share)
 }
 END_TEST
 
+/* What a user keeps of a full store lies in as many segments as before. */
+START_TEST(a_users_share_is_there_though_anothers_lies_in_many_segments)
+{
+    enum { FULL = 2000, OTHERS = 600 }; /* segments */
+    static const struct index_sizes wide = {.bytes = FULL * 210,
+                                            .min_tokens = 96,
+                                            .segment_bytes = 10,
+                                            .classes = {{.slot_bytes = 100, .n_slots = 2}}};
+    index_fini(&idx);
+    ck_assert_int_eq(index_init(&idx, &wide), 0);
+    for (uint32_t i = 0; i < 2 * FULL; i++)
+        ck_assert_uint_ne(add(1000, STORE_PAGE, 10000 + i * 3, 1), STORE_NONE);
+    for (uint32_t i = 1; i < 2 * FULL; i += 2) { /* of each segment one is used */
+        const struct store_text text = node_text(1000, 10000 + i * 3);
+        const uint32_t id = index_find(&idx, STORE_PAGE, &text);
+        index_read(&idx, id);
+        index_unread(&idx, id);
+    }
+    for (uid_t uid = 1001; uid < 1003; uid++)
+        for (uint32_t i = 0; i < 2 * OTHERS; i++)
+            ck_assert_uint_ne(add(uid, STORE_PAGE, 10000 + i * 3, 1), STORE_NONE);
+    ck_assert_uint_le(idx.bytes, wide.bytes);
+    for (uint32_t i = 0; i < 2 * OTHERS; i++)
+        ck_assert(is_stored(1001, STORE_PAGE, 10000 + i * 3));
+}
+END_TEST
+
 START_TEST(what_is_read_or_written_is_not_evicted)
 {
     uint32_t ids[29], n = 0;
@@ -607,6 +634,7 @@ int main(void)
     tcase_add_test(tcase, a_text_goes_from_its_end);
     tcase_add_test(tcase, what_is_cheap_goes_before_what_is_dear_and_what_is_used_stays);
     tcase_add_test(tcase, a_flood_takes_nothing_from_a_user_below_its_share);
+    tcase_add_test(tcase, a_users_share_is_there_though_anothers_lies_in_many_segments);
     tcase_add_test(tcase, what_is_read_or_written_is_not_evicted);
     tcase_add_test(tcase, other_models_go_first_the_least_recently_used_one_before_the_others);
     tcase_add_test(tcase, there_may_be_more_users_than_places);
