@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void status_open(struct status_process *process)
@@ -30,9 +31,12 @@ void status_close(struct status_process *process)
 
 static uint64_t count_fds(const struct status_process *process)
 {
+    struct stat st;
     uint64_t n = 0;
     if (!process->fds)
         return 0;
+    if (fstat(dirfd(process->fds), &st) == 0 && st.st_size > 0) /* since 6.2 their number */
+        return (uint64_t)st.st_size;
     rewinddir(process->fds);
     while (readdir(process->fds))
         n++;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct ctl *ctl;
@@ -129,6 +130,25 @@ START_TEST(descriptors_and_memory_are_counted_each_time)
 }
 END_TEST
 
+/* Since Linux 6.2 the folder's size is their number: a user may ask a hundred times a second. */
+START_TEST(descriptors_are_not_counted_one_by_one)
+{
+    struct stat st;
+    int fds[1000];
+    for (int i = 0; i < 1000; i++)
+        fds[i] = dup(STDERR_FILENO);
+    json_t *status = status_as(NULL, 1000, sizeof(text));
+    ck_assert_int_gt(number(status, "fds_open"), fds[999] < 0 ? 0 : 1000);
+    json_decref(status);
+    ck_assert_int_eq(fstat(dirfd(process.fds), &st), 0);
+    if (st.st_size > 0)
+        ck_assert_int_eq(telldir(process.fds), 0);
+    for (int i = 0; i < 1000; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+END_TEST
+
 START_TEST(rows_give_the_slot_state_and_active_slots_come_first)
 {
     struct client *clients = NULL, *editor = add_client(&clients, 1000, 2, "editor");
@@ -224,6 +244,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, an_idle_daemon_has_all_counters_and_no_rows);
     tcase_add_test(t, descriptors_and_memory_are_counted_each_time);
+    tcase_add_test(t, descriptors_are_not_counted_one_by_one);
     tcase_add_test(t, rows_give_the_slot_state_and_active_slots_come_first);
     tcase_add_test(t, names_and_pids_are_shown_to_their_user_and_root_only);
     tcase_add_test(t, rows_that_do_not_fit_are_counted_and_the_text_stays_valid);
