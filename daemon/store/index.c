@@ -601,11 +601,21 @@ static bool is_there(const struct store_index *index, enum store_class class,
     return id != STORE_NONE && index->records[id].state != INDEX_ABSENT;
 }
 
+/* Of records, for one and its anchor: --kv-store-bytes may have room for more than there are. */
+static bool has_places(const struct store_index *index)
+{
+    uint32_t n = index->n_records - index->unused;
+    for (uint32_t id = index->free; id != STORE_NONE && n < 2; id = index->records[id].next)
+        n++;
+    return n >= 2;
+}
+
 bool index_has_room(const struct store_index *index, enum store_class class)
 {
-    return index->bytes + index->other_bytes + index->sizes.classes[class].slot_bytes +
-               index->sizes.segment_bytes <=
-           index->sizes.bytes;
+    return has_places(index) && index->bytes + index->other_bytes +
+                                        index->sizes.classes[class].slot_bytes +
+                                        index->sizes.segment_bytes <=
+                                    index->sizes.bytes;
 }
 
 enum index_answer index_wants(struct store_index *index, enum store_class class,
@@ -624,6 +634,12 @@ uint32_t index_add(struct store_index *index, enum store_class class, const stru
     uint32_t user = user_of(index, text->uid);
     if (user == STORE_NONE)
         return STORE_NONE;
+    while (!has_places(index)) {
+        uint32_t from = choose_user(index, user, 0);
+        if (index->n_gone == INDEX_GONE || from == STORE_NONE)
+            return STORE_NONE;
+        evict(index, from);
+    }
     uint32_t id = fill(index, user, class, text, cost_ns, index->users[user].inflation);
     if (id == STORE_NONE || place(index, id, user, class))
         return id;

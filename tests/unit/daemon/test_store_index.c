@@ -516,6 +516,24 @@ START_TEST(a_users_share_is_there_though_anothers_lies_in_many_segments)
 }
 END_TEST
 
+/* As of a store whose bytes have room for more records than INDEX_RECORDS. */
+START_TEST(places_of_records_are_shared_as_bytes_are)
+{
+    idx.n_records = 20; /* each of these texts takes two */
+    for (uint32_t i = 0; i < 40; i++)
+        ck_assert_uint_ne(add(1001, STORE_PAGE, 100 + i * 3, 1), STORE_NONE);
+    ck_assert_uint_eq(idx.n_stored, 10);
+    for (uint32_t i = 0; i < 40; i++)
+        ck_assert_uint_ne(add(1002, STORE_PAGE, 100 + i * 3, 1), STORE_NONE);
+    ck_assert_uint_eq(idx.n_stored, 10);
+    ck_assert(!index_has_room(&idx, STORE_PAGE));
+    for (uint32_t i = 35; i < 40; i++) {
+        ck_assert(is_stored(1001, STORE_PAGE, 100 + i * 3));
+        ck_assert(is_stored(1002, STORE_PAGE, 100 + i * 3));
+    }
+}
+END_TEST
+
 START_TEST(what_is_read_or_written_is_not_evicted)
 {
     uint32_t ids[29], n = 0;
@@ -635,6 +653,7 @@ int main(void)
     tcase_add_test(tcase, what_is_cheap_goes_before_what_is_dear_and_what_is_used_stays);
     tcase_add_test(tcase, a_flood_takes_nothing_from_a_user_below_its_share);
     tcase_add_test(tcase, a_users_share_is_there_though_anothers_lies_in_many_segments);
+    tcase_add_test(tcase, places_of_records_are_shared_as_bytes_are);
     tcase_add_test(tcase, what_is_read_or_written_is_not_evicted);
     tcase_add_test(tcase, other_models_go_first_the_least_recently_used_one_before_the_others);
     tcase_add_test(tcase, there_may_be_more_users_than_places);
