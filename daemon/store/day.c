@@ -25,18 +25,21 @@ static void hash_day(const struct store_file_day *d, uint8_t ret[16])
     hash128(d, offsetof(struct store_file_day, hash), ret);
 }
 
-/* What was written today. A day after tomorrow is a clock's mistake, but tomorrow may be the clock of a moment ago. */
-static void read_day(const struct day *day, uint64_t today, struct store_file_day *ret)
+/* What was written today. A day after tomorrow is a clock's mistake, but tomorrow may be the clock of
+ * a moment ago. False: it cannot be read now, which does not mean that nothing was. */
+static bool read_day(const struct day *day, uint64_t today, struct store_file_day *ret)
 {
     uint8_t hash[16];
     struct store_file_day found = {0};
     *ret = (struct store_file_day){.magic = STORE_FILE_DAY_MAGIC, .day = today};
-    if (pread(day->fd, &found, sizeof(found), 0) != sizeof(found))
-        return;
+    const ssize_t n = pread(day->fd, &found, sizeof(found), 0);
+    if (n != sizeof(found))
+        return n >= 0;
     hash_day(&found, hash);
     if (!memcmp(found.magic, ret->magic, sizeof(ret->magic)) &&
         !memcmp(found.hash, hash, sizeof(hash)) && found.day >= today && found.day <= today + 1)
         *ret = found;
+    return true;
 }
 
 static bool write_day(const struct day *day, struct store_file_day *d)
@@ -63,7 +66,10 @@ void day_grant(struct day *day)
     struct store_file_day d;
     if ((atomic_load(&day->left) >= half && day->last == today) || flock(day->fd, LOCK_EX) < 0)
         return;
-    read_day(day, today, &d);
+    if (!read_day(day, today, &d)) {
+        flock(day->fd, LOCK_UN);
+        return;
+    }
     if (d.day != day->last) /* what is left is another day's */
         atomic_store(&day->left, 0);
     day->last = d.day;
@@ -105,10 +111,11 @@ void day_close(struct day *day)
         return;
     if (flock(day->fd, LOCK_EX) == 0) {
         const int64_t left = atomic_exchange(&day->left, 0);
-        read_day(day, today, &d);
-        if (left > 0 && d.day == day->last)
-            d.bytes -= (uint64_t)left < d.bytes ? (uint64_t)left : d.bytes;
-        write_day(day, &d);
+        if (read_day(day, today, &d)) {
+            if (left > 0 && d.day == day->last)
+                d.bytes -= (uint64_t)left < d.bytes ? (uint64_t)left : d.bytes;
+            write_day(day, &d);
+        }
     }
     close(day->fd);
     day->fd = -1;

@@ -242,12 +242,15 @@ struct load {
     uid_t uid;
 };
 
-static void load_entries(const struct load *l, struct files_segment *s, uint32_t segment,
-                         uint64_t file_bytes)
+/* Returns 0 or -errno: they could not be read. Those that the file ends before are free. */
+static int load_entries(const struct load *l, struct files_segment *s, uint32_t segment,
+                        uint64_t file_bytes)
 {
     const uint32_t n = s->header.n_slots;
     memset(l->entries, 0, n * sizeof(*l->entries));
-    files_read(s->fd, l->entries, n * sizeof(*l->entries), format_entry_at(0));
+    int rc = files_read(s->fd, l->entries, n * sizeof(*l->entries), format_entry_at(0));
+    if (rc < 0 && rc != -ENODATA)
+        return rc;
     for (uint32_t i = 0; i < n; i++) {
         const struct store_file_entry *entry = &l->entries[i];
         struct store_text text;
@@ -257,6 +260,7 @@ static void load_entries(const struct load *l, struct files_segment *s, uint32_t
                                      entry->payload))
             l->entries[i].used = 0;
     }
+    return 0;
 }
 
 /* What a stop left in the middle takes space that is not counted. */
@@ -321,7 +325,13 @@ static int load_segment(void *context, int folder, const char *name)
         return 0;
     }
     l->files->segments[segment] = found;
-    load_entries(l, &l->files->segments[segment], segment, (uint64_t)st.st_size);
+    int rc = load_entries(l, &l->files->segments[segment], segment, (uint64_t)st.st_size);
+    if (rc < 0) { /* not damaged: the next start may read it */
+        log_warning("store: %s/%u/%s is not used: %s", l->files->model, l->uid, name,
+                    files_why(rc));
+        close_fd(&l->files->segments[segment].fd);
+        return 0;
+    }
     free_rest(l, &found, segment, (uint64_t)st.st_blocks);
     index_loaded(l->index, segment);
     if (l->index->n_gone > 0)

@@ -415,6 +415,37 @@ START_TEST(a_day_that_is_past_gives_nothing_back)
 }
 END_TEST
 
+/* That its file cannot be read once does not mean that nothing was written. */
+START_TEST(a_day_that_cannot_be_read_is_not_a_new_one)
+{
+    enum { MIB = 1 << 20, BYTES = 100 * MIB };
+    struct day d;
+    char path[] = "/tmp/hearth-day-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    int folder = open(path, O_RDONLY | O_DIRECTORY);
+    day = 20000;
+    ck_assert_int_eq(day_open(&d, folder, BYTES, 4096, today), 0);
+    ck_assert(day_spend(&d, 64 * MIB));
+    int whole = dup(d.fd), other = openat(folder, "day", O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(dup2(other, d.fd), d.fd); /* EBADF for each read */
+    day_grant(&d);
+    ck_assert(!day_spend(&d, 1));
+    ck_assert_int_eq(dup2(whole, d.fd), d.fd);
+    day_grant(&d);
+    ck_assert(day_spend(&d, 36 * MIB));
+    ck_assert_int_eq(dup2(other, d.fd), d.fd);
+    day_close(&d);
+    close(other); /* and its lock */
+    ck_assert_int_eq(day_open(&d, folder, BYTES, 4096, today), 0);
+    ck_assert(!day_spend(&d, 1));
+    day_close(&d);
+    ck_assert_int_eq(unlinkat(folder, "day", 0), 0);
+    ck_assert_int_eq(rmdir(path), 0);
+    close(whole);
+    close(folder);
+}
+END_TEST
+
 START_TEST(what_is_spare_leaves_half_of_every_day)
 {
     rig.options.day_bytes = 4 << 20; /* 13 pages, taken in advance as a whole */
@@ -734,6 +765,7 @@ int main(void)
     tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
     tcase_add_test(tcase, a_day_that_is_past_gives_nothing_back);
+    tcase_add_test(tcase, a_day_that_cannot_be_read_is_not_a_new_one);
     tcase_add_test(tcase, what_is_spare_leaves_half_of_every_day);
     tcase_add_test(tcase, when_the_day_is_spent_the_thread_looks_for_another_one);
     tcase_add_loop_test(tcase, without_a_free_buffer_it_is_later, 0, 2);
