@@ -37,6 +37,24 @@ static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
     return n;
 }
 
+/* Connections of this user that were let in. */
+static uint32_t handshake_user_clients(const struct control *control, uid_t uid)
+{
+    uint32_t n = 0;
+    for (const struct client *client = control->clients; client; client = client->next)
+        n += client->state != CLIENT_GREETING && client->uid == uid;
+    return n;
+}
+
+/* Most of them where a user has a part of the slots: as large a part, and half at least. */
+static uint64_t handshake_most_clients(const struct config *config)
+{
+    const uint64_t half = (config->clients + 1) / 2;
+    const uint64_t part =
+        (config->clients * config->user_slots + config->slots - 1) / config->slots;
+    return config->user_slots == 0 ? config->clients : part > half ? part : half;
+}
+
 /* Connections of this user without slots. */
 static uint32_t handshake_slotless(const struct control *control, uid_t uid)
 {
@@ -154,6 +172,13 @@ static int handshake_admit(const struct control *control, const struct client *c
         snprintf(line, line_bytes,
                  "%llu clients are connected, as many as allowed: try again, or raise --clients",
                  (unsigned long long)config->clients);
+        return -EBUSY;
+    }
+    if (handshake_user_clients(control, client->uid) >= handshake_most_clients(config)) {
+        snprintf(line, line_bytes,
+                 "this user has %llu connections, as many as one may: try again, or raise "
+                 "--clients",
+                 (unsigned long long)handshake_most_clients(config));
         return -EBUSY;
     }
     if (wanted > control->slots_free) {

@@ -19,6 +19,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PATIENCE_MS = 20000 };
@@ -255,6 +257,42 @@ START_TEST(whatever_the_clock_does_every_message_is_answered)
 }
 END_TEST
 
+/* A client of another user, or of root, whose part of the slots would be enough for all connections. */
+static int greet_as(uid_t uid, const struct hello *hello)
+{
+    ck_assert_int_eq((int)syscall(SYS_setresuid, -1, uid, -1), 0); /* of this thread */
+    int fd = open_socket();
+    ck_assert_int_eq((int)syscall(SYS_setresuid, -1, 0, -1), 0);
+    ck_assert_int_eq(hello_send(fd, hello, sizeof(*hello), NULL, 0), 0);
+    return answer_of(fd);
+}
+
+START_TEST(one_user_has_not_all_connections)
+{
+    const uint32_t slots = (uint32_t)_i; /* with a slot, or without */
+    struct hello mine;
+
+    if (geteuid() != 0) {
+        fprintf(stderr, "skip: only root has connections of other users\n");
+        return;
+    }
+    config.slots = 16;
+    config.user_slots = 8;
+    start(LOOP_AUTO);
+    ck_assert_int_eq(chmod(directory, 0755), 0);
+    ck_assert_int_eq(chmod(path, 0666), 0);
+    ck_assert_int_eq(hello_prep_hello(&mine, slots, 0, NULL), 0);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_msg(greet_as(1000, &mine) == 0, "%s", text);
+    ck_assert_int_eq(greet_as(1000, &mine), -EBUSY);
+    ck_assert_str_eq(text, "this user has 4 connections, as many as one may: try again, or raise "
+                           "--clients");
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_msg(greet_as(1001, &mine) == 0, "%s", text);
+    stop();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("control");
@@ -264,6 +302,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_late_hello_waits_for_a_slot_from_then_on, 0, 2);
     tcase_add_loop_test(tcase, a_slot_is_free_once_its_client_has_hung_up, 0, 2);
     tcase_add_loop_test(tcase, whatever_the_clock_does_every_message_is_answered, 0, 2);
+    tcase_add_loop_test(tcase, one_user_has_not_all_connections, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
