@@ -64,12 +64,12 @@ static uint32_t handshake_slotless(const struct control *control, uid_t uid)
     return n;
 }
 
-/* Connections of this user that have sent nothing yet. */
-static uint32_t handshake_silent(const struct control *control, uid_t uid)
+/* Connections of this user that are not let in yet: they have sent nothing, or wait for a slot. */
+static uint32_t handshake_greeting(const struct control *control, uid_t uid)
 {
     uint32_t n = 0;
     for (const struct client *client = control->clients; client; client = client->next)
-        n += client->state == CLIENT_GREETING && !client->waiting && client->uid == uid;
+        n += client->state == CLIENT_GREETING && client->uid == uid;
     return n;
 }
 
@@ -78,13 +78,13 @@ bool handshake_room(struct control *control, uid_t uid)
     struct client *found = NULL;
     if (control->n_clients < control->options.config->clients + GREETING_ROOM)
         return true;
-    uint32_t most = handshake_silent(control, uid);
+    uint32_t most = handshake_greeting(control, uid);
     for (struct client *client = control->clients; client;
          client = client->next) { /* newest first */
-        if (client->state != CLIENT_GREETING || client->waiting)
+        if (client->state != CLIENT_GREETING)
             continue;
         bool same = found && found->uid == client->uid;
-        uint32_t n = same ? most : handshake_silent(control, client->uid);
+        uint32_t n = same ? most : handshake_greeting(control, client->uid);
         if (!same && n <= most)
             continue;
         found = client;
@@ -92,7 +92,8 @@ bool handshake_room(struct control *control, uid_t uid)
     }
     if (found)
         handshake_refuse(control, found, -EBUSY,
-                         "this user has too many connections without a HELLO: try again later");
+                         "this user has too many connections that are not let in yet: try again "
+                         "later");
     return found != NULL;
 }
 

@@ -4,9 +4,9 @@
 
 #include "daemon/control/clients.h"
 
-/* Makes room for one more connection of this user that has not greeted yet. When full, evicts the
- * longest-silent ungreeted connection of the user with the most of them if the new user has fewer,
- * so that silent connections cannot keep others out. False: no room. */
+/* Makes room for one more connection of this user. When full, refuses the newest of those that are
+ * not let in yet, silent or waiting for a slot, of the user with the most of them if the new user
+ * has fewer, so that they cannot keep others out. False: no room. */
 bool handshake_room(struct control *control, uid_t uid);
 
 /* Handles a HELLO: lets the client in, refuses and frees it, or lets it wait. */

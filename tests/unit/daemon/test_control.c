@@ -257,30 +257,72 @@ START_TEST(whatever_the_clock_does_every_message_is_answered)
 }
 END_TEST
 
-/* A client of another user, or of root, whose part of the slots would be enough for all connections. */
-static int greet_as(uid_t uid, const struct hello *hello)
+/* A connection of another user. */
+static int connect_as(uid_t uid)
 {
     ck_assert_int_eq((int)syscall(SYS_setresuid, -1, uid, -1), 0); /* of this thread */
     int fd = open_socket();
     ck_assert_int_eq((int)syscall(SYS_setresuid, -1, 0, -1), 0);
+    return fd;
+}
+
+static int greet_as(uid_t uid, const struct hello *hello)
+{
+    int fd = connect_as(uid);
     ck_assert_int_eq(hello_send(fd, hello, sizeof(*hello), NULL, 0), 0);
     return answer_of(fd);
 }
+
+static bool start_for_all(void)
+{
+    if (geteuid() != 0) {
+        fprintf(stderr, "skip: only root has connections of other users\n");
+        return false;
+    }
+    start(LOOP_AUTO);
+    ck_assert_int_eq(chmod(directory, 0755), 0);
+    ck_assert_int_eq(chmod(path, 0666), 0);
+    return true;
+}
+
+/* All places are taken, most of them by those that wait for the slot of one that is leaving. */
+START_TEST(connections_that_wait_for_a_slot_give_way)
+{
+    enum { ROOM = 64 }; /* beyond --clients */
+    struct hello mine;
+
+    config.slots = 2;
+    if (!start_for_all())
+        return;
+    ck_assert_int_eq(hello_prep_hello(&mine, 1, 0, NULL), 0);
+    int asker = open_socket(), leaving = open_socket();
+    ck_assert_int_eq(hello_send(asker, &mine, sizeof(mine), NULL, 0), 0);
+    ck_assert_msg(answer_of(asker) == 0, "%s", text);
+    ck_assert_int_eq(hello_send(leaving, &mine, sizeof(mine), NULL, 0), 0);
+    ck_assert_msg(answer_of(leaving) == 0, "%s", text);
+    atomic_store(&holds, true);
+    close(leaving);
+    while (!atomic_load(&held))
+        usleep(1000);
+    for (uint64_t i = 2; i < config.clients + ROOM; i++)
+        ck_assert_int_eq(hello_send(connect_as(1000), &mine, sizeof(mine), NULL, 0), 0);
+    for (int i = 0; i < 3; i++) /* all were read */
+        ask_status(asker);
+    ask_status(connect_as(1001));
+    atomic_store(&holds, false);
+    stop();
+}
+END_TEST
 
 START_TEST(one_user_has_not_all_connections)
 {
     const uint32_t slots = (uint32_t)_i; /* with a slot, or without */
     struct hello mine;
 
-    if (geteuid() != 0) {
-        fprintf(stderr, "skip: only root has connections of other users\n");
-        return;
-    }
     config.slots = 16;
-    config.user_slots = 8;
-    start(LOOP_AUTO);
-    ck_assert_int_eq(chmod(directory, 0755), 0);
-    ck_assert_int_eq(chmod(path, 0666), 0);
+    config.user_slots = 8; /* as many as there are connections */
+    if (!start_for_all())
+        return;
     ck_assert_int_eq(hello_prep_hello(&mine, slots, 0, NULL), 0);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert_msg(greet_as(1000, &mine) == 0, "%s", text);
@@ -302,6 +344,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_late_hello_waits_for_a_slot_from_then_on, 0, 2);
     tcase_add_loop_test(tcase, a_slot_is_free_once_its_client_has_hung_up, 0, 2);
     tcase_add_loop_test(tcase, whatever_the_clock_does_every_message_is_answered, 0, 2);
+    tcase_add_test(tcase, connections_that_wait_for_a_slot_give_way);
     tcase_add_loop_test(tcase, one_user_has_not_all_connections, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
