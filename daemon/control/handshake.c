@@ -313,8 +313,9 @@ void handshake_refuse(struct control *control, struct client *client, int code, 
     clients_free(control, client);
 }
 
-/* Lets the client in, refuses it, or lets it wait for a client that is leaving. */
-static void handshake_greet(struct control *control, struct client *client)
+/* Lets the client in, refuses it, or lets it wait for a client that is leaving. `look`: also for
+ * hang-ups. */
+static void handshake_greet(struct control *control, struct client *client, bool look)
 {
     char line[HELLO_LINE_BYTES] = "";
     const struct hello *hello = &client->hello;
@@ -323,7 +324,8 @@ static void handshake_greet(struct control *control, struct client *client)
     int rc = handshake_admit(control, client, hello, &n_slots, line, sizeof(line));
     client->waiting = false;
     if (rc == -EBUSY && !control->stopping) {
-        handshake_drop_hung_up(control);
+        if (look)
+            handshake_drop_hung_up(control);
         client->waiting = handshake_leaving(control);
         if (client->waiting)
             return;
@@ -366,14 +368,17 @@ void handshake_hello(struct control *control, struct client *client, const void 
     if (rc < 0)
         handshake_refuse(control, client, rc, line);
     else
-        handshake_greet(control, client);
+        handshake_greet(control, client, true);
 }
 
+/* Looks for hang-ups once, however many wait. */
 void handshake_retry(struct control *control)
 {
+    if (control->n_greeting > 0)
+        handshake_drop_hung_up(control);
     for (struct client *client = control->clients, *next; client; client = next) {
         next = client->next;
         if (client->state == CLIENT_GREETING && client->waiting)
-            handshake_greet(control, client);
+            handshake_greet(control, client, false);
     }
 }

@@ -257,6 +257,15 @@ START_TEST(whatever_the_clock_does_every_message_is_answered)
 }
 END_TEST
 
+static _Atomic uint32_t n_looks; /* at the hang-ups of several clients at once */
+
+/* In place of the C library's. */
+int poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+    atomic_fetch_add(&n_looks, n >= 2);
+    return (int)syscall(SYS_poll, fds, n, timeout_ms);
+}
+
 /* A connection of another user. */
 static int connect_as(uid_t uid)
 {
@@ -284,6 +293,41 @@ static bool start_for_all(void)
     ck_assert_int_eq(chmod(path, 0666), 0);
     return true;
 }
+
+START_TEST(hang_ups_are_looked_for_once_however_many_wait)
+{
+    enum { WAITING = 40 };
+    int asker, other, leaving, waiting[WAITING];
+    struct hello mine;
+
+    config.slots = 3;
+    start(LOOP_AUTO);
+    ck_assert_int_eq(hello_prep_hello(&mine, 1, 0, NULL), 0);
+    int *const let_in[] = {&asker, &other, &leaving};
+    for (int i = 0; i < 3; i++) {
+        *let_in[i] = open_socket();
+        ck_assert_int_eq(hello_send(*let_in[i], &mine, sizeof(mine), NULL, 0), 0);
+        ck_assert_msg(answer_of(*let_in[i]) == 0, "%s", text);
+    }
+    atomic_store(&holds, true);
+    close(leaving);
+    while (!atomic_load(&held))
+        usleep(1000);
+    for (int i = 0; i < WAITING; i++) {
+        waiting[i] = open_socket();
+        ck_assert_int_eq(hello_send(waiting[i], &mine, sizeof(mine), NULL, 0), 0);
+    }
+    for (int i = 0; i < 3; i++) /* all were read */
+        ask_status(asker);
+    atomic_store(&n_looks, 0);
+    atomic_store(&holds, false);
+    for (int i = WAITING; i-- > 0;) /* the newest gets the slot */
+        ck_assert_int_eq(answer_of(waiting[i]), i == WAITING - 1 ? 0 : -EBUSY);
+    const uint32_t looks = atomic_load(&n_looks);
+    ck_assert_uint_eq(looks, 1);
+    stop();
+}
+END_TEST
 
 /* All places are taken, most of them by those that wait for the slot of one that is leaving. */
 START_TEST(connections_that_wait_for_a_slot_give_way)
@@ -344,6 +388,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_late_hello_waits_for_a_slot_from_then_on, 0, 2);
     tcase_add_loop_test(tcase, a_slot_is_free_once_its_client_has_hung_up, 0, 2);
     tcase_add_loop_test(tcase, whatever_the_clock_does_every_message_is_answered, 0, 2);
+    tcase_add_test(tcase, hang_ups_are_looked_for_once_however_many_wait);
     tcase_add_test(tcase, connections_that_wait_for_a_slot_give_way);
     tcase_add_loop_test(tcase, one_user_has_not_all_connections, 0, 2);
     suite_add_tcase(suite, tcase);
