@@ -33,6 +33,7 @@ struct files {
     struct files_segment *segments;          /* [n_segments], as the index has them */
     struct files_other others[INDEX_MODELS]; /* [n_others], the least recently used first */
     uint32_t n_segments, n_others;
+    bool slots_unread; /* a user's named slots could not be read: the next start may (slots.h) */
     /* Tests: bytes that are still written, and as many steps that are still done; then all is as if the
      * machine had stopped, but reported as done. NULL: no such end. */
     uint64_t *cut;

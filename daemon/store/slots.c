@@ -105,13 +105,13 @@ static int save_user(const struct save *s, uid_t uid)
     return rc;
 }
 
-/* A user's file from before, if the user has no slots now. */
+/* A user's file from before, if the user has no slots now: unless it may not have been read. */
 static int remove_old(void *context, int model_folder, const char *name)
 {
     struct save *s = context;
     size_t bytes;
     uid_t uid;
-    if (!store_folder_is_user(name, &uid) || count(s, uid, &bytes) > 0)
+    if (s->files->slots_unread || !store_folder_is_user(name, &uid) || count(s, uid, &bytes) > 0)
         return 0;
     int folder = store_folder_enter(model_folder, name, false);
     if (folder < 0)
@@ -224,6 +224,7 @@ static int load_user(void *context, int model_folder, const char *name)
         return 0;
     uint8_t *image = read_file(folder, &bytes, &rc);
     close(folder);
+    l->files->slots_unread |= rc < 0 && rc != -ENOENT && rc != -EBADMSG;
     if (image && is_whole(l->files, uid, image, bytes))
         give(l, uid, image);
     else if (image || (rc != -ENOENT && rc != -ENOMEM))

@@ -2,6 +2,9 @@
  *
  *   struct slots_header; [n] struct slots_row; the tokens of all, one after the other; their hash, 16 bytes
  *
+ * A user's file that could not be read, for an error or for want of memory, stays until the user
+ * has slots again.
+ *
  * Main thread. */
 #ifndef HEARTH_DAEMON_STORE_SLOTS_H
 #define HEARTH_DAEMON_STORE_SLOTS_H

@@ -230,6 +230,41 @@ START_TEST(a_failing_read_is_no_damage)
 }
 END_TEST
 
+static void count_slot(void *context, const struct store_slot *slot)
+{
+    *(uint32_t *)context += slot->uid;
+}
+
+/* The sum of the users whose slots come back. */
+static uint32_t users_of_slots(void)
+{
+    uint32_t sum = 0;
+    ck_assert_int_eq(store_load_slots(rig.store, count_slot, &sum), 0);
+    return sum;
+}
+
+/* Nor of named slots, where another user's are written at the stop. */
+START_TEST(slots_that_could_not_be_read_stay)
+{
+    static const uint32_t tokens[3] = {11, 12, 13};
+    const struct store_slot slots[] = {{1000, "editor", tokens, 3}, {1, "agent", tokens, 2}};
+    struct stat st;
+    store_rig_open(&rig);
+    ck_assert_int_eq(store_save_slots(rig.store, slots, 2), 0);
+    ck_assert_int_eq(stat(store_rig_found(&rig, "*/1000/slots"), &st), 0);
+    store_rig_open(&rig);
+    failing = (size_t)st.st_size;
+    ck_assert_uint_eq(users_of_slots(), 1);
+    failing = 0;
+    ck_assert_int_eq(store_save_slots(rig.store, slots + 1, 1), 0);
+    store_rig_open(&rig);
+    ck_assert_uint_eq(users_of_slots(), 1001);
+    ck_assert_int_eq(store_save_slots(rig.store, slots + 1, 1), 0); /* these only, as ever */
+    store_rig_open(&rig);
+    ck_assert_uint_eq(users_of_slots(), 1);
+}
+END_TEST
+
 START_TEST(slots_that_changed_places_are_not_believed)
 {
     static uint8_t a[300000], b[300000];
@@ -789,6 +824,7 @@ int main(void)
     tcase_add_test(tcase, a_flipped_bit_anywhere_is_noticed);
     tcase_add_test(tcase, a_file_that_was_cut_off_anywhere_has_what_is_whole);
     tcase_add_test(tcase, a_failing_read_is_no_damage);
+    tcase_add_test(tcase, slots_that_could_not_be_read_stay);
     tcase_add_test(tcase, slots_that_changed_places_are_not_believed);
     tcase_add_test(tcase, a_file_of_another_user_is_not_believed);
     tcase_add_test(tcase, a_file_of_another_model_is_not_believed);
