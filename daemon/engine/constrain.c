@@ -362,6 +362,16 @@ bool constrain_goes_on(const struct slot *slot)
     return !slot->request->grammar || slot->request->compiled;
 }
 
+/* The window ends after its first `n` drafts and is verified with these. Whoever drafts next
+ * computes the row of the last token, so the draft model's KV ends before it. */
+static void cut_window(struct slot *slot, uint32_t n)
+{
+    slot->request->unused += spec_cut(&slot->spec, n);
+    grammar_keep(&slot->request->run, n);
+    draft_kv_keep(&slot->draft_kv, slot->spec.accepted + n - 1);
+    slot->goal = slot->goal < n ? slot->goal : n;
+}
+
 void constrain_windows(struct constrain *constrain, struct slot *const *slots, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -373,7 +383,7 @@ void constrain_windows(struct constrain *constrain, struct slot *const *slots, u
         assert(request->run.n_drafts == slot->spec.drafted);
         while (ready < slot->spec.drafted && make_mask(constrain, slot, ready + 1) == 1)
             ready++;
-        request->unused += spec_cut(&slot->spec, ready);
-        grammar_keep(&request->run, ready);
+        if (ready < slot->spec.drafted)
+            cut_window(slot, ready);
     }
 }

@@ -331,6 +331,38 @@ START_TEST(a_dear_grammar_holds_up_itself_alone)
 }
 END_TEST
 
+/* Masks that take many steps, and models that draft several tokens, one a step: a window that is
+ * cut for want of a mask is verified with what it has, also beside one that goes on. */
+START_TEST(a_window_is_cut_where_a_mask_takes_long)
+{
+    static const enum submit_proposer proposers[] = {PROPOSER_DRAFT, PROPOSER_SHADOW,
+                                                     PROPOSER_FAST};
+    struct rig_desc desc = {.proposer = proposers[_i]};
+    struct params p[3];
+    struct rig_request requests[3];
+    open_with(&desc, 3);
+    for (uint32_t i = 0; i < 4 * GRAMMARS; i++) {
+        rig.engine->constrain.step = 1 + 20 * (i / GRAMMARS);
+        for (uint32_t k = 0; k < 3; k++) {
+            p[k] = with_grammar(grammars[(i + k) % GRAMMARS]);
+            p[k].grammar_bytes = k == 2 ? 0 : p[k].grammar_bytes;
+            requests[k] = (struct rig_request){
+                .tokens = tokens + 3 * i + k, .n = 5, .max_tokens = 30, .params = &p[k]};
+            rig_submit(&client, k, &requests[k]);
+        }
+        for (uint32_t steps = 0; rig_step(&rig); steps++) {
+            rig_read_all(&client);
+            ck_assert_uint_lt(steps, 100000);
+        }
+        rig_read_all(&client);
+        for (uint32_t k = 0; k < 3; k++)
+            ck_assert_msg(rig_same(&rig, &requests[k], &client.slots[k].last), "request %u, %u", i,
+                          k);
+    }
+    close_all();
+}
+END_TEST
+
 /* How many steps an answer of one user takes whose masks take some, beside `n` slots of another
  * user, each with a grammar of its own whose masks take many. */
 static uint32_t steps_beside(uint32_t n)
@@ -891,6 +923,7 @@ int main(void)
     tcase_add_test(tests, masks_of_earlier_steps_are_given_back);
     tcase_add_test(tests, the_places_of_idle_grammars_are_shared_by_user);
     tcase_add_test(tests, a_user_pays_for_what_its_grammars_take);
+    tcase_add_loop_test(tests, a_window_is_cut_where_a_mask_takes_long, 0, 3);
     tcase_add_test(tests, users_take_turns_at_masks);
     tcase_add_test(tests, users_take_turns_at_the_compiler);
     tcase_add_test(tests, a_request_may_end_before_its_grammar_is_compiled);
