@@ -17,7 +17,9 @@
 struct draft_kv {
     uint32_t *pages; /* [of a whole context] page i holds positions 32i .. 32i + 31 */
     uint32_t n_pages;
-    uint32_t computed; /* positions [0, computed) hold KV of the slot's tokens */
+    /* positions [0, computed) hold KV of the slot's tokens; of the last one none, since its row
+     * gives the next draft */
+    uint32_t computed;
 };
 
 /* Pages for positions [0, n_positions). False: the pool is empty; what was taken so far is kept. */

@@ -298,6 +298,7 @@ static void take_draft(const struct batch *batch, const struct batch_slot *b,
     if (!constrain_draft(&loaded->vocab, slot,
                          token)) { /* an end, too: the verifier finds it as early */
         slot->goal = slot->spec.drafted;
+        draft_kv_keep(&slot->draft_kv, slot->spec.accepted + slot->spec.drafted - 1);
         return;
     }
     spec_draft(&slot->spec, slot->tokens, token);

@@ -512,6 +512,45 @@ START_TEST(a_slot_with_a_guess_needs_no_catching_up)
 }
 END_TEST
 
+/* A slot waits for a page while its draft model says that the answer ends here, which is not
+ * drafted: what that one has seen goes no further than the text. */
+START_TEST(a_draft_that_is_refused_is_not_behind)
+{
+    static const char grammar[] = "root ::= [a-h]*";
+    struct params params;
+    uint32_t waited = 0;
+
+    open_with(&(struct rig_desc){.slots = CLIENTS,
+                                 .context = 256,
+                                 .pages = 5,
+                                 .proposer = PROPOSER_DRAFT,
+                                 .draft_pages = 64});
+    params_default(&params);
+    params.grammar = (const uint8_t *)grammar;
+    params.grammar_bytes = sizeof(grammar) - 1;
+    rig.draft.end_at = 33;
+    requests[0].n = 97;
+    requests[0].max_tokens = 31;
+    requests[1].n = 32;
+    requests[1].params = &params;
+    for (uint32_t i = 0; i < 2; i++)
+        rig_submit(&clients[i], 0, &requests[i]);
+    while (rig_step(&rig)) {
+        rig_check(&rig);
+        rig_read_all(&clients[0]);
+        rig_read_all(&clients[1]);
+        const struct slot *slot = slot_of(1);
+        waited += slot->state == SLOT_WAITING && slot->draft_kv.computed == 32;
+        if (slot->state != SLOT_IDLE)
+            ck_assert_uint_lt(slot->draft_kv.computed, slot->spec.accepted + slot->spec.drafted);
+    }
+    ck_assert_uint_gt(waited, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        ck_assert(rig_same(&rig, &requests[i], &clients[i].slots[0].last));
+    close_all();
+}
+END_TEST
+
 /* ---- what goes wrong ------------------------------------------------------------------------- */
 
 START_TEST(a_proposer_that_is_not_there_is_refused)
@@ -698,6 +737,7 @@ int main(void)
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
     tcase_add_test(t, users_take_turns_at_catching_up);
+    tcase_add_test(t, a_draft_that_is_refused_is_not_behind);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
     tcase_add_test(t, a_slot_with_a_guess_needs_no_catching_up);
     tcase_add_loop_test(t, a_proposer_that_is_not_there_is_refused, 0, KINDS);
