@@ -384,7 +384,7 @@ static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *ha
 }
 
 /* The idle slot that gives way before the oldest of the lists, since its user has more than the one
- * whose that is; or NULL. */
+ * whose that is, or they are empty; or NULL. */
 static struct slot *find_before(struct slots *slots, idle_has *has,
                                 const struct prefix_lists *lists, const struct slot *needy)
 {
@@ -392,7 +392,7 @@ static struct slot *find_before(struct slots *slots, idle_has *has,
     count_idle(slots->all, slots->n, has, lists, needy, sums);
     struct slot *idle = find_idle(slots->all, slots->n, has, needy, sums);
     const uint32_t most = prefix_most(lists);
-    return idle && sums[idle->uid % PREFIX_USERS] > sums[most] ? idle : NULL;
+    return idle && (lists->n == 0 || sums[idle->uid % PREFIX_USERS] > sums[most]) ? idle : NULL;
 }
 
 /* The next one that has to let go of its pages, or of its window pages; or NULL. */

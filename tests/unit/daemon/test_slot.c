@@ -550,6 +550,29 @@ START_TEST(window_pages_of_the_user_with_the_most_give_way)
 }
 END_TEST
 
+/* Where idle slots have all window pages, and the cache has none to give, they give them: those of
+ * any user. */
+START_TEST(idle_slots_give_window_pages_where_the_cache_has_none)
+{
+    struct slots all = {.all = &text, .n = 1};
+    uint32_t evicted;
+
+    ck_assert_int_eq(pages_init(&windows, 2), 0);
+    all.kv.prefix = prefix;
+    text.uid = (uid_t)_i;
+    text.spec.accepted = WINDOW + 1;
+    ck_assert(slot_reserve(&text, &all.kv.prefix, 0, WINDOW));
+    spec_prefilled(&text.spec, WINDOW);
+    slot_share(&text, &all.kv.prefix);
+    ck_assert_uint_eq(windows.n_free + all.kv.prefix.passed.n + all.kv.prefix.resting.n, 0);
+    const uint32_t taken = slots_take_window(&all, &other, &evicted);
+    ck_assert_uint_ne(taken, PAGE_NONE);
+    ck_assert_uint_eq(evicted, 2);
+    pages_return(&windows, taken);
+    prefix = all.kv.prefix;
+}
+END_TEST
+
 /* ---- recurrent states ------------------------------------------------------------------------ */
 
 enum { STATES = 8 };
@@ -939,6 +962,7 @@ int main(void)
     tcase_add_test(t, a_shared_page_is_left_for_a_warm_place);
     tcase_add_test(t, a_text_is_adopted_where_it_is_warm);
     tcase_add_test(t, window_pages_of_the_user_with_the_most_give_way);
+    tcase_add_loop_test(t, idle_slots_give_window_pages_where_the_cache_has_none, 0, 65);
     suite_add_tcase(suite, t);
     t = tcase_create("states");
     tcase_add_checked_fixture(t, setup_states, teardown_states);
