@@ -151,17 +151,24 @@ static bool look(const struct fetches *fetches, struct fetch *fetch, const struc
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
+/* Does the other slot, which reads, have the slot's text up to the end of the page that this one
+ * needs next? The same parent is the same prefix: no token before that page is compared. */
+static bool same_text(const struct slot *slot, const struct slot *other)
+{
+    const uint32_t i = slot->n_shared;
+    return other->uid == slot->uid && other->n_ahead >= i &&
+           (i == 0 || other->ahead[i - 1] == slot->pages[i - 1]) &&
+           !memcmp(tokens_of(other, i), tokens_of(slot, i),
+                   KV_PAGE_POSITIONS * sizeof(*slot->tokens));
+}
+
 /* Another fetch that reads the page that the slot needs next, or NULL. */
 static struct fetch *find_leader(const struct fetches *fetches, const struct slot *slot)
 {
-    const uint32_t i = slot->n_shared;
     for (uint32_t k = 0; k < fetches->stored.slots->n; k++) {
         struct fetch *fetch = &fetches->all[k];
-        const struct slot *other = slot_of(fetches, fetch);
-        if (fetch->active && !fetch->leader && !fetch->looks && fetch->n > i &&
-            other->uid == slot->uid &&
-            !memcmp(other->tokens, slot->tokens,
-                    (size_t)(i + 1) * KV_PAGE_POSITIONS * sizeof(*slot->tokens)))
+        if (fetch->active && !fetch->leader && !fetch->looks && fetch->n > slot->n_shared &&
+            same_text(slot, slot_of(fetches, fetch)))
             return fetch;
     }
     return NULL;

@@ -776,6 +776,38 @@ START_TEST(a_text_is_read_once_for_all)
 }
 END_TEST
 
+/* Where another one reads what a slot needs next, they share the pages before it: the tokens of
+ * these are not compared again, however many there are. */
+START_TEST(what_texts_share_is_not_compared_to_read)
+{
+    const struct rig_request first = request_of(0, 130), whole = request_of(0, LENGTH);
+    begin(DENSE);
+    ask(0, &whole);
+    restart();
+    ask(2, &first);
+    rig.store_stands = true;
+    rig_submit(&clients[0], 0, &whole);
+    rig_step(&rig);
+    ck_assert_uint_eq(slot_of(0)->n_shared, 4);
+    uint32_t *shared = &slot_of(0)->tokens[5];
+    const uint32_t token = *shared;
+    *shared = FAKE_BYTES;
+    rig_submit(&clients[1], 0, &whole);
+    rig_step(&rig);
+    *shared = token;
+    for (uint32_t i = 0; i < 2; i++)
+        ck_assert_int_eq(slot_of(i)->state, SLOT_READING);
+    ck_assert_ptr_nonnull(rig.engine->fetches.all[slot_of(1)->number].leader);
+    rig.store_stands = false;
+    rig_run(&rig, 1000);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_read_all(&clients[i]);
+        ck_assert(rig_same(&rig, &whole, &clients[i].slots[0].last));
+    }
+    finish();
+}
+END_TEST
+
 /* In the middle of reading: a cancel, a newer request, a hang-up, an eviction. Then nothing is held, and
  * what comes late is nobody's. */
 START_TEST(a_fetch_may_end_at_any_time)
@@ -983,6 +1015,7 @@ int main(void)
     tcase_add_loop_test(t, a_long_text_is_looked_for_step_by_step, 0, KINDS);
     tcase_add_loop_test(t, what_is_read_more_slowly_is_computed, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_text_is_read_once_for_all, 0, KINDS);
+    tcase_add_test(t, what_texts_share_is_not_compared_to_read);
     tcase_add_loop_test(t, a_fetch_may_end_at_any_time, 0, KINDS * 4 * 4 * 2);
     tcase_add_loop_test(t, a_write_may_end_anywhere, 0, KINDS);
     tcase_add_loop_test(t, answers_do_not_depend_on_the_store, 0, 4 * KINDS);
