@@ -182,10 +182,9 @@ uint32_t slots_evict(struct slots *slots, struct slot *victim)
     return n_pages;
 }
 
-void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further)
+/* Is the turn of the slot's request over? Then it and its user's others come a turn later. */
+static void slots_end_turn(struct slots *slots, struct slot *slot)
 {
-    slot->fresh += further > 0 ? further + TURN_PASS : 0;
-    slot->again += further > 0 ? 0 : rows; /* drafts that were rejected are neither */
     const uint64_t whole = slot->spec.accepted, least = slot->again < whole ? slot->again : whole;
     if (slot->fresh < TURN_ROWS || slot->fresh < least)
         return;
@@ -200,6 +199,21 @@ void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_
         else if (slot_sits_out(other) && other->turn < first)
             other->turn = first; /* it does not save them up */
     }
+}
+
+void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further)
+{
+    slot->fresh += further > 0 ? further + TURN_PASS : 0;
+    slot->again += further > 0 ? 0 : rows; /* drafts that were rejected are neither */
+    slots_end_turn(slots, slot);
+}
+
+void slots_waited(struct slots *slots, struct slot *slot)
+{
+    if (slot->n_pages == 0 || slot_gives_way(slot))
+        return; /* it keeps none from others */
+    slot->fresh += TURN_PASS;
+    slots_end_turn(slots, slot);
 }
 
 /* ---- what texts share ------------------------------------------------------------------------ */

@@ -168,6 +168,10 @@ static inline bool slot_runs(const struct slot *slot)
  * half of what it computes in its turn is new, however many others wait. */
 void slots_worked(struct slots *slots, struct slot *slot, uint32_t rows, uint32_t further);
 
+/* A step went by in which the slot's request waited for its grammar and kept its pages: that counts
+ * as a pass, or it could keep them for as many steps as all its masks take. */
+void slots_waited(struct slots *slots, struct slot *slot);
+
 /* The slot lets go of all pages for one that needs them. Returns how many it had. A request that is
  * paused then, or waits long for a grammar, has had its turn, and comes after the first one that
  * goes on: else it could compute the same again without end, and keep its turn. */

@@ -313,6 +313,8 @@ static bool mask_first_row(struct constrain *constrain, struct slots *slots, str
         slots_set(slots, slot, SLOT_MASKING);
     else if (slot->state == SLOT_MASKING)
         slots_set(slots, slot, SLOT_READY);
+    if (rc == 0)
+        slots_waited(slots, slot);
     return rc == 0 && constrain_goes_on(slot);
 }
 

@@ -333,6 +333,47 @@ START_TEST(a_request_that_needs_all_pages_does_not_keep_them)
 }
 END_TEST
 
+/* The same of one whose masks take many steps each, fewer than those after which it gives its
+ * pages. */
+START_TEST(steps_without_a_mask_are_part_of_a_turn)
+{
+    static const char text[] = "root ::= [a-h] root \"z\" | \"x\"";
+    struct params p;
+    uint32_t steps = 0;
+
+    ask_for_all(0, true, false);
+    params_default(&p);
+    p.grammar = (const uint8_t *)text;
+    p.grammar_bytes = sizeof(text) - 1;
+    requests[0].params = &p;
+    requests[0].n = LONG - 60;
+    requests[0].max_tokens = 60; /* as many as the reference follows */
+    requests[1].max_tokens = 20;
+    rig_submit(&clients[0], 0, &requests[0]);
+    do {
+        rig_step(&rig);
+        rig_read_all(&clients[0]);
+    } while (clients[0].client->slots[0]->spec.accepted < LONG - 54);
+    rig_submit(&clients[1], 0, &requests[1]);
+    while (!clients[1].slots[0].last.reason) {
+        rig.engine->constrain.step = ++steps % MASKED_LONG ? 0 : GRAMMAR_MILLISECOND;
+        engine_step(rig.engine);
+        rig_check(&rig);
+        for (uint32_t i = 0; i < 2; i++)
+            rig_read_all(&clients[i]);
+        ck_assert_uint_lt(steps, 2 * TURN_ROWS / TURN_PASS + 100);
+    }
+    ck_assert(rig_same(&rig, &requests[1], &clients[1].slots[0].last));
+    ck_assert(clients[0].client->slots[0]->state != SLOT_IDLE);
+    rig.engine->constrain.step = GRAMMAR_MILLISECOND;
+    while (rig_step(&rig))
+        rig_read_all(&clients[0]);
+    rig_read_all(&clients[0]);
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    teardown();
+}
+END_TEST
+
 /* Three requests, each of another user, which need all pages each, take turns: all end, at twice the
  * cost at most, where a pass costs what TURN_PASS rows cost. */
 START_TEST(turns_at_all_pages_cost_no_more_than_twice)
@@ -529,6 +570,7 @@ int main(void)
     tcase_add_loop_test(t, a_request_that_waits_for_its_grammar_gives_its_pages, 0, 2);
     tcase_add_test(t, a_users_many_requests_take_no_pages_from_another_users);
     tcase_add_loop_test(t, a_request_that_needs_all_pages_does_not_keep_them, 0, 2);
+    tcase_add_test(t, steps_without_a_mask_are_part_of_a_turn);
     tcase_add_test(t, turns_at_all_pages_cost_no_more_than_twice);
     tcase_add_test(t, what_would_be_lost_again_is_not_computed);
     tcase_add_test(t, a_request_that_pauses_again_and_again_does_not_keep_its_turn);
