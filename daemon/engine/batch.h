@@ -35,10 +35,10 @@ struct batch {
     struct slot **verified;   /* [n_verified] a canonical one */
     struct slot **unverified; /* [n_unverified] a fast one, whose tokens are the answer */
     uint32_t n_verified, n_unverified;
-    uint32_t n_decoding;    /* of the verified, not paused */
+    uint32_t n_decoding;    /* of the verified, those that go on */
     uint32_t fast_rows;     /* rows that the unverified had */
     bool fast_interactive;  /* some of these rows are of an interactive request */
-    bool prefills;          /* some slot has no first token yet */
+    bool prefills;          /* some slot that goes on has no first token yet */
     struct plan_turn turns; /* of canonical passes */
     struct plan_turn fast_turns;
 

@@ -51,18 +51,18 @@ static uint32_t pass_plan(struct batch *batch, struct slots *slots, struct const
         struct slot *slot = &slots->all[i];
         if (slot->state == SLOT_IDLE || slot->state == SLOT_ENDING || slot->state == SLOT_READING)
             continue;
-        batch->prefills |= !slot->request->first_sample_ns;
         if (slot->state == SLOT_MASKING)
             continue;
         if (slot->state == SLOT_STARVED)
             slots_set(slots, slot, SLOT_READY);
         else if (slot->state == SLOT_WAITING)
             slots_set(slots, slot, SLOT_STARVED);
+        batch->prefills |= slot->state == SLOT_READY && !slot->request->first_sample_ns;
         if (unverified_due(slot)) {
             batch->unverified[batch->n_unverified++] = slot;
         } else {
             batch->verified[batch->n_verified++] = slot;
-            batch->n_decoding += slot->state != SLOT_PAUSED;
+            batch->n_decoding += slot->state == SLOT_READY;
         }
     }
     return masking;

@@ -512,6 +512,68 @@ START_TEST(a_slot_with_a_guess_needs_no_catching_up)
 }
 END_TEST
 
+/* A request that stands still before its first token since its client left no room for one: that is
+ * no prompt that goes before the catching up of others. */
+START_TEST(a_prompt_that_stands_still_stops_no_catching_up)
+{
+    const struct submit_cell nop = {.opcode = SUBMIT_NOP};
+
+    open_users(0);
+    while (ring_space(&clients[0].client->events[0]) > (int)EVENT_RUN_CELLS) {
+        rig_push(&clients[0], &nop);
+        rig_step(&rig);
+    }
+    rig_submit(&clients[0], 0, &requests[0]);
+    rig_step(&rig);
+    rig_step(&rig);
+    ck_assert_int_eq(slot_of(0)->state, SLOT_PAUSED);
+    struct rig_request *other = &requests[CLIENTS - 1];
+    other->n = 180;
+    ck_assert(rig_same(&rig, other, rig_ask(&rig, &clients[CLIENTS - 1], 0, other)));
+    ck_assert_uint_gt(clients[CLIENTS - 1].slots[0].last.done.drafted, 0);
+    ck_assert_int_eq(slot_of(0)->state, SLOT_PAUSED);
+    rig_read_all(&clients[0]);
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[0]);
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    close_all();
+}
+END_TEST
+
+/* Requests that wait for pages have no part of a pass: they leave its samples to the drafts of
+ * others. */
+START_TEST(requests_that_wait_for_pages_take_no_drafts_from_others)
+{
+    struct rig_request *other = &requests[CLIENTS - 1];
+    uint32_t steps = 0;
+
+    open_with(&(struct rig_desc){.slots = CLIENTS,
+                                 .context = 256,
+                                 .samples = CLIENTS,
+                                 .pages = 4,
+                                 .proposer = PROPOSER_DRAFT,
+                                 .draft_pages = 64});
+    other->n = 97;
+    other->max_tokens = 30;
+    rig_submit(&clients[CLIENTS - 1], 0, other);
+    rig_step(&rig);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        rig_submit(&clients[i], 0, &requests[i]);
+    for (; !clients[CLIENTS - 1].slots[0].last.reason; steps++) {
+        rig_step(&rig);
+        rig_read_all(&clients[CLIENTS - 1]);
+        ck_assert_uint_lt(steps, 100);
+    }
+    ck_assert(rig_same(&rig, other, &clients[CLIENTS - 1].slots[0].last));
+    ck_assert_uint_gt(clients[CLIENTS - 1].slots[0].last.done.accepted_drafts, 10);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        ck_assert_uint_eq(clients[i].slots[0].n_ends, 0);
+    run_all(2000);
+    all_right();
+    close_all();
+}
+END_TEST
+
 /* A slot waits for a page while its draft model says that the answer ends here, which is not
  * drafted: what that one has seen goes no further than the text. */
 START_TEST(a_draft_that_is_refused_is_not_behind)
@@ -737,6 +799,8 @@ int main(void)
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
     tcase_add_test(t, users_take_turns_at_catching_up);
+    tcase_add_test(t, a_prompt_that_stands_still_stops_no_catching_up);
+    tcase_add_test(t, requests_that_wait_for_pages_take_no_drafts_from_others);
     tcase_add_test(t, a_draft_that_is_refused_is_not_behind);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
     tcase_add_test(t, a_slot_with_a_guess_needs_no_catching_up);
