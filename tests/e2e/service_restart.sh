@@ -35,8 +35,8 @@ stream_all() {
 finish_all() {
     for stream in "${streams[@]}"; do wait "$stream" || fail "a client failed: $(cat "$folder"/said.*)"; done
 }
-# FILE: ids as they came, token by token, and those of the end.
-streamed() { sed -n 's/^{"event":"tokens","ids":\[\([^]]*\)\].*/\1/p' "$1" | paste -sd,; }
+# FILE: ids as they came, token by token, and those of the end. (Text that was held back may come without an id.)
+streamed() { sed -n 's/^{"event":"tokens","ids":\[\([^]][^]]*\)\].*/\1/p' "$1" | paste -sd,; }
 ended() { sed -n 's/^{"event":"done".*"ids":\[\([^]]*\)\].*/\1/p' "$1"; }
 newcomers() {
     until [ -e "$folder/restarted" ]; do
