@@ -9,6 +9,9 @@ for tool in systemctl curl unshare "$manager"; do
 done
 if [ "${1:-}" != inside ]; then
     unshare -m true 2>/dev/null || { echo "skip: no mount namespace may be made here"; exit 0; }
+    # Managers share the control groups of the machine, and take each other's units for their own: one at a time.
+    exec 9</sys/fs/cgroup
+    flock 9
     exec unshare -m "$PWD/tests/e2e/$(basename "$0")" inside
 fi
 
