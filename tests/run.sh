@@ -20,7 +20,7 @@ lanes=${LANES:-$((cores < 4 ? cores + 1 : 4))} # some suites wait more than they
 folder=$BUILD/tests logs=$BUILD/tests/logs stamps=$BUILD/tests/stamps times=$BUILD/tests/times
 group=${1:-check}
 
-total() { # VERDICTS...: lines `started N`, and for each suite ok or FAILED, how many skips, its name
+total() { # VERDICTS...: lines `started N`, and for each suite ok or FAILED, how many skips, its name, why it failed
     awk '
         $1 == "started" { started += $2; next }
         { skipped += $2 }
@@ -177,7 +177,7 @@ pick_quick() {
 # ---- running ----------------------------------------------------------------------------------------
 
 suite() { # NAME
-    local name=$1 log child verdict=FAILED began=$SECONDS stamp
+    local name=$1 log child verdict=FAILED began=$SECONDS stamp why
     log=$logs/${name//\//_}.log stamp=$(stamp_of "$name")
     rm -f "$stamp"
     : >"$stamp.new"
@@ -190,7 +190,9 @@ suite() { # NAME
     [ $verdict = ok ] || sed 's/^/    /' "$log" | tail -n 60
     printf '%-36s %-7s %s\n' "$name" $verdict "$(grep -E '^[0-9]+%: Checks|^ok:' "$log" | tail -n 1)"
     grep '^skip' "$log" | sort -u | sed 's/^/    /'
-    echo "$verdict $(grep -c '^skip' "$log") $name" >>"$verdicts"
+    why=
+    [ $verdict = ok ] || why=": $(tail -n 1 "$log" | cut -c 1-200)" # the summary is all that some will see
+    echo "$verdict $(grep -c '^skip' "$log") $name$why" >>"$verdicts"
     echo "$((SECONDS - began)) $name" >>"$logs/times"
     if [ $verdict = ok ]; then mv "$stamp.new" "$stamp"; else rm "$stamp.new"; fi
 }
