@@ -47,6 +47,7 @@ restart() {
     rm -f "$folder/restarted"
     newcomers &
     local newcomer=$!
+    pids+=("$newcomer")
     systemctl --user restart hearth@stored.service || fail "the service manager did not restart it"
     touch "$folder/restarted"
     wait "$newcomer"
