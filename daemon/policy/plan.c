@@ -289,6 +289,12 @@ static uint32_t plan_kept(uint32_t limit, uint64_t wanted)
     return wanted < kept ? (uint32_t)wanted : kept;
 }
 
+uint32_t plan_widest(uint32_t rows, bool batch)
+{
+    uint32_t kept = plan_kept(rows, rows);
+    return batch ? (uint32_t)most(kept, 1) : rows - kept;
+}
+
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,
                    struct plan_turn *turn)
 {

@@ -92,6 +92,10 @@ struct plan_turn {
     uint32_t shares;
 };
 
+/* The widest window that a slot of the class has a place for in a pass of `rows` rows, however much the
+ * other class could use: with a wider one it could wait for as long as the other class has work. */
+uint32_t plan_widest(uint32_t rows, bool batch);
+
 /* Fills `take` of each slot, PLAN_SLOTS_MAX at most, and lets `turn` go on. Returns the rows
  * planned; 0 only when n is 0, or when no window fits into the limits. */
 uint32_t plan_pass(struct plan_slot *slots, uint32_t n, const struct plan_limits *limits,

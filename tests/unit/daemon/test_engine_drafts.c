@@ -306,6 +306,41 @@ START_TEST(a_planned_window_may_lose_its_pages)
 }
 END_TEST
 
+/* A pass of few rows, of which the other class's prompts could use all: a model's windows go on. */
+START_TEST(a_window_never_waits_for_the_other_classs_prompts)
+{
+    const bool batch = _i % 2;
+    struct rig_desc desc = {
+        .slots = 2, .context = 512, .rows = 1 + (uint32_t)_i / 2, .proposer = PROPOSER_DRAFT};
+
+    rig_open(&rig, &desc);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_attach(&rig, &clients[i], 1, 1000 + i, "");
+        rig_tokens(tokens[i], RIG_TOKENS, i);
+    }
+    requests[0] =
+        (struct rig_request){.tokens = tokens[0], .n = 1, .max_tokens = 60, .batch = batch};
+    requests[1] =
+        (struct rig_request){.tokens = tokens[1], .n = 500, .max_tokens = 1, .batch = !batch};
+    rig_submit(&clients[0], 0, &requests[0]);
+    rig_step(&rig);
+    rig_submit(&clients[1], 0, &requests[1]);
+    for (uint32_t steps = 0; clients[0].slots[0].n_ends == 0; steps++) {
+        rig_step(&rig);
+        rig_check(&rig);
+        rig_read_all(&clients[0]);
+        rig_read_all(&clients[1]);
+        if (clients[1].slots[0].n_ends == clients[1].slots[0].n_requests) { /* without a pause */
+            requests[1].tokens++;
+            rig_submit(&clients[1], 0, &requests[1]);
+        }
+        ck_assert_msg(steps < 1200, "%u tokens after %u steps", clients[0].slots[0].now.n, steps);
+    }
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    rig_end(&rig, clients, 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_drafts");
@@ -319,6 +354,8 @@ int main(void)
     tcase_add_test(t, wrong_drafts_cost_nothing_but_rows);
     tcase_add_loop_test(t, a_cancel_drops_the_window, 0, 10);
     tcase_add_loop_test(t, a_planned_window_may_lose_its_pages, 0, 6);
+    tcase_add_loop_test(t, a_window_never_waits_for_the_other_classs_prompts, 2,
+                        40); /* of a single row interactive requests are first */
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
