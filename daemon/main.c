@@ -150,6 +150,13 @@ static void share_slots(struct daemon *daemon)
         config->user_slots = (config->slots + 1) / 2;
 }
 
+static void share_store(struct daemon *daemon)
+{
+    const struct config *config = &daemon->config;
+    if (daemon->store && config->user_slots > 0 && config->user_slots < config->slots)
+        store_share(daemon->store);
+}
+
 static int open_socket(struct daemon *daemon, char *err, size_t err_bytes)
 {
     daemon->listen_fd = service_listen_fd(err, err_bytes);
@@ -388,6 +395,8 @@ static int start(struct daemon *daemon, char *err, size_t err_bytes)
     }
     if (rc == 0)
         rc = open_socket(daemon, err, err_bytes);
+    if (rc == 0)
+        share_store(daemon);
     if (rc == 0)
         rc = serve(daemon, err, err_bytes);
     return rc;

@@ -80,7 +80,8 @@ void day_grant(struct day *day)
         if (bytes > 0 && write_day(day, &d)) {
             atomic_fetch_add(&day->left, (int64_t)bytes);
             atomic_store(&day->short_of, false);
-        } else if (atomic_load(&day->short_of)) {
+            atomic_store(&day->spent, false);
+        } else if (atomic_load(&day->spent)) {
             say_spent(day, d.day);
         }
     }
@@ -121,15 +122,24 @@ void day_close(struct day *day)
     day->fd = -1;
 }
 
-bool day_spend(struct day *day, uint64_t bytes)
+/* Of the day, but for what others took since the last grant. */
+static int64_t left_of(const struct day *day, int64_t granted)
+{
+    return (int64_t)(day->bytes - atomic_load(&day->taken)) + granted;
+}
+
+bool day_spend(struct day *day, uint64_t bytes, uint64_t own)
 {
     int64_t left = atomic_load(&day->left);
-    do
-        if (left < (int64_t)bytes) {
+    do {
+        const bool spent = left < (int64_t)bytes;
+        if (spent || (own > 0 && left_of(day, left) < (int64_t)(own + bytes))) {
             atomic_store(&day->short_of, true);
+            if (spent)
+                atomic_store(&day->spent, true);
             return false;
         }
-    while (!atomic_compare_exchange_weak(&day->left, &left, left - (int64_t)bytes));
+    } while (!atomic_compare_exchange_weak(&day->left, &left, left - (int64_t)bytes));
     return true;
 }
 

@@ -20,10 +20,11 @@ struct day {
     uint64_t grant;
     uint64_t (*today)(void); /* since 1970 */
     uint64_t said;           /* on that day the log said that it is spent */
-    uint64_t last;           /* the day of the last grant, of which `taken` speaks */
+    _Atomic uint64_t last;   /* the day of the last grant, of which `taken` speaks */
     _Atomic int64_t left;    /* granted and not spent */
     _Atomic uint64_t taken;  /* of the day, by all, at the last grant */
-    _Atomic bool short_of;   /* a day_spend was refused since the last grant */
+    _Atomic bool short_of;   /* a day_spend was refused since the last grant ... */
+    _Atomic bool spent;      /* ... for there was not so much left */
 };
 
 /* `folder` is that of the store; `largest`: the most that is spent at once. Returns 0 or -errno. */
@@ -31,8 +32,9 @@ int day_open(struct day *day, int folder, uint64_t bytes, uint64_t largest,
              uint64_t (*today)(void));
 void day_close(struct day *day);
 
-/* False: there is not so much left; the next day_grant may change that. */
-bool day_spend(struct day *day, uint64_t bytes);
+/* False: there is not so much left, or less than `own` with them, what the same user wrote today; the next
+ * day_grant may change that. */
+bool day_spend(struct day *day, uint64_t bytes, uint64_t own);
 void day_unspend(struct day *day, uint64_t bytes);
 
 /* Is half of the day's bytes left, but for what others took since the last grant? */

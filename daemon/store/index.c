@@ -647,6 +647,24 @@ uint32_t index_add(struct store_index *index, enum store_class class, const stru
     return STORE_NONE;
 }
 
+uint64_t index_written(const struct store_index *index, uid_t uid, uint64_t day)
+{
+    for (uint32_t i = 0; i < INDEX_USERS; i++) {
+        const struct index_user *u = &index->users[i];
+        if (u->n_records > 0 && u->uid == uid)
+            return u->day == day ? u->written : 0;
+    }
+    return 0;
+}
+
+void index_charge(struct store_index *index, uint32_t id, uint64_t day, int64_t bytes)
+{
+    struct index_user *u = &index->users[index->records[id].user];
+    const int64_t before = u->day == day ? (int64_t)u->written : 0;
+    u->day = day;
+    u->written = before + bytes > 0 ? (uint64_t)(before + bytes) : 0;
+}
+
 void index_stored(struct store_index *index, uint32_t id, const uint8_t hash[16])
 {
     struct index_record *r = &index->records[id];

@@ -79,7 +79,8 @@ struct index_user {
     uid_t uid;
     uint32_t n_records; /* 0: the place is free */
     uint64_t bytes;
-    uint32_t heap; /* what may be evicted, the least worth at the top */
+    uint64_t day, written; /* bytes of that day */
+    uint32_t heap;         /* what may be evicted, the least worth at the top */
     double inflation;
 };
 
@@ -145,6 +146,10 @@ enum index_answer index_wants(struct store_index *index, enum store_class class,
  * in either case. PRECOND: it is not there, and its user is not the overflow uid. */
 uint32_t index_add(struct store_index *index, enum store_class class, const struct store_text *text,
                    uint64_t cost_ns);
+
+/* Bytes of the records that the user added on that day, as index_charge was told. */
+uint64_t index_written(const struct store_index *index, uid_t uid, uint64_t day);
+void index_charge(struct store_index *index, uint32_t record, uint64_t day, int64_t bytes);
 
 /* It is written, with a payload of this hash. */
 void index_stored(struct store_index *index, uint32_t record, const uint8_t hash[16]);

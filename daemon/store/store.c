@@ -35,6 +35,7 @@ struct store {
     uint32_t n_writing; /* buffers that are filled or written */
     uint32_t pending;
     bool is_open;
+    bool shared; /* store_share */
     struct store_counts counts;
 };
 
@@ -127,6 +128,11 @@ int store_open(struct store **ret_store, const struct store_options *options, ch
     store->is_open = true;
     *ret_store = store;
     return 0;
+}
+
+void store_share(struct store *store)
+{
+    store->shared = true;
 }
 
 void store_close(struct store *store)
@@ -371,11 +377,19 @@ static uint64_t bytes_of(const struct store *store, enum store_class class)
 }
 
 /* The first time that it is refused, the thread is told to look for another day. */
-static bool spend(struct store *store, uint64_t bytes)
+static bool spend(struct store *store, uid_t uid, uint64_t bytes)
 {
-    const bool was_short = atomic_load(&store->day.short_of), spent = day_spend(&store->day, bytes);
+    const uint64_t day = atomic_load(&store->day.last);
+    const uint64_t own = store->shared ? index_written(&store->index, uid, day) : 0;
+    const bool was_short = atomic_load(&store->day.short_of);
+    const bool spent = day_spend(&store->day, bytes, own);
     store->io.posted |= !spent && !was_short;
     return spent;
+}
+
+static void charge(struct store *store, uint32_t record, int64_t bytes)
+{
+    index_charge(&store->index, record, atomic_load(&store->day.last), bytes);
 }
 
 /* `buffers`: that writes may have. */
@@ -392,7 +406,7 @@ static void *offer(struct store *store, enum store_class class, const struct sto
         refused = &store->counts.too_short;
     else if (is_busy(store, buffers))
         refused = &store->counts.busy;
-    else if (!spend(store, bytes_of(store, class)))
+    else if (!spend(store, text->uid, bytes_of(store, class)))
         refused = &store->counts.day_spent;
     if (refused) {
         (*refused)++;
@@ -405,6 +419,7 @@ static void *offer(struct store *store, enum store_class class, const struct sto
         store->counts.no_room++;
         return NULL;
     }
+    charge(store, record, (int64_t)bytes_of(store, class));
     store->n_writing++;
     return io_payload(&store->io, take_buffer(store, record, BUFFER_FILLS));
 }
@@ -436,7 +451,9 @@ void store_write(struct store *store, void *payload)
 void store_withdraw(struct store *store, void *payload)
 {
     const uint32_t id = buffer_of(store, payload, BUFFER_FILLS), record = store->buffers[id].record;
-    day_unspend(&store->day, bytes_of(store, store->index.records[record].class));
+    const uint64_t bytes = bytes_of(store, store->index.records[record].class);
+    day_unspend(&store->day, bytes);
+    charge(store, record, -(int64_t)bytes);
     index_forget(&store->index, record);
     let_go(store);
     free_buffer(store, id);

@@ -77,6 +77,9 @@ struct store_options {
 int store_open(struct store **ret_store, const struct store_options *options, char *err,
                size_t err_bytes);
 
+/* Its users need not trust one another: from now on none writes more in a day than it leaves to the others. */
+void store_share(struct store *store);
+
 /* Ends the writes that are queued (but: store_abandon), then the thread. NULL is allowed. Every buffer was given back. */
 void store_close(struct store *store);
 

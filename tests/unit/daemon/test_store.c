@@ -339,18 +339,23 @@ static uint64_t today(void)
     return day;
 }
 
-/* How many pages are taken until the day's bytes are written. */
-static uint32_t write_all_day(uint32_t from)
+/* How many of the user's pages are taken until the day's bytes are written. */
+static uint32_t write_all_day_as(uid_t uid, uint32_t from)
 {
     const uint64_t before = counts().day_spent;
     uint32_t n = 0;
     for (; n < 100; n++) {
-        struct store_text text = text_of(1000, (from + n) * 10, 96);
+        struct store_text text = text_of(uid, (from + n) * 10, 96);
         if (!store_rig_put(&rig, STORE_PAGE, &text))
             break;
     }
     ck_assert_uint_eq(counts().day_spent, before + 1);
     return n;
+}
+
+static uint32_t write_all_day(uint32_t from)
+{
+    return write_all_day_as(1000, from);
 }
 
 START_TEST(a_day_has_its_bytes_over_all_restarts)
@@ -386,6 +391,25 @@ START_TEST(a_day_has_its_bytes_over_all_restarts)
 }
 END_TEST
 
+/* Of 10 pages the first user has 5 and leaves 5, the next one 3 of these and leaves 2, and then 1. */
+START_TEST(a_user_leaves_as_much_of_a_day_as_it_writes)
+{
+    rig.options.day_bytes = 3 << 20;
+    rig.options.today = today;
+    day = 20000;
+    store_rig_open(&rig);
+    store_share(rig.store);
+    for (; day < 20003; day++) {
+        store_work(rig.store, 1);
+        const uint32_t from = (uint32_t)(day - 20000) * 100;
+        ck_assert_uint_eq(write_all_day_as(1000, from), 5);
+        ck_assert_uint_eq(write_all_day_as(1001, from), 3);
+        ck_assert_uint_eq(write_all_day_as(1000, from + 50), 0);
+        ck_assert_uint_eq(write_all_day_as(1002, from), 1);
+    }
+}
+END_TEST
+
 /* Two daemons with one folder; the first one has done nothing since yesterday. */
 START_TEST(a_day_that_is_past_gives_nothing_back)
 {
@@ -398,16 +422,16 @@ START_TEST(a_day_that_is_past_gives_nothing_back)
     ck_assert_int_eq(day_open(&idle, folder, BYTES, 4096, today), 0);
     day = 20001;
     ck_assert_int_eq(day_open(&busy, folder, BYTES, 4096, today), 0);
-    ck_assert(day_spend(&busy, 64 * MIB));
+    ck_assert(day_spend(&busy, 64 * MIB, 0));
     day_grant(&busy);
-    ck_assert(day_spend(&busy, 36 * MIB));
+    ck_assert(day_spend(&busy, 36 * MIB, 0));
     day_close(&idle);
     day_grant(&busy);
-    ck_assert(!day_spend(&busy, 1));
+    ck_assert(!day_spend(&busy, 1, 0));
     atomic_store(&busy.left, -4096); /* a day began between day_spend's look and its taking */
     day_close(&busy);
     ck_assert_int_eq(day_open(&busy, folder, BYTES, 4096, today), 0);
-    ck_assert(!day_spend(&busy, 1));
+    ck_assert(!day_spend(&busy, 1, 0));
     day_close(&busy);
     ck_assert_int_eq(unlinkat(folder, "day", 0), 0);
     ck_assert_int_eq(rmdir(path), 0);
@@ -425,19 +449,19 @@ START_TEST(a_day_that_cannot_be_read_is_not_a_new_one)
     int folder = open(path, O_RDONLY | O_DIRECTORY);
     day = 20000;
     ck_assert_int_eq(day_open(&d, folder, BYTES, 4096, today), 0);
-    ck_assert(day_spend(&d, 64 * MIB));
+    ck_assert(day_spend(&d, 64 * MIB, 0));
     int whole = dup(d.fd), other = openat(folder, "day", O_WRONLY | O_CLOEXEC);
     ck_assert_int_eq(dup2(other, d.fd), d.fd); /* EBADF for each read */
     day_grant(&d);
-    ck_assert(!day_spend(&d, 1));
+    ck_assert(!day_spend(&d, 1, 0));
     ck_assert_int_eq(dup2(whole, d.fd), d.fd);
     day_grant(&d);
-    ck_assert(day_spend(&d, 36 * MIB));
+    ck_assert(day_spend(&d, 36 * MIB, 0));
     ck_assert_int_eq(dup2(other, d.fd), d.fd);
     day_close(&d);
     close(other); /* and its lock */
     ck_assert_int_eq(day_open(&d, folder, BYTES, 4096, today), 0);
-    ck_assert(!day_spend(&d, 1));
+    ck_assert(!day_spend(&d, 1, 0));
     day_close(&d);
     ck_assert_int_eq(unlinkat(folder, "day", 0), 0);
     ck_assert_int_eq(rmdir(path), 0);
@@ -735,7 +759,7 @@ START_TEST(a_new_day_and_a_write_at_once_leave_no_debt)
     ck_assert_int_eq(day_open(&shared, folder, UINT32_MAX, 1, next_day), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, grant_all, NULL), 0);
     while (!days_over) {
-        (void)day_spend(&shared, 1);
+        (void)day_spend(&shared, 1, 0);
         debts += atomic_load(&shared.left) < 0;
     }
     pthread_join(thread, NULL);
@@ -764,6 +788,7 @@ int main(void)
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
     tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_test(tcase, a_user_leaves_as_much_of_a_day_as_it_writes);
     tcase_add_test(tcase, a_day_that_is_past_gives_nothing_back);
     tcase_add_test(tcase, a_day_that_cannot_be_read_is_not_a_new_one);
     tcase_add_test(tcase, what_is_spare_leaves_half_of_every_day);
