@@ -147,12 +147,14 @@ const char *vocab_bytes(const struct vocab *v, uint32_t id, uint32_t *ret_n)
 
 uint32_t vocab_find_text(const struct vocab *v, const char *text, size_t bytes)
 {
+    uint64_t alike_bytes = 0;
     if (bytes == 0 || bytes > VOCAB_MAX_TEXT_BYTES)
         return VOCAB_NONE;
-    return vocab_find_hashed(v, vocab_hash_text(text, bytes), text, bytes);
+    return vocab_find_hashed(v, vocab_hash_text(text, bytes), text, bytes, &alike_bytes);
 }
 
-uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes)
+uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes,
+                           uint64_t *alike_bytes)
 {
     uint32_t tag = (uint32_t)(hash >> 32);
     /* At most once around the table: a damaged one may have no free entry. */
@@ -166,6 +168,7 @@ uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *tex
         const struct vocab_entry *e = find_entry(v, id);
         if (e != NULL && e->text_bytes == bytes && memcmp(v->pool + e->text_at, text, bytes) == 0)
             return id;
+        *alike_bytes += bytes;
     }
     return VOCAB_NONE;
 }

@@ -11,8 +11,8 @@
 enum { VOCAB_ROW_MOST = 512 };
 
 /* Most bytes of texts that are compared with another one of the same tag, over a whole vocabulary:
- * in a row of long texts that begin alike each would be compared with all before it. By chance no
- * two texts of a row have the same tag. */
+ * in a row of long texts that begin alike each would be compared with all before it, and so would
+ * the parts of each merge. By chance no two texts of a row have the same tag. */
 enum { VOCAB_ALIKE_MOST = 16 << 20 };
 
 /* Most lengths of special tokens with the same first byte: at each such byte of a text all are

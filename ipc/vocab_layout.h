@@ -124,8 +124,9 @@ static inline uint64_t vocab_hash_text(const char *text, size_t bytes)
     return h ^ (h >> 29);
 }
 
-/* vocab_find_text with the text's hash given. */
-uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes);
+/* vocab_find_text with the text's hash given. Adds to *alike_bytes what was compared in vain. */
+uint32_t vocab_find_hashed(const struct vocab *v, uint64_t hash, const char *text, size_t bytes,
+                           uint64_t *alike_bytes);
 
 static inline uint32_t vocab_hash_pair(uint32_t left, uint32_t right)
 {

@@ -61,14 +61,14 @@ static const struct vocab_entry *entry_of(const struct build *b, uint64_t hash)
     return &b->tokens[id < b->header->n_tokens ? id : 0];
 }
 
-static uint32_t find(const struct build *b, uint64_t hash, const char *text, size_t bytes)
+static uint32_t find(struct build *b, uint64_t hash, const char *text, size_t bytes)
 {
     if (bytes == 0 || bytes > VOCAB_MAX_TEXT_BYTES)
         return VOCAB_NONE;
-    return vocab_find_hashed(&b->view, hash, text, bytes);
+    return vocab_find_hashed(&b->view, hash, text, bytes, &b->alike_bytes);
 }
 
-static void find_parts(const struct build *b, struct merge_text *m)
+static void find_parts(struct build *b, struct merge_text *m)
 {
     char joined[2 * VOCAB_MAX_TEXT_BYTES];
     size_t n_right;
@@ -77,6 +77,7 @@ static void find_parts(const struct build *b, struct merge_text *m)
     m->id[RIGHT] = find(b, m->hash[RIGHT], right, n_right);
     const size_t n = join(m, joined);
     m->id[MERGED] = find(b, m->hash[MERGED], joined, n);
+    b->crowded |= b->alike_bytes > VOCAB_ALIKE_MOST;
 }
 
 static uint32_t place_of(const struct build *b, const struct merge_text *m)
@@ -129,6 +130,6 @@ static void add_batch(struct build *b, uint32_t first, uint32_t n)
 void vocab_build_merges(struct build *b)
 {
     const uint32_t n = b->desc->n_merges;
-    for (uint32_t first = 0; first < n; first += BATCH)
+    for (uint32_t first = 0; first < n && !b->crowded; first += BATCH)
         add_batch(b, first, n - first < BATCH ? n - first : BATCH);
 }

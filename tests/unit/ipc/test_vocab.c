@@ -715,6 +715,41 @@ START_TEST(merges_that_lie_in_one_row_are_refused)
 }
 END_TEST
 
+/* Few enough texts of one hash to be taken, but each merge is of two that all others are compared
+ * with. */
+START_TEST(merges_of_texts_of_one_hash_are_refused)
+{
+    enum { TOKENS = 256, LAST = TOKENS - 1, N = 4096 };
+    static char pool[16 * TOKENS], merge[33];
+    static struct vocab_string texts[TOKENS], merges[N];
+    struct vocab_desc d;
+    void *block;
+    size_t bytes;
+    vocab_desc_init(&d);
+    d.model = string("gpt2");
+    d.n_tokens = TOKENS;
+    d.texts = texts;
+    d.merges = merges;
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        texts[i] = (struct vocab_string){pool + 16 * (size_t)i, 16};
+        hash_of(i | 0x0101010101010100, half_hash(i | 0x0101010101010100), pool + 16 * (size_t)i);
+    }
+    ck_assert_ptr_null(memchr(texts[LAST].data, ' ', 16)); /* it would end the left part */
+    memcpy(merge, texts[LAST].data, 16);
+    merge[16] = ' ';
+    memcpy(merge + 17, texts[LAST].data, 16);
+    for (uint32_t i = 0; i < N; i++)
+        merges[i] = (struct vocab_string){merge, sizeof(merge)};
+    d.n_merges = N / 16;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
+    free(block);
+    d.n_merges = N;
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), -EBADMSG);
+    ck_assert_str_eq(err,
+                     "the vocabulary is malformed: its texts were chosen to be hard to look up");
+}
+END_TEST
+
 START_TEST(special_tokens_of_many_lengths_are_refused)
 {
     enum { N = 130 }; /* and 128 are taken */
@@ -788,6 +823,7 @@ int main(void)
     tcase_add_test(c, long_texts_of_one_hash_are_refused);
     tcase_add_test(c, texts_that_lie_in_one_row_are_refused);
     tcase_add_test(c, merges_that_lie_in_one_row_are_refused);
+    tcase_add_test(c, merges_of_texts_of_one_hash_are_refused);
     tcase_add_test(c, equal_descriptions_give_equal_blocks);
     suite_add_tcase(s, c);
     return run_suite(s);
