@@ -35,23 +35,61 @@ struct serving {
 
 /* ---- the state of things ---------------------------------------------------------------------- */
 
-/* Does a daemon answer at the path? Then *ret_pid, if it says it, and *ret_model [bytes]. */
-static bool is_served(const char *path, pid_t *ret_pid, char *ret_model, size_t bytes)
+enum { ANSWER_MS = 5000 };
+
+/* Does a daemon answer at the path? */
+static bool is_served(const char *path)
 {
     struct hearth_options options;
-    struct hearth_info info = {.size = sizeof(info)};
     struct hearth *h;
     hearth_options_init(&options, sizeof(options));
     options.slots = 0;
-    options.connect_timeout_ms = 5000;
+    options.connect_timeout_ms = ANSWER_MS;
     if (hearth_connect(path, &options, &h, NULL, 0) < 0)
         return false;
-    if (hearth_info(h, &info) == 0) {
-        *ret_pid = (pid_t)info.server_pid;
-        snprintf(ret_model, bytes, "%s", info.model);
-    }
     hearth_close(h);
     return true;
+}
+
+/* The process that sends the next answer on this socket, as the kernel says; 0: there is none. */
+static pid_t sender_of_answer(int fd)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct ucred sender = {0};
+    char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control.bytes,
+                       .msg_controllen = sizeof(control.bytes)};
+    if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, ANSWER_MS) != 1 ||
+        recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+        return 0;
+    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
+        memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+    return sender.pid;
+}
+
+/* The process that answers at the path; 0: none. What a daemon says of itself may be the number of
+ * another process: it could name any of ours, and counts otherwise in another namespace. */
+static pid_t find_process(const char *path)
+{
+    struct hello hello;
+    char err[256];
+    pid_t pid = 0;
+    int on = 1, fd = hello_connect(path, ANSWER_MS, err, sizeof(err));
+    if (fd < 0)
+        return 0;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 &&
+        hello_prep_hello(&hello, 0, 0, NULL) == 0 &&
+        hello_send(fd, &hello, sizeof(hello), NULL, 0) == 0)
+        pid = sender_of_answer(fd);
+    close(fd);
+    return pid;
 }
 
 /* $VARIABLE/hearth, else ~/FOLDER/hearth. Returns 0 or an exit code. */
@@ -428,8 +466,6 @@ int cli_serve(const struct cli_options *o)
 {
     static struct serving s; /* its paths are large */
     struct description d;
-    char model[128];
-    pid_t pid = 0;
     s.o = o;
     if (o->n_words == 0)
         return cli_fail(CLI_USAGE, "no model: hearth serve NAME; `hearth models` lists them");
@@ -440,7 +476,7 @@ int cli_serve(const struct cli_options *o)
     code = find_socket(&s);
     if (code)
         return code;
-    if (is_served(s.socket, &pid, model, sizeof(model))) {
+    if (is_served(s.socket)) {
         struct buffer out = {0};
         buffer_format(&out, "%s is served at %s already\n", s.name, s.socket);
         return cli_print(&out);
@@ -455,8 +491,7 @@ int cli_serve(const struct cli_options *o)
 
 int cli_stop(const struct cli_options *o)
 {
-    char path[HELLO_PATH_BYTES], err[512], model[128], socket[HELLO_PATH_BYTES + 16];
-    pid_t pid = 0;
+    char path[HELLO_PATH_BYTES], err[512], socket[HELLO_PATH_BYTES + 16];
     if (o->n_words != 1)
         return cli_fail(CLI_USAGE, "give one model: hearth stop NAME");
     if (hearth_find(o->words[0], path, sizeof(path), err, sizeof(err)) < 0)
@@ -470,7 +505,8 @@ int cli_stop(const struct cli_options *o)
                    ? 0
                    : cli_fail(CLI_SYSTEM, "%s did not stop", service);
     }
-    if (!is_served(path, &pid, model, sizeof(model)) || pid <= 0)
+    const pid_t pid = find_process(path);
+    if (pid <= 0)
         return cli_fail(CLI_NO_DAEMON, "no daemon answers at %s", path);
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (kill(pid, SIGTERM) < 0) {

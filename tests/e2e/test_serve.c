@@ -1,6 +1,7 @@
 /* Models by name: hearth models, serve, stop, and --model, without a service manager. */
 #include "ipc/listen.h"
 #include "tests/e2e/harness.h"
+#include "tests/rig/fake_daemon.h"
 #include "tests/rig/folder.h"
 #include "tests/run_suite.h"
 
@@ -8,6 +9,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +145,52 @@ START_TEST(a_file_is_named_by_all_of_its_name)
 }
 END_TEST
 
+/* A process that SIGTERM ends: the test's own handler would end all of them. */
+static pid_t fork_plain(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        signal(SIGTERM, SIG_DFL);
+    return pid;
+}
+
+/* A daemon that says it is this process, in another one. */
+static pid_t start_liar(pid_t names)
+{
+    static struct fake_daemon f;
+    char path[128];
+    fake_open(&f);
+    f.pid = names;
+    snprintf(path, sizeof(path), "%s/hearth", home);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/hearth/liar.sock", home);
+    ck_assert_int_eq(rename(f.path, path), 0);
+    pid_t pid = fork_plain();
+    for (; pid == 0; fake_hang_up(&f)) {
+        fake_start(&f);
+        fake_join(&f);
+    }
+    fake_close(&f);
+    return pid;
+}
+
+START_TEST(the_process_that_answers_is_stopped)
+{
+    pid_t other = fork_plain();
+    if (other == 0)
+        for (;;)
+            pause();
+    pid_t liar = start_liar(other);
+    int status = 0;
+    RUN(0, "stop", "liar");
+    ck_assert_int_eq(waitpid(other, &status, WNOHANG), 0); /* it runs on */
+    ck_assert_int_eq(waitpid(liar, &status, 0), liar);
+    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(WTERMSIG(status), SIGTERM);
+    kill(other, SIGKILL);
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_one_line)
 {
     RUN(64, "serve");
@@ -245,6 +293,7 @@ int main(void)
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, a_file_is_named_by_all_of_its_name);
     tcase_add_test(c, top_shows_all_that_run);
+    tcase_add_test(c, the_process_that_answers_is_stopped);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
     tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);

@@ -135,6 +135,7 @@ static void welcome_without_slots(struct fake_daemon *f)
     struct hello_welcome w = {.limits = f->limits,
                               .n_fds = HELLO_FDS_SHARED,
                               .n_vocab = FAKE_VOCAB,
+                              .daemon_pid = (uint32_t)f->pid,
                               .vocab_bytes = f->vocab_bytes,
                               .numerics = "portable-1",
                               .model = "fake"};

@@ -47,6 +47,7 @@ struct fake_daemon {
     struct bell_waker waker;
     struct ipc_limits limits;
     pthread_t thread;
+    int pid;    /* that it says it has, to a client without slots */
     int refuse; /* -errno: refuse with this code */
     const char *refuse_line;
     uint8_t fingerprint;  /* first byte of it */
