@@ -489,22 +489,33 @@ int cli_serve(const struct cli_options *o)
 
 /* ---- hearth stop ------------------------------------------------------------------------------ */
 
+/* The unit whose socket lies at this path, without its ending: hearthd or hearth@NAME, where NAME
+ * may have dots. */
+static void name_unit(const char *path, char unit[DAEMONS_NAME_BYTES + 16])
+{
+    const char *name = strrchr(path, '/') + 1;
+    const int bytes = (int)(strrchr(name, '.') - name);
+    if (strcmp(name, "hearth.sock") == 0)
+        snprintf(unit, DAEMONS_NAME_BYTES + 16, "hearthd");
+    else
+        snprintf(unit, DAEMONS_NAME_BYTES + 16, "hearth@%.*s", bytes, name);
+}
+
 int cli_stop(const struct cli_options *o)
 {
-    char path[HELLO_PATH_BYTES], err[512], socket[HELLO_PATH_BYTES + 16];
+    char path[HELLO_PATH_BYTES], err[512], unit[DAEMONS_NAME_BYTES + 16];
+    char socket[sizeof(unit) + 8], service[sizeof(unit) + 8];
     if (o->n_words != 1)
         return cli_fail(CLI_USAGE, "give one model: hearth stop NAME");
     if (hearth_find(o->words[0], path, sizeof(path), err, sizeof(err)) < 0)
         return cli_fail(CLI_NO_DAEMON, "%s", err);
-    char *name = strrchr(path, '/') + 1;
-    snprintf(socket, sizeof(socket), "hearth@%.*s.socket", (int)strcspn(name, "."), name);
-    if (has_manager() && systemctl("is-active", socket, NULL) == 0) {
-        char service[sizeof(socket) + 8];
-        snprintf(service, sizeof(service), "hearth@%.*s.service", (int)strcspn(name, "."), name);
+    name_unit(path, unit);
+    snprintf(socket, sizeof(socket), "%s.socket", unit);
+    snprintf(service, sizeof(service), "%s.service", unit);
+    if (has_manager() && systemctl("is-active", socket, NULL) == 0)
         return systemctl("stop", socket, service) == 0
                    ? 0
                    : cli_fail(CLI_SYSTEM, "%s did not stop", service);
-    }
     const pid_t pid = find_process(path);
     if (pid <= 0)
         return cli_fail(CLI_NO_DAEMON, "no daemon answers at %s", path);

@@ -191,6 +191,59 @@ START_TEST(the_process_that_answers_is_stopped)
 }
 END_TEST
 
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* A service manager to which all units are active. It notes what it was asked to stop. */
+static void make_manager(void)
+{
+    char path[128], programs[160];
+    snprintf(path, sizeof(path), "%s/systemd", home);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/systemd/private", home);
+    write_file(path, "");
+    snprintf(path, sizeof(path), "%s/systemctl", home);
+    write_file(path, "#!/bin/sh\n"
+                     "[ \"$3\" != stop ] || echo \"$4 $5\" >>\"$HOME/stopped\"\n");
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    snprintf(programs, sizeof(programs), "%s:/usr/bin:/bin", home);
+    setenv("PATH", programs, 1);
+}
+
+/* Of a model whose name has a dot, not that of one that is called like the part before it. */
+START_TEST(the_unit_of_the_whole_name_is_stopped)
+{
+    static const char *const names[] = {"m1", "m1.5-a", "hearth"};
+    char path[128], line[128], err[256];
+    int fds[3];
+    snprintf(path, sizeof(path), "%s/hearth", home);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/hearth/%s.sock", home, names[i]);
+        fds[i] = listen_open(path, SOCK_SEQPACKET, "socket", err, sizeof(err));
+        ck_assert_int_ge(fds[i], 0);
+    }
+    make_manager();
+    RUN(0, "stop", "m1.5-a");
+    RUN(0, "stop", "hear"); /* the first letters will do */
+    snprintf(path, sizeof(path), "%s/stopped", home);
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+    ck_assert_str_eq(line, "hearth@m1.5-a.socket hearth@m1.5-a.service\n");
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+    ck_assert_str_eq(line, "hearthd.socket hearthd.service\n");
+    fclose(file);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+}
+END_TEST
+
 START_TEST(what_cannot_be_served_is_one_line)
 {
     RUN(64, "serve");
@@ -246,14 +299,6 @@ START_TEST(a_context_that_memory_does_not_hold_is_refused_with_one_that_fits)
 }
 END_TEST
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs(text, file);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 /* hearth runs the hearthd beside it: here one that notes what it is to tell its state to. */
 START_TEST(no_other_user_tells_that_a_daemon_is_ready)
 {
@@ -294,6 +339,7 @@ int main(void)
     tcase_add_test(c, a_file_is_named_by_all_of_its_name);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, the_process_that_answers_is_stopped);
+    tcase_add_test(c, the_unit_of_the_whole_name_is_stopped);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
     tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);
