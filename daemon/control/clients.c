@@ -35,6 +35,7 @@ static void clients_unlink(struct control *control, struct client *client)
             continue;
         *link = client->next;
         control->n_clients--;
+        client->owner->n_clients--;
         return;
     }
     assert(false && "the client is in the list");
@@ -44,11 +45,15 @@ void clients_free(struct control *control, struct client *client)
 {
     clients_unlink(control, client);
     waker_forget(client);
+    control->n_detaching -= client->state == CLIENT_DETACHING;
+    client->owner->n_looking -= client->state == CLIENT_LOOKING;
     if (client->state == CLIENT_GREETING) {
         control->n_greeting--;
+        client->owner->n_greeting--;
     } else if (client->n_slots > 0) {
         segment_close(&client->segment);
         control->slots_free += client->n_slots;
+        client->owner->n_slots -= client->n_slots;
     }
     loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
     closer_close(client->socket_fd, client->uid);
@@ -70,6 +75,7 @@ void clients_drop(struct control *control, struct client *client)
         clients_free(control, client);
     } else if (client->state == CLIENT_ATTACHED) {
         client->state = CLIENT_DETACHING;
+        control->n_detaching++;
         loop_remove(control->loop, client->socket_fd, (uintptr_t)client);
         shutdown(client->socket_fd, SHUT_RDWR); /* the client sees the hang-up now */
         clients_post(control, MAIL_DETACH, client);
@@ -88,13 +94,14 @@ struct control_user *clients_user(struct control *control, uid_t uid)
     uint64_t least_ns = UINT64_MAX;
     for (struct control_user *user = control->users; user < control->users + USERS_MOST; user++) {
         uint64_t due_ns = later(user->segments_due_ns, user->asks_due_ns);
-        if (due_ns > 0 && user->uid == uid)
+        if ((user->n_clients > 0 || due_ns > 0) && user->uid == uid)
             return user;
-        if (due_ns >= least_ns)
+        if (user->n_clients > 0 || due_ns >= least_ns)
             continue;
         found = user;
         least_ns = due_ns;
     }
+    assert(found && "there are more places than connections");
     *found = (struct control_user){.uid = uid};
     return found;
 }

@@ -12,11 +12,16 @@
 
 #include <stdbool.h>
 
-enum { USERS_MOST = 64 }; /* whose segments and questions are counted */
+/* One for each of up to 1,088 connections, and some whose buckets are not full again. */
+enum { USERS_MOST = 1152 };
 
-/* A user's token buckets (rate.h). */
+/* A user's connections, and its token buckets (rate.h). */
 struct control_user {
     uid_t uid;
+    uint32_t n_clients;  /* in the list, in any state */
+    uint32_t n_greeting; /* of them: not let in yet, silent or waiting for a slot */
+    uint32_t n_looking;  /* of them: let in without a slot */
+    uint32_t n_slots;    /* of all of them */
     uint64_t segments_due_ns, asks_due_ns;
 };
 
@@ -26,6 +31,7 @@ struct control {
     struct client *clients; /* list */
     uint32_t n_clients;     /* clients in the list, in any state */
     uint32_t n_greeting;
+    uint32_t n_detaching;
     uint64_t n_accepted; /* clients accepted since the start */
     uint32_t slots_free;
     struct control_user users[USERS_MOST];
@@ -67,8 +73,8 @@ void clients_free(struct control *control, struct client *client);
  * MAIL_DETACHED. */
 void clients_drop(struct control *control, struct client *client);
 
-/* The user's buckets. Of more users than there is room for, those whose buckets are fullest are
- * forgotten. */
+/* The user's place. Of more users than there is room for, those without connections whose buckets
+ * are fullest are forgotten. */
 struct control_user *clients_user(struct control *control, uid_t uid);
 
 /* True if the client is in the list: it may have been freed meanwhile. */

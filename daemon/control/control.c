@@ -38,6 +38,7 @@ static void control_accept(struct control *control, int fd)
 {
     struct ucred peer = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof(peer);
+    struct control_user *user;
     struct client *client;
     if (fd == -ECANCELED) {
         control_accept_ended(control);
@@ -54,8 +55,8 @@ static void control_accept(struct control *control, int fd)
     control->accept_failing = false;
     closer_refuse(fd); /* it may have connected before the listening socket refused them */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ||
-        !handshake_room(control, peer.uid) || closer_holds(peer.uid) ||
-        !(client = calloc(1, sizeof(*client)))) {
+        !handshake_room(control, user = clients_user(control, peer.uid)) ||
+        closer_holds(peer.uid) || !(client = calloc(1, sizeof(*client)))) {
         hello_send_refuse(fd, -EBUSY,
                           closer_holds(peer.uid)
                               ? "descriptors that this user passed are not closed yet: try again"
@@ -64,6 +65,7 @@ static void control_accept(struct control *control, int fd)
         return;
     }
     client->state = CLIENT_GREETING;
+    client->owner = user;
     client->socket_fd = fd;
     client->pid_fd = client->bell_fd = client->notify_fd = -1;
     client->pid = peer.pid;
@@ -74,6 +76,8 @@ static void control_accept(struct control *control, int fd)
     control->clients = client;
     control->n_clients++;
     control->n_greeting++;
+    user->n_clients++;
+    user->n_greeting++;
     if (loop_add_poll(control->loop, fd, POLLIN | POLLRDHUP, (uintptr_t)client) < 0)
         clients_free(control, client);
 }
@@ -113,7 +117,7 @@ static bool control_hung_up(const struct client *client)
 static bool control_is_held(struct control *control, struct client *client)
 {
     uint64_t now = clients_clock(control);
-    uint64_t due = clients_user(control, client->uid)->asks_due_ns;
+    uint64_t due = client->owner->asks_due_ns;
     uint64_t wait_ns = rate_wait_ns(due, &ask_rate, now);
     if (!wait_ns)
         return false;
@@ -137,7 +141,7 @@ static void control_read(struct control *control, struct client *client)
         int kind = n > 0 ? hello_kind(message, (size_t)n) : -1;
         if (kind == HELLO_STATUS_ASK) {
             uint64_t now = clients_clock(control);
-            rate_take(&clients_user(control, client->uid)->asks_due_ns, &ask_rate, now);
+            rate_take(&client->owner->asks_due_ns, &ask_rate, now);
             control_status(control, client, hello_number(message));
             control->turn = client->number;
             control_read_later(control, client, now);

@@ -28,24 +28,6 @@ enum {
     GREETING_ROOM = 64, /* connections beyond --clients, only for those that have not greeted yet */
 };
 
-static uint32_t handshake_user_slots(const struct control *control, uid_t uid)
-{
-    uint32_t n = 0;
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->uid == uid)
-            n += client->n_slots;
-    return n;
-}
-
-/* Connections of this user that were let in. */
-static uint32_t handshake_user_clients(const struct control *control, uid_t uid)
-{
-    uint32_t n = 0;
-    for (const struct client *client = control->clients; client; client = client->next)
-        n += client->state != CLIENT_GREETING && client->uid == uid;
-    return n;
-}
-
 /* Most of them where a user has a part of the slots: as large a part, and half at least. */
 static uint64_t handshake_most_clients(const struct config *config)
 {
@@ -55,40 +37,18 @@ static uint64_t handshake_most_clients(const struct config *config)
     return config->user_slots == 0 ? config->clients : part > half ? part : half;
 }
 
-/* Connections of this user without slots. */
-static uint32_t handshake_slotless(const struct control *control, uid_t uid)
-{
-    uint32_t n = 0;
-    for (const struct client *client = control->clients; client; client = client->next)
-        n += client->state == CLIENT_LOOKING && client->uid == uid;
-    return n;
-}
-
-/* Connections of this user that are not let in yet: they have sent nothing, or wait for a slot. */
-static uint32_t handshake_greeting(const struct control *control, uid_t uid)
-{
-    uint32_t n = 0;
-    for (const struct client *client = control->clients; client; client = client->next)
-        n += client->state == CLIENT_GREETING && client->uid == uid;
-    return n;
-}
-
-bool handshake_room(struct control *control, uid_t uid)
+bool handshake_room(struct control *control, const struct control_user *user)
 {
     struct client *found = NULL;
     if (control->n_clients < control->options.config->clients + GREETING_ROOM)
         return true;
-    uint32_t most = handshake_greeting(control, uid);
+    uint32_t most = user->n_greeting;
     for (struct client *client = control->clients; client;
          client = client->next) { /* newest first */
-        if (client->state != CLIENT_GREETING)
-            continue;
-        bool same = found && found->uid == client->uid;
-        uint32_t n = same ? most : handshake_greeting(control, client->uid);
-        if (!same && n <= most)
+        if (client->state != CLIENT_GREETING || client->owner->n_greeting <= most)
             continue;
         found = client;
-        most = n;
+        most = client->owner->n_greeting;
     }
     if (found)
         handshake_refuse(control, found, -EBUSY,
@@ -128,15 +88,6 @@ static void handshake_drop_hung_up(struct control *control)
     free(hang_ups);
 }
 
-/* True while some client is leaving: its slots and its name will be free soon. */
-static bool handshake_leaving(const struct control *control)
-{
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->state == CLIENT_DETACHING)
-            return true;
-    return false;
-}
-
 /* Decides whether a client gets what it asks for. Returns 0 and the slots granted, or -errno with
  * one line. */
 static int handshake_admit(const struct control *control, const struct client *client,
@@ -144,6 +95,7 @@ static int handshake_admit(const struct control *control, const struct client *c
                            size_t line_bytes)
 {
     const struct config *config = control->options.config;
+    const struct control_user *user = client->owner;
     uint32_t wanted =
         hello->slots < config->client_slots ? hello->slots : (uint32_t)config->client_slots;
     if (config->user_slots && wanted > config->user_slots)
@@ -158,7 +110,7 @@ static int handshake_admit(const struct control *control, const struct client *c
             "your user is unknown to the daemon (user namespaces): ask for a slot without a name");
         return -EACCES;
     }
-    if (hello->slots == 0 && handshake_slotless(control, client->uid) >= SLOTLESS_MAX) {
+    if (hello->slots == 0 && user->n_looking >= SLOTLESS_MAX) {
         snprintf(line, line_bytes, "this user has %d connections without a slot: close some",
                  SLOTLESS_MAX);
         return -EBUSY;
@@ -175,7 +127,7 @@ static int handshake_admit(const struct control *control, const struct client *c
                  (unsigned long long)config->clients);
         return -EBUSY;
     }
-    if (handshake_user_clients(control, client->uid) >= handshake_most_clients(config)) {
+    if (user->n_clients - user->n_greeting >= handshake_most_clients(config)) {
         snprintf(line, line_bytes,
                  "this user has %llu connections, as many as one may: try again, or raise "
                  "--clients",
@@ -188,8 +140,7 @@ static int handshake_admit(const struct control *control, const struct client *c
                  control->slots_free, (unsigned long long)config->slots);
         return -EBUSY;
     }
-    if (config->user_slots &&
-        handshake_user_slots(control, client->uid) + wanted > config->user_slots) {
+    if (config->user_slots && user->n_slots + wanted > config->user_slots) {
         snprintf(line, line_bytes,
                  "this user holds all of its %llu slots: try again, or raise --user-slots",
                  (unsigned long long)config->user_slots);
@@ -215,10 +166,9 @@ static struct ipc_limits handshake_limits(const struct control *control, uint32_
 static const struct rate segment_rate = {.every_ns = 1000000000 / 64, .burst = 1024};
 
 /* False: this user has made too many. */
-static bool handshake_segment_allowed(struct control *control, uid_t uid)
+static bool handshake_segment_allowed(struct control *control, struct control_user *user)
 {
-    return rate_take(&clients_user(control, uid)->segments_due_ns, &segment_rate,
-                     clients_clock(control));
+    return rate_take(&user->segments_due_ns, &segment_rate, clients_clock(control));
 }
 
 /* Creates everything that is shared with the client. On failure clients_free releases what was
@@ -326,11 +276,11 @@ static void handshake_greet(struct control *control, struct client *client, bool
     if (rc == -EBUSY && !control->stopping) {
         if (look)
             handshake_drop_hung_up(control);
-        client->waiting = handshake_leaving(control);
+        client->waiting = control->n_detaching > 0; /* slots and a name will be free soon */
         if (client->waiting)
             return;
     }
-    if (rc == 0 && n_slots > 0 && !handshake_segment_allowed(control, client->uid)) {
+    if (rc == 0 && n_slots > 0 && !handshake_segment_allowed(control, client->owner)) {
         snprintf(line, sizeof(line), "this user connects too often: try again later");
         rc = -EBUSY;
     }
@@ -346,6 +296,9 @@ static void handshake_greet(struct control *control, struct client *client, bool
     client->state = n_slots > 0 ? CLIENT_ATTACHED : CLIENT_LOOKING;
     control->n_greeting--;
     control->slots_free -= n_slots;
+    client->owner->n_greeting--;
+    client->owner->n_looking += n_slots == 0;
+    client->owner->n_slots += n_slots;
     bool gone = handshake_watch_process(control, client) < 0;
     if (n_slots == 0)
         client->segment.limits = handshake_limits(control, 0);

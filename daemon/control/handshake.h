@@ -7,7 +7,7 @@
 /* Makes room for one more connection of this user. When full, refuses the newest of those that are
  * not let in yet, silent or waiting for a slot, of the user with the most of them if the new user
  * has fewer, so that they cannot keep others out. False: no room. */
-bool handshake_room(struct control *control, uid_t uid);
+bool handshake_room(struct control *control, const struct control_user *user);
 
 /* Handles a HELLO: lets the client in, refuses and frees it, or lets it wait. */
 void handshake_hello(struct control *control, struct client *client, const void *message,

@@ -46,9 +46,12 @@ struct client_user {
     struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
 };
 
+struct control_user;
+
 struct client {
     /* control */
     enum client_state state;
+    struct control_user *owner; /* its user, with what all connections of that one have */
     int socket_fd;
     int pid_fd;           /* of the process that did the handshake, or -1 */
     uint64_t deadline_ns; /* GREETING: closed when no HELLO came by then */

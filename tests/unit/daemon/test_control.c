@@ -2,6 +2,8 @@
  * time. The engine's part is a thread that lets go of clients when the test says so. */
 #include "daemon/control/control.h"
 
+#include "daemon/control/clients.h"
+#include "daemon/control/handshake.h"
 #include "ipc/hello.h"
 #include "ipc/listen.h"
 #include "ipc/segment.h"
@@ -12,6 +14,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -379,6 +382,74 @@ START_TEST(one_user_has_not_all_connections)
 }
 END_TEST
 
+/* ---- how many clients are looked at: each lies alone, and one at a time can be read ---------- */
+
+enum { PLACE_BYTES = (sizeof(struct client) + 4095) / 4096 * 4096 };
+
+static char *places, *open_place;
+static size_t places_bytes;
+static uint32_t n_clients_read;
+
+static void on_look(int sig, siginfo_t *info, void *context)
+{
+    const size_t at = (size_t)((char *)info->si_addr - places);
+
+    (void)context;
+    if (at >= places_bytes) {
+        signal(sig, SIG_DFL); /* a fault of another kind */
+        return;
+    }
+    if (open_place)
+        mprotect(open_place, PLACE_BYTES, PROT_NONE);
+    open_place = places + at / PLACE_BYTES * PLACE_BYTES;
+    mprotect(open_place, PLACE_BYTES, PROT_READ | PROT_WRITE);
+    n_clients_read++;
+}
+
+/* Fills all places with one user's connections that wait for a slot while another client leaves. */
+static void fill(struct control *control, uint32_t n)
+{
+    const struct sigaction action = {.sa_sigaction = on_look, .sa_flags = SA_SIGINFO};
+    struct control_user *user = clients_user(control, 1000);
+
+    config.clients = n - 64;
+    control->options.config = &config;
+    control->n_clients = control->n_greeting = user->n_clients = user->n_greeting = n;
+    control->n_detaching = 1;
+    places_bytes = n * (size_t)PLACE_BYTES;
+    places = mmap(NULL, places_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(places, MAP_FAILED);
+    for (uint32_t i = 0; i < n; i++) {
+        struct client *client = (struct client *)(void *)(places + i * (size_t)PLACE_BYTES);
+        client->state = CLIENT_GREETING;
+        client->waiting = true;
+        client->hello.slots = 1;
+        client->uid = 1000;
+        client->owner = user;
+        client->next = control->clients;
+        control->clients = client;
+    }
+    ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+    ck_assert_int_eq(mprotect(places, places_bytes, PROT_NONE), 0);
+}
+
+START_TEST(each_connection_is_looked_at_once)
+{
+    enum { N = 200 };
+    static struct control control;
+
+    fill(&control, N);
+    ck_assert(!handshake_room(&control, clients_user(&control, 1000)));
+    ck_assert_uint_ge(n_clients_read, N);
+    ck_assert_uint_le(n_clients_read, 2 * N);
+    n_clients_read = 0;
+    handshake_retry(&control);
+    ck_assert_uint_ge(n_clients_read, N);
+    ck_assert_uint_le(n_clients_read, 3 * N); /* for a hang-up, and for what it waits for */
+    ck_assert_uint_eq(control.n_greeting, N); /* which they go on to do */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("control");
@@ -391,6 +462,7 @@ int main(void)
     tcase_add_test(tcase, hang_ups_are_looked_for_once_however_many_wait);
     tcase_add_test(tcase, connections_that_wait_for_a_slot_give_way);
     tcase_add_loop_test(tcase, one_user_has_not_all_connections, 0, 2);
+    tcase_add_test(tcase, each_connection_is_looked_at_once);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
