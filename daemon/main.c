@@ -365,6 +365,7 @@ static int check_model(struct daemon *daemon, char *err, size_t err_bytes)
 static int describe_model(struct daemon *daemon, char *err, size_t err_bytes)
 {
     struct loaded_model *loaded = &daemon->loaded;
+    loaded->without_grammars = true;
     int rc = loaded_model_open_file(loaded, daemon->config.model, err, err_bytes);
     if (rc == 0)
         rc = loaded_model_open_model(loaded, daemon->config.model, daemon->config.rope_scaling, err,

@@ -122,6 +122,7 @@ int loaded_model_open_draft(struct loaded_model *loaded, const struct config *co
         snprintf(err, err_bytes, "not enough memory for the draft model");
         return -ENOMEM;
     }
+    loaded->draft->without_grammars = true;
     int rc = loaded_model_open_file(loaded->draft, config->draft, err, err_bytes);
     if (rc == 0)
         rc = loaded_model_open_model(loaded->draft, config->draft, NULL, err, err_bytes);

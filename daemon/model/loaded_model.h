@@ -31,7 +31,9 @@ struct loaded_model {
     int vocab_fd;                /* the sealed memfd of that mapping */
     size_t vocab_bytes;
     struct vocab vocab;                  /* a view of it */
-    struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; NULL for a draft model */
+    struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; or NULL */
+    bool without_grammars; /* set before open_model: nobody will ask, so that it stays NULL. It may
+                              take twenty times what the texts take in the file */
 
     struct device device;
     const struct backend_ops *ops; /* of the device */

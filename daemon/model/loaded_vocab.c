@@ -160,7 +160,7 @@ static void *vocab_thread(void *arg)
     struct loaded_model *loaded = job->loaded;
     job->rc = build_vocab(job);
     drop_description(job);
-    if (job->rc == 0) {
+    if (job->rc == 0 && !loaded->without_grammars) {
         job->rc = loaded_vocab_of_grammars(&loaded->vocab, loaded->model->n_vocab,
                                            &loaded->grammar_vocab);
         if (job->rc < 0)

@@ -285,6 +285,27 @@ START_TEST(a_recurrent_draft_model_is_refused)
 }
 END_TEST
 
+/* Where nobody asks, the bytes of tokens are not sorted: neither for a file that is described, as
+ * hearthd --describe does, nor for a draft model. */
+START_TEST(only_requests_need_what_grammars_read)
+{
+    for (int without = 0; without < 2; without++) {
+        const struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+        struct loaded_model loaded = {.without_grammars = without};
+        char err[600];
+        size_t n;
+        uint8_t *file = tiny_model_file(&shape, &n);
+        ck_assert_int_eq(gguf_open_memory(file, n, &loaded.gguf, err, sizeof(err)), 0);
+        ck_assert_int_eq(loaded_model_open_model(&loaded, "a.gguf", NULL, err, sizeof(err)), 0);
+        ck_assert_int_eq(loaded_model_finish_vocab(&loaded, err, sizeof(err)), 0);
+        ck_assert_int_eq(loaded.grammar_vocab == NULL, without);
+        ck_assert_uint_gt(loaded.vocab.n_tokens, 0);
+        loaded_model_close(&loaded);
+        free(file);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("loaded_model");
@@ -298,6 +319,7 @@ int main(void)
     tcase_add_test(t, a_model_of_recurrent_layers_alone_is_refused);
     tcase_add_test(t, what_a_model_takes_grows_with_the_experts_of_a_row);
     tcase_add_test(t, a_recurrent_draft_model_is_refused);
+    tcase_add_test(t, only_requests_need_what_grammars_read);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
