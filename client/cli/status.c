@@ -93,17 +93,27 @@ static void add_members(struct buffer *out, const char *of, json_t *object)
     }
 }
 
+/* The object for a program, on one line: what is not ASCII is escaped, as it may be a terminal that
+ * shows it. */
+static void add_json(struct buffer *out, const json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    buffer_text(out, text ? text : "");
+    buffer_text(out, "\n");
+    out->failed |= !text;
+    free(text);
+}
+
 static int print_status(const struct cli_options *o, const char *json, size_t bytes)
 {
     struct buffer out = {0};
-    json_t *status = o->json ? NULL : json_loadb(json, bytes, 0, NULL);
-    if (json_is_object(status)) {
+    json_t *status = json_loadb(json, bytes, 0, NULL);
+    if (json_is_object(status) && o->json) {
+        add_json(&out, status);
+    } else if (json_is_object(status)) {
         add_members(&out, "", status);
-    } else { /* anything else is shown as it came, but on a terminal nothing that controls it */
-        if (o->json)
-            buffer_add(&out, json, bytes);
-        else
-            printable_add(&out, json, bytes, "\n");
+    } else { /* anything else is shown as it came, but nothing that controls a terminal */
+        printable_add(&out, json, bytes, "\n");
         buffer_text(&out, bytes && json[bytes - 1] == '\n' ? "" : "\n");
     }
     json_decref(status);

@@ -316,13 +316,16 @@ START_TEST(an_error_is_one_line_whatever_it_repeats)
 END_TEST
 
 /* What the status of a daemon, who may be anybody, says on a terminal: names of members, too, and
- * what is no JSON. */
+ * what is no JSON; also with --json. */
 START_TEST(a_status_drives_no_terminal)
 {
-    static const char *const texts[][2] = {
+    static const char *const texts[][3] = {
         {"{\"a\\u001b\":\"\\u009b\",\"b\":[{\"\\u202e\":1}]}", "a?                       ??\n"
                                                                "b.0                      ??? 1\n"},
         {"no \033[2J JSON\n", "no \\x1b[2J JSON\n"},
+        {"{\"a\\u001b\":\"\xc2\x9b\",\"b\":[{\"\xe2\x80\xae\":18}]}",
+         "{\"a\\u001B\":\"\\u009B\",\"b\":[{\"\\u202E\":18}]}\n", "json"},
+        {"{\"a\":\"\033[2J\"}", "{\"a\":\"\\x1b[2J\"}\n", "json"},
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         char shown[256];
@@ -330,6 +333,7 @@ START_TEST(a_status_drives_no_terminal)
         ck_assert_int_eq(pipe(fds), 0);
         fflush(stdout);
         dup2(fds[1], STDOUT_FILENO);
+        o.json = texts[i][2] != NULL;
         int code = print_status(&o, texts[i][0], strlen(texts[i][0]));
         dup2(old, STDOUT_FILENO);
         ssize_t n = read(fds[0], shown, sizeof(shown) - 1);
