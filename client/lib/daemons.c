@@ -41,7 +41,8 @@ void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES])
             ret[n++] = '-';
     }
     ret[n] = 0;
-    if (strcmp(ret, "hearth") == 0 || strcmp(ret, "http") == 0) /* others' sockets */
+    if (strcmp(ret, "hearth") == 0 || strcmp(ret, "http") == 0 || /* others' sockets, */
+        strcmp(ret, "hearthd") == 0) /* and the settings that hearthd reads by itself */
         snprintf(ret + n, DAEMONS_NAME_BYTES - n, "-model");
     if (n == DAEMONS_NAME_BYTES - 1)
         snprintf(ret + n + 1 - HASH, HASH, "-%08x", hash_of(model));

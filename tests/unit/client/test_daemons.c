@@ -35,6 +35,25 @@ static const char *marked(const char *line)
     return text;
 }
 
+static const char *instance_of(const char *model)
+{
+    static char text[2][DAEMONS_NAME_BYTES];
+    static int i;
+    i = !i;
+    daemons_instance(model, text[i]);
+    return text[i];
+}
+
+/* Sockets and settings go by it: `hearth serve` writes NAME.conf, and hearthd reads hearthd.conf. */
+START_TEST(no_model_is_called_as_what_hearth_has_itself)
+{
+    ck_assert_str_eq(instance_of("hearth"), "hearth-model");
+    ck_assert_str_eq(instance_of("http"), "http-model");
+    ck_assert_str_eq(instance_of("hearthd"), "hearthd-model");
+    ck_assert_str_eq(instance_of("hearthd-2"), "hearthd-2");
+}
+END_TEST
+
 START_TEST(a_unit_of_the_machine_names_its_socket)
 {
     ck_assert_str_eq(marked("0::/system.slice/hearthd.service\n"), "1000");
@@ -137,6 +156,7 @@ int main(void)
 {
     Suite *s = suite_create("daemons");
     TCase *c = tcase_create("daemons");
+    tcase_add_test(c, no_model_is_called_as_what_hearth_has_itself);
     tcase_add_test(c, a_unit_of_the_machine_names_its_socket);
     tcase_add_test(c, other_units_name_none);
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
