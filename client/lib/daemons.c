@@ -30,11 +30,22 @@ static uint32_t hash_of(const char *text)
     return hash;
 }
 
-void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES])
+/* Ends the name with a hash of what it was made of. */
+static void add_hash(char ret[DAEMONS_NAME_BYTES], const char *model)
 {
     enum { HASH = sizeof("-01234567") };
+    size_t n = strlen(ret);
+    n -= n > 0 && ret[n - 1] == '-';
+    n = n < DAEMONS_NAME_BYTES - HASH ? n : DAEMONS_NAME_BYTES - HASH;
+    snprintf(ret + n, HASH, "-%08x", hash_of(model));
+}
+
+void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES])
+{
     size_t n = 0;
+    bool is_ascii = true;
     for (const char *c = model; *c && n < DAEMONS_NAME_BYTES - 1; c++) {
+        is_ascii &= (unsigned char)*c < 0x80;
         if (is_plain((unsigned char)*c) && !(n == 0 && *c == '.'))
             ret[n++] = *c;
         else if (n > 0 && ret[n - 1] != '-')
@@ -44,8 +55,10 @@ void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES])
     if (strcmp(ret, "hearth") == 0 || strcmp(ret, "http") == 0 || /* others' sockets, */
         strcmp(ret, "hearthd") == 0) /* and the settings that hearthd reads by itself */
         snprintf(ret + n, DAEMONS_NAME_BYTES - n, "-model");
-    if (n == DAEMONS_NAME_BYTES - 1)
-        snprintf(ret + n + 1 - HASH, HASH, "-%08x", hash_of(model));
+    if (n == 0)
+        snprintf(ret, DAEMONS_NAME_BYTES, "model");
+    if (n == 0 || n == DAEMONS_NAME_BYTES - 1 || !is_ascii)
+        add_hash(ret, model);
 }
 
 int daemons_folder(char ret[HELLO_PATH_BYTES])

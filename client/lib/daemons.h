@@ -15,8 +15,8 @@
 enum { DAEMONS_NAME_BYTES = 64 };
 
 /* The name of a model as that of a socket, a unit, a file: letters, digits, '.', '_' and '-' stay,
- * what is between becomes '-'; a longer one is cut and ends with a hash of all of it; one that is
- * hearth's own, such as hearthd, has "-model" behind it. */
+ * what is between becomes '-'. One that is longer, has other letters than ASCII's, or none, ends
+ * with a hash of all of it; one that is hearth's own, such as hearthd, has "-model" behind it. */
 void daemons_instance(const char *model, char ret[DAEMONS_NAME_BYTES]);
 
 /* The folder of this user's daemons. Returns 0, or -ENOENT where XDG_RUNTIME_DIR is not set. */

@@ -145,6 +145,23 @@ START_TEST(a_file_is_named_by_all_of_its_name)
 }
 END_TEST
 
+START_TEST(names_in_other_letters_are_two_models)
+{
+    char one[128], two[128];
+    snprintf(one, sizeof(one), "%s/\xe5\xad\x97.gguf", home);
+    snprintf(two, sizeof(two), "%s/\xe6\x96\x87.gguf", home);
+    ck_assert_int_eq(symlink("tiny:model.gguf", one), 0);
+    ck_assert_int_eq(symlink("tiny:model.gguf", two), 0);
+    RUN(0, "serve", one, "--context", "512", "--", "--threads", "1");
+    RUN(0, "serve", two, "--context", "1024", "--", "--threads", "1");
+    ck_assert_ptr_null(strstr(o.out, " already\n"));
+    RUN(0, "status", "--model", "\xe6\x96\x87", "--json");
+    ck_assert_ptr_nonnull(strstr(o.out, "\"context\":1024"));
+    RUN(0, "stop", "\xe5\xad\x97");
+    RUN(0, "stop", "\xe6\x96\x87");
+}
+END_TEST
+
 /* A process that SIGTERM ends: the test's own handler would end all of them. */
 static pid_t fork_plain(void)
 {
@@ -337,6 +354,7 @@ int main(void)
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, a_file_is_named_by_all_of_its_name);
+    tcase_add_test(c, names_in_other_letters_are_two_models);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, the_process_that_answers_is_stopped);
     tcase_add_test(c, the_unit_of_the_whole_name_is_stopped);

@@ -54,6 +54,21 @@ START_TEST(no_model_is_called_as_what_hearth_has_itself)
 }
 END_TEST
 
+START_TEST(names_of_any_language_are_told_apart)
+{
+    static const char longest[] =
+        "a23456789012345678901234567890123456789012345678901234567890123456789";
+    ck_assert_str_eq(instance_of("tiny:model"), "tiny-model");
+    ck_assert_str_eq(instance_of("\xe5\xad\x97"), "model-580c9960");
+    ck_assert_str_ne(instance_of("\xe5\xad\x97"), instance_of("\xe6\x96\x87"));
+    ck_assert_str_ne(instance_of("qwen \xe5\xad\x97"), instance_of("qwen \xe6\x96\x87"));
+    ck_assert_ptr_nonnull(strstr(instance_of("qwen \xe5\xad\x97"), "qwen-"));
+    ck_assert_uint_eq(strlen(instance_of(longest)), DAEMONS_NAME_BYTES - 1);
+    ck_assert_str_ne(instance_of(longest), instance_of(longest + 1));
+    ck_assert_uint_gt(strlen(instance_of("..")), 0);
+}
+END_TEST
+
 START_TEST(a_unit_of_the_machine_names_its_socket)
 {
     ck_assert_str_eq(marked("0::/system.slice/hearthd.service\n"), "1000");
@@ -157,6 +172,7 @@ int main(void)
     Suite *s = suite_create("daemons");
     TCase *c = tcase_create("daemons");
     tcase_add_test(c, no_model_is_called_as_what_hearth_has_itself);
+    tcase_add_test(c, names_of_any_language_are_told_apart);
     tcase_add_test(c, a_unit_of_the_machine_names_its_socket);
     tcase_add_test(c, other_units_name_none);
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
