@@ -18,9 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VOCAB_NONE UINT32_MAX       /* "no such token" where an id is returned */
-#define VOCAB_MAX_TOKENS (1u << 24) /* ids fit in 24 bits */
-#define VOCAB_MAX_TEXT_BYTES 65535u /* one token's text */
+#define VOCAB_NONE UINT32_MAX             /* "no such token" where an id is returned */
+#define VOCAB_MAX_TOKENS (1u << 24)       /* ids fit in 24 bits */
+#define VOCAB_MAX_TEXT_BYTES 65535u       /* one token's text */
+#define VOCAB_MAX_TEXTS_BYTES (16u << 20) /* of all tokens; large models have some 2 MiB */
 #define VOCAB_MAX_TEMPLATE_BYTES (1u << 20)
 
 enum vocab_model {

@@ -63,10 +63,10 @@ static int check_sizes(struct build *b, uint64_t *ret_text_bytes)
                           d->texts[i].bytes, VOCAB_MAX_TEXT_BYTES);
         sum += d->texts[i].bytes;
     }
-    /* A token's bytes are at most as long as its text, except U+FFFD for the unknown one. */
-    if (2 * sum + 3 > UINT32_MAX)
-        return REFUSE(b, "the texts of the vocabulary are too large: %llu bytes",
-                      (unsigned long long)sum);
+    /* What is made of them takes much more: the daemon's tables for grammars 22 bytes for each. */
+    if (sum > VOCAB_MAX_TEXTS_BYTES)
+        return REFUSE(b, "the texts of the vocabulary take %llu bytes; at most %u are supported",
+                      (unsigned long long)sum, VOCAB_MAX_TEXTS_BYTES);
     for (int i = 0; i < VOCAB_ROLE_COUNT; i++) {
         if (d->roles[i] >= (int64_t)d->n_tokens)
             return REFUSE(b, "the vocabulary names token %lld as a special one but has %u tokens",

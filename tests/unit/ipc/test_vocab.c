@@ -510,6 +510,26 @@ static struct vocab open_watched(const void *block, size_t bytes)
     return v;
 }
 
+START_TEST(the_texts_have_a_size_together)
+{
+    enum { MOST = VOCAB_MAX_TEXTS_BYTES / VOCAB_MAX_TEXT_BYTES };
+    static char text[VOCAB_MAX_TEXT_BYTES];
+    static struct vocab_string texts[MOST + 1];
+    struct vocab_desc d;
+    vocab_desc_init(&d);
+    d.model = string("llama");
+    d.texts = texts;
+    for (uint32_t i = 0; i < MOST + 1; i++)
+        texts[i] = (struct vocab_string){text, sizeof(text)};
+    d.n_tokens = MOST;
+    ck_assert_int_eq(vocab_check(&d, err, sizeof(err)), 0);
+    d.n_tokens = MOST + 1;
+    ck_assert_int_eq(vocab_check(&d, err, sizeof(err)), -EINVAL);
+    ck_assert_str_eq(err, "the texts of the vocabulary take 16842495 bytes; at most 16777216 are "
+                          "supported");
+}
+END_TEST
+
 /* Gemma 3 has 6,242 of them, and a text may be nothing but `<`. */
 START_TEST(many_special_tokens_that_begin_alike_are_not_looked_through)
 {
@@ -823,6 +843,7 @@ int main(void)
     tcase_add_test(c, long_texts_of_one_hash_are_refused);
     tcase_add_test(c, texts_that_lie_in_one_row_are_refused);
     tcase_add_test(c, merges_that_lie_in_one_row_are_refused);
+    tcase_add_test(c, the_texts_have_a_size_together);
     tcase_add_test(c, merges_of_texts_of_one_hash_are_refused);
     tcase_add_test(c, equal_descriptions_give_equal_blocks);
     suite_add_tcase(s, c);
