@@ -258,7 +258,8 @@ static inline int frames_push(struct frame_list *l, uint32_t op, uint32_t node)
  * themselves, not on earlier unions or on numbers. */
 struct united {
     uint32_t node;  /* the node that has all their stacks, or GRAMMAR_NONE: too much work */
-    uint32_t cost;  /* 1 + unions within it, as often as used; 0: not known yet */
+    uint32_t cost;  /* in frames: of its nodes, and of unions within it, as often as used; 0: not
+                       known yet */
     uint32_t asked; /* bytes of the nodes made for it, at most UINT32_MAX */
 };
 

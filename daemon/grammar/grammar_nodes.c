@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITED_MAX = 512 }; /* cost of a union (struct united) above which it is not made */
+enum {
+    UNION_COST = 64,   /* of a union, in frames, beside those of its nodes */
+    UNITED_MAX = 32768 /* cost of a union (struct united) above which it is not made */
+};
 
 size_t grammar_states_bytes(const struct grammar *g)
 {
@@ -95,9 +98,9 @@ int64_t nodes_find_sorted(struct grammar *g, const struct stack_frame *f, uint32
     return n > GRAMMAR_WIDTH_MAX ? -E2BIG : find_set(g, &g->states.nodes, f, n);
 }
 
-/* The union being made: its nesting depth, and its cost so far (struct united). */
+/* The union being made: its cost so far (struct united), and that of those which it is within. */
 struct making {
-    uint32_t depth, cost;
+    uint32_t around, cost;
 };
 
 static int64_t find_merged(struct grammar *g, uint32_t from, struct making *in);
@@ -133,18 +136,20 @@ static int64_t find_union(struct states *s, uint32_t from)
     return number;
 }
 
-/* Makes the node of a union. Returns 0, -E2BIG: unions are nested too deeply, or -errno. A union
- * that cannot be made costs more than UNITED_MAX for every caller; for nodes that deep this is
- * found out at the top. */
-static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
+/* Makes the node of a union within others, which cost `around` so far. Returns 0, -E2BIG: it is too
+ * much for these, or -errno. A union that cannot be made costs more than UNITED_MAX for every
+ * caller; where it is only too much for those around it this is found out at the top. */
+static int make_union(struct grammar *g, uint32_t number, uint32_t around)
 {
     struct states *s = &g->states;
     const struct frame_set keys = s->unions.sets[number];
     const uint32_t from = s->merge.n;
     const uint64_t asked = s->asked;
-    struct making in = {depth, 1};
-    int rc = depth > UNITED_MAX ? -E2BIG : 0;
-    for (uint32_t k = 0; k < keys.n; k++) {
+    struct making in = {around, UNION_COST};
+    for (uint32_t k = 0; k < keys.n; k++)
+        in.cost += s->nodes.sets[s->unions.frames[keys.at + k].node].n;
+    int rc = around + in.cost > UNITED_MAX ? -E2BIG : 0;
+    for (uint32_t k = 0; k < keys.n && rc == 0; k++) {
         const struct frame_set set = s->nodes.sets[s->unions.frames[keys.at + k].node];
         for (uint32_t i = 0; i < set.n && rc == 0; i++) {
             const struct stack_frame f = s->nodes.frames[set.at + i];
@@ -153,7 +158,7 @@ static int make_union(struct grammar *g, uint32_t number, uint32_t depth)
     }
     int64_t node = rc < 0 ? rc : find_merged(g, from, &in);
     s->merge.n = from;
-    if (node == -E2BIG && depth == 0)
+    if (node == -E2BIG && around == 0)
         node = GRAMMAR_NONE;
     if (node < 0)
         return (int)node;
@@ -180,7 +185,7 @@ static int64_t merge_group(struct grammar *g, uint32_t at, uint32_t end, struct 
     if (number < 0)
         return number;
     if (s->united[number].cost == 0)
-        rc = make_union(g, (uint32_t)number, in != NULL ? in->depth + 1 : 0);
+        rc = make_union(g, (uint32_t)number, in != NULL ? in->around + in->cost : 0);
     else
         s->asked += s->united[number].asked;
     if (rc < 0)

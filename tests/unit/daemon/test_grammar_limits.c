@@ -419,6 +419,44 @@ START_TEST(places_that_are_handed_on_are_paid)
 }
 END_TEST
 
+/* Where a rule ends that was begun at each depth of a stack, all of its nodes are united, and so are
+ * those below them: what is too much is found out before it is done. */
+START_TEST(unions_of_a_deep_stack_are_bounded)
+{
+    enum { DEPTH = 100 };
+    const int ways = _i == 0 ? 10 : 1300;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    fprintf(f, "root ::= s\nz ::= \"z\"\nh ::= w0 z \"q\"\ns ::= h");
+    for (int i = 0; i < ways; i++)
+        fprintf(f, "|\"(\" s \"a\"");
+    for (int i = 0; i < DEPTH; i++)
+        fprintf(f, "\nw%d ::= \"(\" w%d | \"x\"", i, i + 1);
+    fprintf(f, "\nw%d ::= \"x\"", DEPTH);
+    ck_assert_int_eq(fclose(f), 0);
+    struct grammar *g = open_grammar(bytes_vocab, text);
+    struct grammar_run run;
+    int64_t budget = INT64_MAX;
+    grammar_begin(g, false, &run);
+    for (int i = 0; i < DEPTH; i++)
+        ck_assert_int_eq(grammar_accept(&run, '('), 0);
+    ck_assert_int_eq(grammar_follow(&run, 'x', &budget), 0);
+    ck_assert_int_gt(budget, INT64_MAX - 4 * GRAMMAR_MILLISECOND);
+    ck_assert_uint_lt(g->states.merge.room, 1 << 17);
+    if (ways == 10) { /* it is followed all the same */
+        ck_assert_int_eq(grammar_accept(&run, 'z'), 0);
+        ck_assert_int_eq(grammar_accept(&run, 'q'), 0);
+        ck_assert_uint_eq(mask_of(&run, 0, 0).n_allowed,
+                          2); /* or the end: the first was begun there */
+        ck_assert(has(mask_of(&run, 0, 0).bits, 'a'));
+    }
+    grammar_end(&run);
+    grammar_close(g);
+    free(text);
+}
+END_TEST
+
 static uint32_t count_known(const struct grammar *g)
 {
     uint32_t n = 0;
@@ -490,6 +528,7 @@ int main(void)
     tcase_add_test(tests, a_costly_mask_ignores_pieces_and_earlier_states);
     tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
     tcase_add_test(tests, places_that_are_handed_on_are_paid);
+    tcase_add_loop_test(tests, unions_of_a_deep_stack_are_bounded, 0, 2);
     tcase_add_test(tests, equivalents_of_a_deep_stack_are_paid);
     tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
