@@ -301,7 +301,7 @@ bool value_contains(struct heap *h, struct value all, struct value one)
         if (one.kind != VALUE_STRING)
             heap_fault(h, -EINVAL, "'in <string>' requires string as left operand, not %s",
                        value_type(one));
-        heap_charge(h, all.bytes / 64);
+        heap_charge(h, all.bytes / (one.bytes > 2 ? 16 : 64)); /* short ones are found fast */
         return !one.bytes || (all.bytes && memmem(all.text, all.bytes, one.text, one.bytes));
     case VALUE_DICT:
         return dict_find(h, all.dict, one) != NULL;

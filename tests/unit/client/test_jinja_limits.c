@@ -62,6 +62,7 @@ START_TEST(dear_operations_are_work)
         {"", "'%%f' %% 1.7e308", 30000},
         {"{%% set l = [0.1234567890123456] * 100 %%}", "l | tojson", 1500},
         {"{%% set s = 'x' * 100000 %%}", "'y'.strip(s)", 2500},
+        {"{%% set s = 'x' * 8000000 %%}", "'yxxx' in s", 30},
         {"{%% set s = 'x' * 100000 %%}", "dict(**{s: 1})", 9000},
         {"{%% set s = 'x' * 100000 %%}", "[1] | map(attribute=s) | list", 20000},
         {"{%% set ns = namespace() %%}{%% set ns.s = ns %%}{%% set s = 's.' * 5000 ~ 's' %%}",
