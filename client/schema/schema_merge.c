@@ -300,14 +300,18 @@ static json_t *find_ways(struct schema *c, json_t *schema)
 
 /* ---- allOf where nothing is said to be required ---------------------------------------------- */
 
+enum { LOOKED_AT = 8 }; /* work: every keyword of a schema is looked for */
+
 /* The properties of a schema, references followed. NULL: it is more than an object with
  * properties. */
 static json_t *mixin(struct schema *c, json_t *schema)
 {
     static const char *const may[] = {"properties", "type", "additionalProperties", NULL};
+    schema_work(c, LOOKED_AT);
     for (int i = 0; i < SCHEMA_DEPTH_MAX && json_object_get(schema, "$ref"); i++) {
         const char *ref = json_string_value(json_object_get(schema, "$ref"));
         static const char *const only[] = {"$ref", NULL};
+        schema_work(c, LOOKED_AT);
         if (!ref || schema_restrictions(schema, only))
             return NULL;
         schema = schema_target(c, ref);
@@ -349,13 +353,16 @@ static json_t *mixed_in(struct schema *c, const json_t *schema)
     json_array_foreach(json_object_get(schema, "allOf"), i, item) {
         const json_t *any = json_object_get(item, "anyOf");
         json_t *own = any ? NULL : mixin(c, item);
+        schema_work(c, LOOKED_AT);
+        if (c->rc)
+            return NULL;
         if (any && (!json_is_array(any) || schema_restrictions(item, only_any)))
             return NULL;
         if (!any && (!own || !add_properties(c, properties, required, own)))
             return NULL;
         json_array_foreach(any, k, sub) {
             own = mixin(c, sub);
-            if (!own || !add_properties(c, properties, NULL, own))
+            if (c->rc || !own || !add_properties(c, properties, NULL, own))
                 return NULL;
         }
     }

@@ -180,6 +180,28 @@ START_TEST(long_lists_that_are_referred_to_often_end_within_the_bounds)
 }
 END_TEST
 
+/* References to one place that are spelled differently: each of them looks through its list anew. */
+START_TEST(what_is_mixed_in_is_work)
+{
+    enum { LETTERS = 6, MIXED = 20000 };
+    struct buffer t = {0};
+    buffer_text(&t, "{\"$defs\":{\"aaaaaa\":{\"allOf\":[");
+    for (int i = 0; i < MIXED; i++)
+        buffer_text(&t, i ? ",{\"properties\":{}}" : "{\"properties\":{}}");
+    buffer_text(&t, "]}},\"prefixItems\":[");
+    for (int i = 0; i < 1 << LETTERS; i++) {
+        buffer_text(&t, i ? ",{\"$ref\":\"#/$defs/" : "{\"$ref\":\"#/$defs/");
+        for (int k = 0; k < LETTERS; k++)
+            buffer_text(&t, i >> k & 1 ? "%61" : "a");
+        buffer_text(&t, "\"}");
+    }
+    buffer_text(&t, "]}");
+    ck_assert(!t.failed);
+    assert_refused(t.data, "too much to compare");
+    buffer_fini(&t);
+}
+END_TEST
+
 /* Two enums of a hundred lists of six hundred numbers that differ in the last one: six million
  * pairs of numbers. */
 START_TEST(what_is_in_compared_values_is_work)
@@ -329,6 +351,7 @@ int main(void)
     tcase_add_test(tc, doubling_references_end_within_the_bounds);
     tcase_add_test(tc, long_lists_that_are_referred_to_often_end_within_the_bounds);
     tcase_add_test(tc, what_is_in_compared_values_is_work);
+    tcase_add_test(tc, what_is_mixed_in_is_work);
     tcase_add_test(tc, a_grammar_is_whole_or_none_without_memory);
     tcase_add_test(tc, a_part_is_whole_or_none_without_memory);
     tcase_add_test(tc, a_schema_above_a_mebibyte_is_refused);
