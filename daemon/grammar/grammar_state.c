@@ -11,6 +11,8 @@ enum {
     /* Ops of rules begun in one step: those that take a byte are GRAMMAR_WIDTH_MAX at most, and
      * what leads to them is some times as many, unless it leads nowhere. */
     BEGUN_MAX = 16 * GRAMMAR_WIDTH_MAX,
+    /* Frames of the nodes that ops of one step are on, each as often as such an op. */
+    UNITED_MAX = 64 * GRAMMAR_WIDTH_MAX,
     /* Of a frame that is sorted, hashed and compared, in what GRAMMAR_MILLISECOND says. */
     MERGED_COST = 6
 };
@@ -136,7 +138,7 @@ static int merge_nodes(struct grammar *g)
     struct states *s = &g->states;
     struct stack_frame *out = s->out.items;
     const uint32_t n = frames_sort(out, s->out.n);
-    uint32_t kept = 0;
+    uint32_t kept = 0, united = 0;
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && out[end].op == out[i].op; end++)
             ;
@@ -148,7 +150,8 @@ static int merge_nodes(struct grammar *g)
                 if (rc < 0)
                     return rc;
             }
-            const int64_t node = nodes_find(g, &s->work);
+            united += s->work.n;
+            const int64_t node = united > UNITED_MAX ? -E2BIG : nodes_find(g, &s->work);
             if (node < 0)
                 return (int)node;
             f.node = (uint32_t)node;

@@ -457,6 +457,35 @@ START_TEST(unions_of_a_deep_stack_are_bounded)
 }
 END_TEST
 
+/* A rule that is called twice is at the same places after `y` and `yy`: each of these takes all nodes
+ * together that it was called on. */
+START_TEST(nodes_that_a_step_takes_together_are_bounded)
+{
+    for (int ways = 60; ways <= 900; ways *= 15) {
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *f = open_memstream(&text, &bytes);
+        fprintf(f, "root ::= s\nr ::= (\"yy\" | \"y\") (\"0\"");
+        for (int i = 1; i < 500; i++)
+            fprintf(f, "|\"%d\"", i % 10);
+        fprintf(f, ")\ns ::= r");
+        for (int i = 0; i < ways; i++)
+            fprintf(f, "|r \"a\"|\"y\" r \"b\"");
+        ck_assert_int_eq(fclose(f), 0);
+        struct grammar *g = open_grammar(bytes_vocab, text);
+        struct grammar_run run;
+        int64_t budget = INT64_MAX;
+        grammar_begin(g, false, &run);
+        ck_assert_int_eq(grammar_accept(&run, 'y'), 0);
+        ck_assert_int_eq(grammar_follow(&run, 'y', &budget), ways == 60 ? 0 : -E2BIG);
+        ck_assert_int_gt(budget, INT64_MAX - 8 * GRAMMAR_MILLISECOND);
+        grammar_end(&run);
+        grammar_close(g);
+        free(text);
+    }
+}
+END_TEST
+
 static uint32_t count_known(const struct grammar *g)
 {
     uint32_t n = 0;
@@ -529,6 +558,7 @@ int main(void)
     tcase_add_test(tests, a_step_follows_a_bounded_number_of_ops);
     tcase_add_test(tests, places_that_are_handed_on_are_paid);
     tcase_add_loop_test(tests, unions_of_a_deep_stack_are_bounded, 0, 2);
+    tcase_add_test(tests, nodes_that_a_step_takes_together_are_bounded);
     tcase_add_test(tests, equivalents_of_a_deep_stack_are_paid);
     tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
