@@ -400,9 +400,11 @@ int grammar_mask(struct grammar_run *run, uint32_t draft, int64_t *budget, struc
                 return 0;
             rc = g->walk.target != STATE_UNKNOWN ? 0 : begin_needed(g, (uint32_t)rc, budget);
         }
-        if (rc == -ENOSPC && sweeps++ == 0)
+        if (rc == -ENOSPC && sweeps < 2) {
             rc = sweep_within(g, budget);
-        else if (rc == 0) {
+            /* The equivalents of a deep stack take as much as it does, and a sweep drops them. */
+            g->states.limit += sweeps++ > 0 ? GRAMMAR_STACKS_MAX : 0;
+        } else if (rc == 0) {
             rc = walk_on(g, budget);
             if (rc == 0)
                 return 0;

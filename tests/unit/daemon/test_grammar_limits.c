@@ -518,6 +518,30 @@ START_TEST(equivalents_of_a_deep_stack_are_paid)
 }
 END_TEST
 
+/* They take as much as the stack does: there is room for them beside other answers, too. */
+START_TEST(equivalents_of_a_deep_stack_fit_beside_other_answers)
+{
+    enum { RUNS = 3, DEPTH = 60000 };
+    static struct grammar_run runs[RUNS];
+    struct grammar *g = open_grammar(
+        bytes_vocab, "root ::= \"(\" i{200} \")\" | \"[\" i{200} \"]\" | \"x\"\ni ::= root");
+    for (uint32_t i = 0; i < RUNS; i++) {
+        grammar_begin(g, false, &runs[i]);
+        for (uint32_t n = 0; n < DEPTH; n++) {
+            ck_assert_int_eq(grammar_accept(&runs[i], n < 5 && (i >> n & 1) ? '[' : '('), 0);
+            ck_assert_int_eq(grammar_accept(&runs[i], 'x'), 0);
+        }
+    }
+    for (uint32_t i = 0; i < RUNS; i++) {
+        ck_assert_uint_eq(mask_of(&runs[i], 0, 0).n_allowed, 3);
+        grammar_release(g);
+        grammar_end(&runs[i]);
+    }
+    ck_assert_uint_lt(grammar_memory(g), 5 * GRAMMAR_BYTES_MAX);
+    grammar_close(g);
+}
+END_TEST
+
 /* Whoever writes a grammar may choose what frames its states have: which of them fall together is
  * not the same in another grammar, though it has the same text. */
 START_TEST(frames_that_a_client_has_tried_fall_apart)
@@ -560,6 +584,7 @@ int main(void)
     tcase_add_loop_test(tests, unions_of_a_deep_stack_are_bounded, 0, 2);
     tcase_add_test(tests, nodes_that_a_step_takes_together_are_bounded);
     tcase_add_test(tests, equivalents_of_a_deep_stack_are_paid);
+    tcase_add_test(tests, equivalents_of_a_deep_stack_fit_beside_other_answers);
     tcase_add_test(tests, frames_that_a_client_has_tried_fall_apart);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
