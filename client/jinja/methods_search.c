@@ -82,7 +82,7 @@ static struct value split_blanks(struct eval *e, struct value s, int64_t most)
 /* The last words, at most `most`, after an item that holds all before them, blanks included. */
 static struct value rsplit_blanks(struct eval *e, struct value s, int64_t most)
 {
-    struct value all = split_blanks(e, s, -1);
+    struct value all = split_blanks(e, s, INT64_MAX);
     struct list *words = all.list;
     if (words->n == 0 || (uint64_t)most >= words->n)
         return all;
@@ -99,6 +99,8 @@ METHOD(split)
 {
     struct value s = c->self;
     int64_t most = arg_integer(e, c, 1, -1);
+    if (most < 0) /* any number: it is counted down, but not from the lowest one */
+        most = INT64_MAX;
     if (c->a[0].kind == VALUE_ABSENT || c->a[0].kind == VALUE_NONE)
         return split_blanks(e, s, most);
     struct value by = arg_string(e, c, 0, ""), all = value_list(e->heap);

@@ -29,6 +29,13 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* What floor_divide leaves: it has the sign of b. */
+static int64_t floor_remainder(int64_t a, int64_t b)
+{
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
 /* Without libm, which would cost the command a library to load. */
 double value_floor(double number)
 {
@@ -108,7 +115,7 @@ static struct value integer_op(struct eval *e, unsigned op, int64_t a, int64_t b
         r = over ? 0 : floor_divide(a, b);
         break;
     case '%':
-        r = b == -1 ? 0 : a - b * floor_divide(a, b);
+        r = b == -1 ? 0 : floor_remainder(a, b);
         break;
     default:
         over = power(a, b, &r);
