@@ -59,9 +59,12 @@ static const char *visit_property(struct schema *c, const char *key, json_t *sch
 
 /* ---- keys that are none of the properties ---------------------------------------------------- */
 
+/* Bytes of a character; what JSON escapes is one. */
 static size_t point_bytes(const char *at)
 {
     const char *end = at;
+    if (*at == '\\')
+        return at[1] == 'u' ? 6 : 2;
     schema_point(&end);
     return (size_t)(end - at);
 }
@@ -77,6 +80,18 @@ static void add_class_point(struct schema *c, struct buffer *t, const char *at)
         schema_escape(c, t, at, point_bytes(at));
 }
 
+/* A character of a key. An escape is taken whole: what is none may not begin there. */
+static void add_point(struct schema *c, struct buffer *t, const char *at)
+{
+    if (*at == '\\') {
+        schema_literal(c, t, at, point_bytes(at));
+        return;
+    }
+    schema_add(c, t, "[");
+    add_class_point(c, t, at);
+    schema_add(c, t, "]");
+}
+
 /* keys[0, n): sorted, JSON texts without their quotes, alike up to `at`. Adds what may follow there
  * without becoming one of them: at each place a key's own character and then something that differs
  * later, or another character. */
@@ -90,12 +105,13 @@ static void add_other_keys(struct schema *c, struct buffer *t, const char **keys
             continue;
         }
         size_t bytes = point_bytes(keys[i] + at);
-        for (next = i + 1; next < n && memcmp(keys[next] + at, keys[i] + at, bytes) == 0; next++)
+        for (next = i + 1; next < n && strncmp(keys[next] + at, keys[i] + at, bytes) == 0; next++)
             ;
-        add_class_point(c, &rejects, keys[i] + at);
-        schema_add(c, t, "[");
-        add_class_point(c, t, keys[i] + at);
-        schema_add(c, t, "]");
+        if (keys[i][at] == '\\')
+            schema_add(c, &rejects, "\\\\");
+        else
+            add_class_point(c, &rejects, keys[i] + at);
+        add_point(c, t, keys[i] + at);
         if (next == i + 1 && !keys[i][at + bytes]) {
             schema_add(c, t, " char+");
         } else {

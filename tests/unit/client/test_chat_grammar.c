@@ -638,6 +638,32 @@ START_TEST(the_length_of_a_value_goes_on_after_a_zero_byte)
 }
 END_TEST
 
+/* Where a property's name has what JSON escapes, another key may not begin as it does and then have
+ * an escape that is none. */
+START_TEST(keys_beside_escaped_ones_are_json)
+{
+    static const struct {
+        const char *key;
+        bool fits;
+    } keys[] = {{"a\\z", false}, {"a\\u1zz", false}, {"\\z", false},
+                {"ac", true},    {"a\\\"c", true},   {"a\\u0001d", true},
+                {"", true},      {"a\\\"b", false},  {"a\\u0001c", false}};
+    char call[200];
+    opens(HERMES,
+          "[" TOOL("f", "true",
+                   "{\"type\":\"object\",\"properties\":{\"a\\\"b\":{\"type\":\"null\"},"
+                   "\"a\\u0001c\":{\"type\":\"null\"}},\"additionalProperties\":"
+                   "{\"type\":\"integer\"}}") "]",
+          HEARTH_TOOLS_REQUIRED, 0);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        snprintf(call, sizeof(call),
+                 "<tool_call>{\"name\": \"f\", \"arguments\": {\"%s\": 1}}</tool_call>",
+                 keys[i].key);
+        ck_assert_msg(takes(call) == keys[i].fits, "%s", call);
+    }
+}
+END_TEST
+
 /* A tool whose arguments are "a", with lists of texts in its schema, and "b". The caller frees. */
 static char *with_lists(const char *begin, const char *between, const char *end, int lists, int n,
                         int digits)
@@ -1104,6 +1130,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
                         (int)(sizeof(loose) / sizeof(loose[0])));
     tcase_add_test(tcase, the_length_of_a_value_goes_on_after_a_zero_byte);
+    tcase_add_test(tcase, keys_beside_escaped_ones_are_json);
     tcase_add_loop_test(tcase, a_large_enum_is_loosened_to_its_type_and_checked, 0,
                         (int)(sizeof(large) / sizeof(large[0])));
     tcase_add_loop_test(tcase, alternatives_that_a_value_may_match_at_once_are_noted, 0,
