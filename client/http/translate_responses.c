@@ -31,8 +31,9 @@ static json_t *flat_name(const json_t *space, const json_t *name)
     return json_sprintf("%s%s%s", json_string_value(space), between, json_string_value(name));
 }
 
-/* Namespaces in namespaces. */
-enum { MOST_DEPTH = 8 };
+/* Namespaces in namespaces, and bytes of their names together: each tool has those before its own,
+ * and a call with a longer name is not read (client/events/reader.c). */
+enum { MOST_DEPTH = 8, SPACE_BYTES = 256 };
 
 /* Looks among the tools for the one that flat[at..] names. */
 static const json_t *find_tool(const json_t *tools, const char *flat, size_t at, int depth,
@@ -127,7 +128,13 @@ static int add_tools(struct translation *t, const json_t *space, const json_t *t
         }
         json_t *inner = json_string_length(name) ? flat_name(space, name)
                                                  : json_incref((json_t *)(uintptr_t)space);
-        rc = add_tools(t, inner, json_object_get(tool, "tools"), depth + 1);
+        if (json_string_length(inner) > SPACE_BYTES)
+            rc = fail_set(t->f, 400, FAIL_INVALID,
+                          "'tools': the name of a namespace must have at most %d bytes, with those "
+                          "that it stands in",
+                          SPACE_BYTES);
+        else
+            rc = add_tools(t, inner, json_object_get(tool, "tools"), depth + 1);
         json_decref(inner);
     }
     return rc;

@@ -455,6 +455,29 @@ START_TEST(a_namespace_in_a_namespace_is_flat_too)
 }
 END_TEST
 
+/* Each of its tools has it in its name. */
+START_TEST(a_namespace_s_name_has_a_limit)
+{
+    enum { MOST = 256, TOOLS = 1000 };
+    static char body[TOOLS * 64];
+    for (int more = 0; more < 2; more++) {
+        size_t n = (size_t)snprintf(body, sizeof(body),
+                                    "{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":"
+                                    "\"s\",\"tools\":[{\"type\":\"namespace\",\"name\":\"%0*d\","
+                                    "\"tools\":[" PLAIN("f"),
+                                    MOST - 3 + more, 0);
+        for (int i = 1; i < TOOLS; i++)
+            n += (size_t)snprintf(body + n, sizeof(body) - n, "," PLAIN("f"));
+        snprintf(body + n, sizeof(body) - n, "]}]}]}");
+        json_t *o = translated(translate_responses, body);
+        ck_assert_uint_eq(json_array_size(json_object_get(o, "tools")), more ? 0 : TOOLS);
+        json_decref(o);
+    }
+    ck_assert_uint_eq(fail.status, 400);
+    ck_assert_ptr_nonnull(strstr(fail.message, "the name of a namespace must have at most"));
+}
+END_TEST
+
 START_TEST(a_response_s_fields_are_renamed)
 {
     static const char json[] =
@@ -777,6 +800,7 @@ int main(void)
     tcase_add_test(tcase, tools_of_a_namespace_are_flat_and_found_again);
     tcase_add_test(tcase, a_namespace_with_a_zero_in_its_name_is_compared_up_to_that);
     tcase_add_test(tcase, a_namespace_in_a_namespace_is_flat_too);
+    tcase_add_test(tcase, a_namespace_s_name_has_a_limit);
     tcase_add_test(tcase, a_response_s_fields_are_renamed);
     tcase_add_test(tcase, each_type_that_is_left_out_is_said_once);
     tcase_add_test(tcase, types_without_end_are_not_remembered);
