@@ -115,7 +115,7 @@ void exchange_name(struct exchange *x)
     uint64_t id = s->id_base + ++s->last_id * 0x9e3779b97f4a7c15u; /* far from its neighbours */
     x->created = (uint64_t)time(NULL);
     snprintf(x->id, sizeof(x->id), "%s%016" PRIx64, x->reply->id, id);
-    if (x->reply->ahead)
+    if (x->reply->ahead && !x->ahead.bytes)
         x->reply->ahead(x);
 }
 

@@ -42,8 +42,11 @@ int routes_read_messages(struct exchange *x, struct hearth *h, struct fail *f)
     return translate_as_messages(x, f) < 0 ? -1 : routes_read_chat(x, h, f);
 }
 
+/* The answer says members of the request again, whatever is in them: of a large one a worker writes
+ * that here, not the loop when the answer begins. */
 int routes_read_responses(struct exchange *x, struct hearth *h, struct fail *f)
 {
+    x->reply->ahead(x);
     return translate_as_responses(x, f) < 0 ? -1 : routes_read_chat(x, h, f);
 }
 

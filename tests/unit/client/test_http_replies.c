@@ -1,5 +1,6 @@
 /* client/http/reply_*: what streams of chats say while the prompt is computed. */
 #include "client/http/reply.h"
+#include "client/http/routes_model.h"
 #include "client/http/state.h"
 #include "ipc/bell.h"
 #include "tests/run_suite.h"
@@ -88,6 +89,27 @@ START_TEST(a_response_says_numbers_as_they_were_given)
     exchange_name(&x);
     ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"temperature\":0.12345678901,\"top_p\":1,"));
     ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"metadata\":{\"a\":0.1}"));
+    json_decref(x.asked);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
+/* Where the request is read, which of a large one a worker does: the loop does not write it again. */
+START_TEST(what_a_response_says_again_is_written_once)
+{
+    struct fail f = {0};
+    open_stream(&reply_responses);
+    buffer_fini(&x.ahead);
+    x.id[0] = 0;
+    x.root = json_loads("{\"metadata\":{\"a\":[1e300,2]}}", 0, NULL);
+    ck_assert_int_lt(routes_read_responses(&x, NULL, &f), 0); /* it has no input */
+    const size_t bytes = x.ahead.bytes;
+    ck_assert_uint_gt(bytes, 0);
+    ck_assert_ptr_nonnull(strstr(x.ahead.data, "\"metadata\":{\"a\":[1e+300,2]}"));
+    json_object_clear(x.asked);
+    exchange_name(&x);
+    ck_assert_str_ne(x.id, "");
+    ck_assert_uint_eq(x.ahead.bytes, bytes);
     json_decref(x.asked);
     buffer_fini(&x.ahead);
 }
@@ -275,6 +297,7 @@ int main(void)
     tcase_add_test(tcase, a_stream_goes_on_once_little_of_it_is_left);
     tcase_add_test(tcase, a_stream_that_lacks_a_part_ends_with_an_error);
     tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
+    tcase_add_test(tcase, what_a_response_says_again_is_written_once);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, probabilities_are_kept_as_text);
     tcase_add_test(tcase, settings_say_a_grammar_unless_it_is_long);
