@@ -158,10 +158,9 @@ void exchange_fail(struct exchange *x, const struct fail *f)
         exchange_name(x);
         start_stream(x);
     }
-    if (!x->is_streaming) {
-        x->params.stream = false; /* it is one answer now */
+    x->params.stream = x->is_streaming; /* else it is one answer now */
+    if (!x->is_streaming)
         x->out.bytes = 0;
-    }
     if (x->reply && x->reply->fail)
         x->reply->fail(x, &mine);
     else

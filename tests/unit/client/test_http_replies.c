@@ -270,6 +270,39 @@ START_TEST(a_stream_goes_on_once_little_of_it_is_left)
 }
 END_TEST
 
+/* A stream began with a comment while its model was started, and then its request is refused before
+ * its `stream` is read. */
+START_TEST(a_stream_that_has_begun_ends_with_its_error_as_an_event)
+{
+    static const struct {
+        const struct reply *reply;
+        const char *said;
+    } streams[] = {
+        {&reply_chat, ": loading m\n\ndata: {\"error\":{"},
+        {&reply_text, ": loading m\n\ndata: {\"error\":{"},
+        {&reply_native, ": loading m\n\ndata: {\"error\":{"},
+        {&reply_messages, ": loading m\n\nevent: error\ndata: {\"type\":\"error\""},
+        {&reply_responses, ": loading m\n\nevent: response.failed\ndata: {\"type\":"},
+    };
+    for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
+        struct fail f = {0};
+        open_stream(streams[i].reply);
+        exchange_comment(&x, "loading m");
+        ck_assert_int_lt(gen_params_read(&x.params, GEN_CHAT,
+                                         json_pack("{s:i, s:b}", "top_p", 5, "stream", 1), &f),
+                         0);
+        exchange_fail(&x, &f);
+        ck_assert(x.is_finished);
+        ck_assert_msg(strncmp(x.out.data, streams[i].said, strlen(streams[i].said)) == 0, "%s",
+                      x.out.data);
+        ck_assert_str_eq(x.out.data + x.out.bytes - 2, "\n\n");
+        gen_params_fini(&x.params);
+        buffer_fini(&x.out);
+        buffer_fini(&x.ahead);
+    }
+}
+END_TEST
+
 /* An upstream's stream, a part of which found no memory: its client is told, in an event. */
 START_TEST(a_stream_that_lacks_a_part_ends_with_an_error)
 {
@@ -296,6 +329,7 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_taken_in_order_however_long_it_is);
     tcase_add_test(tcase, a_stream_goes_on_once_little_of_it_is_left);
     tcase_add_test(tcase, a_stream_that_lacks_a_part_ends_with_an_error);
+    tcase_add_test(tcase, a_stream_that_has_begun_ends_with_its_error_as_an_event);
     tcase_add_test(tcase, a_response_says_numbers_as_they_were_given);
     tcase_add_test(tcase, what_a_response_says_again_is_written_once);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
