@@ -128,6 +128,21 @@ static int read_suffixed(struct gen_params *a, struct hearth *h, struct fail *f)
     return 0;
 }
 
+/* Each answer repeats its prompt, and with a `suffix` one may be longer than what a context holds. */
+static int check_echo(const struct gen_params *a, size_t most, struct fail *f)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; a->echo && i < a->n_prompts; i++)
+        bytes += json_string_length(a->prompts[i].text) * a->n;
+    if (bytes <= most)
+        return 0;
+    return fail_set(
+        f, 400, FAIL_INVALID,
+        "'echo' would repeat %zu bytes in all answers together, at most %zu are: ask for "
+        "fewer answers, or leave it out",
+        bytes, most);
+}
+
 /* The prompt, or with a suffix what stands between. */
 static int read_completion(struct exchange *x, struct hearth *h, enum gen_dialect dialect,
                            struct fail *f)
@@ -137,7 +152,8 @@ static int read_completion(struct exchange *x, struct hearth *h, enum gen_dialec
     if (routes_read_options(x, h, dialect, f) < 0 ||
         field_text(x->params.root, "suffix", &suffix, &bytes, f) < 0)
         return -1;
-    return bytes ? read_suffixed(&x->params, h, f) : gen_params_read_prompt(&x->params, h, f);
+    int rc = bytes ? read_suffixed(&x->params, h, f) : gen_params_read_prompt(&x->params, h, f);
+    return rc < 0 ? -1 : check_echo(&x->params, x->server->config->max_body, f);
 }
 
 int routes_read_v1(struct exchange *x, struct hearth *h, struct fail *f)

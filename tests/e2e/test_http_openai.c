@@ -114,6 +114,24 @@ START_TEST(a_suffix_makes_a_v1_completion_an_infill)
 }
 END_TEST
 
+/* Of a prompt with a suffix the context takes a part, and each answer would repeat all of it. */
+START_TEST(answers_repeat_no_more_than_a_body_holds)
+{
+    enum { MOST = 100000, ANSWERS = 8 }; /* the rig's --max-body */
+    static char body[MOST];
+    for (int more = 0; more < 2; more++) {
+        snprintf(body, sizeof(body),
+                 "{\"prompt\":\"%0*d\",\"suffix\":\"x\",\"max_tokens\":1,\"echo\":true,\"n\":%d}",
+                 MOST / ANSWERS + more, 0, ANSWERS);
+        struct http_answer a = http_ask(&rig_gate, "/v1/completions", body);
+        ck_assert_int_eq(a.status, more ? 400 : 200);
+        if (more)
+            ck_assert_ptr_nonnull(strstr(a.body, "'echo' would repeat 100008 bytes"));
+        http_answer_fini(&a);
+    }
+}
+END_TEST
+
 /* ---- chat: the bundled model has no template, so the gateway is told one --------------------- */
 
 static const char talk[] =
@@ -414,6 +432,7 @@ int main(void)
     tcase_add_test(tcase, a_v1_stream_ends_with_usage_and_done);
     tcase_add_test(tcase, a_token_s_offset_counts_characters);
     tcase_add_test(tcase, a_suffix_makes_a_v1_completion_an_infill);
+    tcase_add_test(tcase, answers_repeat_no_more_than_a_body_holds);
     tcase_add_test(tcase, a_template_makes_a_prompt);
     tcase_add_test(tcase, a_chat_is_its_template_s_completion);
     tcase_add_test(tcase, a_prediction_changes_no_answer_and_a_prefix_break_is_reported);
