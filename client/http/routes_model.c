@@ -2,6 +2,7 @@
 #include "client/http/routes_model.h"
 
 #include "client/http/fields.h"
+#include "client/http/json_put.h"
 #include "client/http/reply.h"
 #include "client/http/state.h"
 #include "client/http/token_json.h"
@@ -128,7 +129,7 @@ static int read_suffixed(struct gen_params *a, struct hearth *h, struct fail *f)
     return 0;
 }
 
-/* Each answer repeats its prompt, and with a `suffix` one may be longer than what a context holds. */
+/* Each answer repeats its prompt. With a `suffix` that may be longer than what a context holds. */
 static int check_echo(const struct gen_params *a, size_t most, struct fail *f)
 {
     size_t bytes = 0;
@@ -192,6 +193,23 @@ bool routes_writes_tools(struct hearth *h, const char *chat_template)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+/* As text, for as values there would be half a kilobyte for each byte of the request. h: tells the
+ * pieces, or NULL. */
+static void put_tokens(struct buffer *t, struct hearth *h, const uint32_t *ids, uint32_t n)
+{
+    char bytes[TOKEN_TEXT_BYTES];
+    buffer_text(t, "{\"tokens\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        buffer_text(t, i ? "," : "");
+        if (h)
+            json_put_format(t, "{'id':%d,'piece':%o}", (int64_t)ids[i],
+                            json_of_exact(bytes, token_text(h, ids[i], bytes)));
+        else
+            json_put_format(t, "%d", (int64_t)ids[i]);
+    }
+    buffer_text(t, "]}");
+}
+
 int routes_read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
 {
     const json_t *content = json_object_get(x->root, "content");
@@ -205,15 +223,8 @@ int routes_read_tokenize(struct exchange *x, struct hearth *h, struct fail *f)
         field_bool(x->root, "with_pieces", &with_pieces, f) < 0 ||
         gen_params_tokens(h, content, "content", add_special, parse_special, &ids, &n, f) < 0)
         return -1;
-    json_t *list = with_pieces ? json_array() : json_of_ids(ids, n);
-    for (uint32_t i = 0; with_pieces && i < n; i++) {
-        char bytes[TOKEN_TEXT_BYTES];
-        size_t n_bytes = token_text(h, ids[i], bytes);
-        json_array_append_new(list, json_pack("{s:I, s:o}", "id", (json_int_t)ids[i], "piece",
-                                              json_of_exact(bytes, n_bytes)));
-    }
+    put_tokens(&x->out, with_pieces ? h : NULL, ids, n);
     free(ids);
-    exchange_put_whole(x, json_pack("{s:o}", "tokens", list));
     return 0;
 }
 

@@ -8,21 +8,18 @@
 
 size_t token_text(struct hearth *h, uint32_t id, char *bytes)
 {
-    /* A detokenizer drops the first space of a text: so the token is put after another one. */
-    uint32_t ids[2] = {0, id};
-    char both[2 * TOKEN_TEXT_BYTES];
-    if (hearth_tokenize(h, "a", 1, 0, ids, 1) < 1)
+    /* A detokenizer may drop the first space of a text: not of the same token after itself. */
+    const uint32_t ids[2] = {id, id};
+    const int64_t first = hearth_detokenize(h, ids, 1, HEARTH_SPECIAL, bytes, TOKEN_TEXT_BYTES);
+    const int64_t own = hearth_detokenize(h, ids, 2, HEARTH_SPECIAL, NULL, 0) - first;
+    if (first < 0 || own < first)
         return 0;
-    ids[1] = id;
-    int64_t first = hearth_detokenize(h, ids, 1, HEARTH_SPECIAL, both, 0);
-    int64_t n = hearth_detokenize(h, ids, 2, HEARTH_SPECIAL, both, sizeof(both));
-    if (first < 0 || n <= first)
-        return 0;
-    if (n > (int64_t)sizeof(both))
-        n = sizeof(both);
-    size_t mine = (size_t)(n - first) < TOKEN_TEXT_BYTES ? (size_t)(n - first) : TOKEN_TEXT_BYTES;
-    memcpy(bytes, both + first, mine);
-    return mine;
+    const size_t n = own < TOKEN_TEXT_BYTES ? (size_t)own : TOKEN_TEXT_BYTES;
+    if (own > first) {
+        memmove(bytes + 1, bytes, n - 1);
+        bytes[0] = ' ';
+    }
+    return n;
 }
 
 json_t *json_of_text(const char *bytes, size_t n)

@@ -1,10 +1,12 @@
-/* A request's `prediction` becomes the guess, in tokens of the daemon's vocabulary. */
+/* What becomes tokens of the daemon's vocabulary: a request's `prediction`, which is the guess, and
+ * the text of /tokenize. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/http/gen_params.h"
+#include "client/http/routes_model.h"
 #include "ipc/params.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/run_suite.h"
@@ -58,6 +60,56 @@ START_TEST(another_form_is_refused)
 }
 END_TEST
 
+/* How much of jansson's memory there is, and was at most. */
+static size_t n_live, n_most;
+
+static void *counted(size_t bytes)
+{
+    n_live++;
+    n_most = n_live > n_most ? n_live : n_most;
+    return malloc(bytes);
+}
+
+static void uncounted(void *p)
+{
+    n_live -= p != NULL;
+    free(p);
+}
+
+/* A value of jansson's takes half a kilobyte. */
+START_TEST(pieces_are_written_as_text)
+{
+    enum { TIMES = 1000 };
+    static const char word[] = "upon</s>";
+    char *text = calloc(TIMES, sizeof(word));
+    uint32_t want[16 * TIMES];
+    struct exchange x = {0};
+    connect_with(1, 0);
+    for (int i = 0; i < TIMES; i++)
+        strcat(text, word);
+    const int64_t n = hearth_tokenize(h, text, strlen(text), HEARTH_SPECIAL, want, 16 * TIMES);
+    json_set_alloc_funcs(counted, uncounted);
+    x.root = json_pack("{s:s, s:b}", "content", text, "with_pieces", 1);
+    ck_assert_int_eq(routes_read_tokenize(&x, h, &fail), 0);
+    json_decref(x.root);
+    json_set_alloc_funcs(malloc, free);
+    ck_assert_uint_le(n_most, 64);
+    json_t *o = json_loadb(x.out.data, x.out.bytes, 0, NULL), *list = json_object_get(o, "tokens");
+    ck_assert_int_eq((int64_t)json_array_size(list), n);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *piece = json_object_get(json_array_get(list, i), "piece");
+        ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(list, i), "id")),
+                         want[i]);
+        ck_assert(json_is_array(piece) || json_string_length(piece) > 0);
+    }
+    ck_assert_str_eq(
+        json_string_value(json_object_get(json_array_get(list, (size_t)n - 1), "piece")), "</s>");
+    json_decref(o);
+    buffer_fini(&x.out);
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("http_prediction");
@@ -66,6 +118,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_text_or_its_parts_are_the_guess, 0, 2);
     tcase_add_test(tcase, a_long_text_is_cut_to_what_a_request_holds);
     tcase_add_loop_test(tcase, another_form_is_refused, 0, 4);
+    tcase_add_test(tcase, pieces_are_written_as_text);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
