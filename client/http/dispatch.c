@@ -60,11 +60,49 @@ static void check_passed(struct exchange *x)
     x->root = value;
 }
 
+/* About what jansson takes for a text's values: a hundred times its bytes where they are `{},{}`. */
+static size_t count_values(const char *text, size_t bytes)
+{
+    enum { OBJECT = 256, ARRAY = 128, STRING = 80, MEMBER = 96, ITEM = 48 };
+    size_t sum = bytes;
+    bool in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        const char c = text[i];
+        if (c == '"')
+            sum += (in_string = !in_string) ? STRING : 0;
+        else if (in_string)
+            i += c == '\\';
+        else
+            sum += c == '{' ? OBJECT : c == '[' ? ARRAY : c == ':' ? MEMBER : c == ',' ? ITEM : 0;
+    }
+    return sum;
+}
+
+/* A request keeps its values until it ends, and many may wait or stream. One alone is taken. */
+static bool has_room(struct exchange *x, const char *text)
+{
+    struct server *s = x->server;
+    const size_t bytes = count_values(text, x->body.bytes);
+    if (bytes <= SERVER_VALUES_FREE)
+        return true;
+    const size_t before = atomic_fetch_add(&s->value_bytes, bytes);
+    if (!before || before + bytes <= SERVER_VALUES_MAX) {
+        x->value_bytes = bytes;
+        return true;
+    }
+    atomic_fetch_sub(&s->value_bytes, bytes);
+    fail_set(&x->fail, 503, FAIL_UNAVAILABLE,
+             "other requests take all memory for their values: try again in a moment");
+    return false;
+}
+
 /* The body's object becomes x->root, or x->fail says why not. */
 static void parse_body(struct exchange *x)
 {
     json_error_t e;
     const char *text = x->body.data ? x->body.data : "";
+    if (!has_room(x, text))
+        return;
     if (x->server->config->upstreams) /* which read the same bytes, perhaps otherwise */
         x->root = json_loadb(text, x->body.bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
     else

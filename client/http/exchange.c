@@ -505,6 +505,7 @@ void exchange_close(struct exchange *x)
     json_decref(x->root);
     json_decref(x->asked);
     json_decref(x->found);
+    atomic_fetch_sub(&x->server->value_bytes, x->value_bytes);
     free(x->wanted);
     buffer_fini(&x->body);
     buffer_fini(&x->out);

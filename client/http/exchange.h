@@ -97,6 +97,7 @@ struct exchange {
     struct buffer ahead; /* a part of the answer that was written while the daemon worked on it */
 
     json_t *root;                     /* the request's object, until x->params takes it */
+    size_t value_bytes;               /* its share of the server's */
     json_t *asked;                    /* the same before it was translated, or NULL */
     json_t *found;                    /* by a worker: the daemon's status; models on the disk */
     void (*tell)(struct exchange *x); /* what follows after catalog_look() */

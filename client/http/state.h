@@ -9,10 +9,18 @@
 #include "client/http/served.h"
 #include "client/http/transfer.h"
 
+#include <stdatomic.h>
+
 struct conn;
 struct exchange;
 
-enum { SERVER_LISTENERS_MAX = 16, SERVER_BODIES_MAX = 256 << 20, SERVER_CODES = 6 };
+enum {
+    SERVER_LISTENERS_MAX = 16,
+    SERVER_BODIES_MAX = 256 << 20,
+    SERVER_VALUES_MAX = 256 << 20,
+    SERVER_VALUES_FREE = 4 << 20, /* of one request: always taken */
+    SERVER_CODES = 6
+};
 
 struct listener {
     struct watch watch;
@@ -43,7 +51,8 @@ struct server {
     uint32_t n_listeners, n_connections;
     struct conn *conns; /* [n_connections] a list */
     struct exchange *exchanges;
-    size_t body_bytes; /* of all requests that are being read */
+    size_t body_bytes;         /* of all requests that are being read */
+    atomic_size_t value_bytes; /* what their objects take until they end, but for small ones */
     struct counters count;
     uint64_t start_ns, last_id, id_base;
     bool wants_run, is_full, is_draining;

@@ -161,6 +161,45 @@ START_TEST(a_huge_text_does_not_hold_up_others)
 }
 END_TEST
 
+/* A request with so many empty objects that nothing reads, and a connection that sent it. */
+static int send_values(int n, const char *more)
+{
+    char *body = malloc((size_t)n * 3 + 400);
+    int fd = gateway_connect(&rig_gate);
+    size_t bytes = (size_t)sprintf(body, "{\"prompt\":\"x\"%s,\"values\":[{}", more);
+    while (--n)
+        bytes += (size_t)sprintf(body + bytes, ",{}");
+    sprintf(body + bytes, "]}");
+    http_send(fd, "POST", "/completion", "", body);
+    free(body);
+    return fd;
+}
+
+static int status_of_values(int n)
+{
+    int fd = send_values(n, ",\"n_predict\":1");
+    struct http_answer a = http_receive(fd);
+    const int status = a.status;
+    http_answer_fini(&a);
+    close(fd);
+    return status;
+}
+
+/* Its values are a hundred times as large as its text, and stay until it ends. */
+START_TEST(what_requests_hold_has_a_limit_together)
+{
+    enum { MANY = 800000, SOME = 100000, FEW = 10000 }; /* of 304 bytes, as the gateway reckons */
+    int fd = send_values(MANY, ",\"stream\":true,\"ignore_eos\":true,\"n_predict\":1000000");
+    gateway_wait_metric(&rig_gate, "hearth_http_running", 1);
+    ck_assert_int_eq(status_of_values(SOME), 503);
+    ck_assert_int_eq(status_of_values(FEW), 200);
+    close(fd);
+    gateway_wait_metric(&rig_gate, "hearth_http_connections", 1);
+    ck_assert_int_eq(status_of_values(SOME), 200);
+    ck_assert_int_eq(status_of_values(MANY), 200);
+}
+END_TEST
+
 START_TEST(more_connections_than_allowed_wait)
 {
     enum { N = 12 };
@@ -456,6 +495,7 @@ int main(void)
     tcase_add_test(tcase, a_connection_dropped_in_a_prefill_cancels_it);
     tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
     tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
+    tcase_add_test(tcase, what_requests_hold_has_a_limit_together);
     tcase_add_test(tcase, more_connections_than_allowed_wait);
     tcase_add_test(tcase, half_open_connections_give_way);
     tcase_add_test(tcase, a_template_of_invalid_utf8_is_served);
