@@ -95,14 +95,17 @@ static bool read_duration(const char *text, double *ret_s)
     return true;
 }
 
+/* Of a duration: the loop reads it. */
+enum { KEEP_BYTES = 64 };
+
 int translate_keep_alive(const json_t *body, bool *ret_given, uint64_t *ret_ns, struct fail *f)
 {
     const json_t *keep = json_object_get(body, "keep_alive");
     double s = json_number_value(keep);
     if (!keep || json_is_null(keep))
         return 0;
-    if (!json_is_number(keep) &&
-        (!json_is_string(keep) || !read_duration(json_string_value(keep), &s)))
+    if (!json_is_number(keep) && (!json_is_string(keep) || json_string_length(keep) > KEEP_BYTES ||
+                                  !read_duration(json_string_value(keep), &s)))
         return fail_set(f, 400, FAIL_INVALID,
                         "'keep_alive' must be a number of seconds, or a duration such as \"5m\"");
     *ret_given = true;

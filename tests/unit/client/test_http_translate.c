@@ -578,6 +578,11 @@ START_TEST(keep_alive_is_seconds_or_a_duration)
     ck_assert_uint_eq(kept("1e300"), UINT64_MAX);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         ck_assert_msg(kept(wrong[i]) == 7, "%s is taken", wrong[i]);
+    for (int bytes = 64; bytes <= 65; bytes++) { /* the loop reads it */
+        char text[80];
+        snprintf(text, sizeof(text), "\"%0*ds\"", bytes - 1, 5);
+        ck_assert_uint_eq(kept(text), bytes == 64 ? 5 * second : 7);
+    }
 }
 END_TEST
 
