@@ -260,7 +260,8 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
         fail_set(&x->fail, 413, FAIL_INVALID,
                  "the request has more than %u bytes: start hearth-http with a larger --max-body",
                  s->config->max_body);
-    else if (!x->fail.status && s->body_bytes + n > SERVER_BODIES_MAX)
+    else if (!x->fail.status && x->body.bytes + n > SERVER_BODIES_FREE &&
+             s->body_bytes + n > SERVER_BODIES_MAX)
         fail_set(&x->fail, 503, FAIL_UNAVAILABLE,
                  "other requests take all memory for bodies: try again in a moment");
     if (x->fail.status) {

@@ -17,6 +17,7 @@ struct exchange;
 enum {
     SERVER_LISTENERS_MAX = 16,
     SERVER_BODIES_MAX = 256 << 20,
+    SERVER_BODIES_FREE = 1 << 20, /* of one request: always read */
     SERVER_VALUES_MAX = 256 << 20,
     SERVER_VALUES_FREE = 4 << 20, /* of one request: always taken */
     SERVER_CODES = 6

@@ -161,6 +161,34 @@ START_TEST(a_huge_text_does_not_hold_up_others)
 }
 END_TEST
 
+/* All memory for bodies is held by one that does not come to its end. */
+START_TEST(bodies_that_do_not_end_keep_no_small_one_out)
+{
+    enum { ALL = 256 << 20, PART = 1 << 20, LARGE = 2 << 20 };
+    static char part[PART + 1], head[128], large[LARGE];
+    ck_assert_int_eq(gateway_stop(&rig_gate), 0);
+    gateway_start(&rig_gate, &rig_daemon, false, (const char *const[]){"--max-body", "256M", NULL});
+    memset(part, ' ', PART);
+    int fd = gateway_connect(&rig_gate);
+    snprintf(head, sizeof(head),
+             "POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", ALL);
+    ck_assert_int_eq(send(fd, head, strlen(head), MSG_NOSIGNAL), (ssize_t)strlen(head));
+    for (int left = ALL - 1; left;) {
+        ssize_t n = send(fd, part, (size_t)(left < PART ? left : PART), MSG_NOSIGNAL);
+        ck_assert_int_gt(n, 0);
+        left -= (int)n;
+    }
+    snprintf(large, sizeof(large), "{\"prompt\":\"x\",\"n_predict\":1%*s}", LARGE - 64, "");
+    struct http_answer a = http_ask(&rig_gate, "/completion", large);
+    ck_assert_int_eq(a.status, 503);
+    http_answer_fini(&a);
+    a = http_ask(&rig_gate, "/completion", "{\"prompt\":\"x\",\"n_predict\":1}");
+    ck_assert_int_eq(a.status, 200);
+    http_answer_fini(&a);
+    close(fd);
+}
+END_TEST
+
 /* A request with so many empty objects that nothing reads, and a connection that sent it. */
 static int send_values(int n, const char *more)
 {
@@ -495,6 +523,7 @@ int main(void)
     tcase_add_test(tcase, a_connection_dropped_in_a_prefill_cancels_it);
     tcase_add_test(tcase, a_huge_prefill_does_not_hold_up_others);
     tcase_add_test(tcase, a_huge_text_does_not_hold_up_others);
+    tcase_add_test(tcase, bodies_that_do_not_end_keep_no_small_one_out);
     tcase_add_test(tcase, what_requests_hold_has_a_limit_together);
     tcase_add_test(tcase, more_connections_than_allowed_wait);
     tcase_add_test(tcase, half_open_connections_give_way);
