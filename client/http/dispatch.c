@@ -60,7 +60,7 @@ static void check_passed(struct exchange *x)
     x->root = value;
 }
 
-/* About what jansson takes for a text's values: a hundred times its bytes where they are `{},{}`. */
+/* About what jansson takes for a text's values: a hundred times its bytes where they are `{}`. */
 static size_t count_values(const char *text, size_t bytes)
 {
     enum { OBJECT = 256, ARRAY = 128, STRING = 80, MEMBER = 96, ITEM = 48 };

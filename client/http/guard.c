@@ -43,6 +43,11 @@ bool guard_is_own(const char *host, const char *origin)
     return host && strncasecmp(origin, scheme, n) == 0 && strcasecmp(origin + n, host) == 0;
 }
 
+bool guard_is_foreign(const char *site)
+{
+    return site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
+}
+
 /* Takes the same time wherever the two differ. */
 static bool equal(const char *key, const char *given)
 {

@@ -1,8 +1,9 @@
 /* guard: access: keys, and headers that only another site's web page would send.
  *
  * A web page can reach loopback under a name of its own that points there (DNS rebinding), or with
- * cross-origin requests. So on TCP the Host header must name this machine, and an Origin header must
- * be one that was allowed. Pure functions. */
+ * cross-origin requests. So on TCP the Host header must name this machine, an Origin header must be
+ * one that was allowed, and without one a browser must not say that another page asks. Pure
+ * functions. */
 #ifndef HEARTH_CLIENT_HTTP_GUARD_H
 #define HEARTH_CLIENT_HTTP_GUARD_H
 
@@ -28,6 +29,10 @@ bool guard_origin(const struct guard *g, const char *origin);
 
 /* Is the page that asks our own: of the host, with its port, that it asks? */
 bool guard_is_own(const char *host, const char *origin);
+
+/* What a browser says in Sec-Fetch-Site of a request without an Origin, or NULL: is it that of a
+ * page of another site or port, which has a picture or a script from here? */
+bool guard_is_foreign(const char *site);
 
 /* `authorization`: "Bearer KEY", or NULL; `key`: that of X-Api-Key, or NULL. The time it takes
  * depends on the number and length of the keys only. */

@@ -128,6 +128,7 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
     const struct guard *g = &x->server->guard;
     const char *host = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Host");
     const char *origin = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Origin");
+    const char *site = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Sec-Fetch-Site");
     const char *auth = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Authorization");
     const char *key = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "X-Api-Key");
     if (c->is_tcp && !guard_host(g, host))
@@ -140,6 +141,9 @@ static void check_sender(struct exchange *x, const struct conn *c, const char *p
                  "requests of pages of '%.100s' are refused: start hearth-http with --cors-origin "
                  "%.100s",
                  origin, origin);
+    else if (c->is_tcp && !origin && guard_is_foreign(site) && !is_open(x, path))
+        fail_set(&x->fail, 403, FAIL_PERMISSION,
+                 "requests of pages of other sites are refused: open the URL by itself");
     else if (!is_open(x, path) && !is_preflight(x, method) && !guard_key(g, auth, key))
         fail_set(&x->fail, 401, FAIL_AUTHENTICATION,
                  "Invalid API Key: send 'Authorization: Bearer KEY' with a key of hearth-http");

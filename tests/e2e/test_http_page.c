@@ -62,6 +62,26 @@ START_TEST(its_own_origin_may_ask_and_no_other)
 }
 END_TEST
 
+/* A picture or a script of another page has no Origin: it would start the daemon of a model that
+ * sleeps. */
+START_TEST(what_another_page_embeds_is_not_answered)
+{
+    static const char *const foreign[] = {"cross-site", "same-site"};
+    char headers[128];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(headers, sizeof(headers), "Host: localhost\r\nSec-Fetch-Site: %s\r\n", foreign[i]);
+        ck_assert_int_eq(status_of(true, "/props", headers), 403);
+        ck_assert_int_eq(status_of(true, "/v1/models", headers), 403);
+        ck_assert_int_eq(status_of(true, "/page.js", headers), 200);
+        strcat(headers, "Accept: text/html\r\n"); /* a link to the page */
+        ck_assert_int_eq(status_of(true, "/", headers), 200);
+    }
+    ck_assert_int_eq(
+        status_of(true, "/props", "Host: localhost\r\nSec-Fetch-Site: same-origin\r\n"), 200);
+    ck_assert_int_eq(status_of(true, "/props", "Host: localhost\r\nSec-Fetch-Site: none\r\n"), 200);
+}
+END_TEST
+
 static bool shows_names(bool by_port, const char *headers)
 {
     struct http_answer a = get(by_port, "/status", headers);
@@ -113,6 +133,7 @@ int main(void)
     tcase_add_checked_fixture(c, rig_setup_answers, rig_teardown);
     tcase_add_test(c, the_page_needs_nothing_but_the_gateway);
     tcase_add_test(c, its_own_origin_may_ask_and_no_other);
+    tcase_add_test(c, what_another_page_embeds_is_not_answered);
     tcase_add_test(c, a_port_without_a_key_shows_no_names);
     suite_add_tcase(s, c);
     return run_suite(s);

@@ -65,6 +65,17 @@ START_TEST(only_a_page_of_the_host_that_is_asked_is_its_own)
 }
 END_TEST
 
+START_TEST(a_picture_on_another_site_s_page_is_foreign)
+{
+    ck_assert(!guard_is_foreign(NULL)); /* no browser */
+    ck_assert(!guard_is_foreign("same-origin"));
+    ck_assert(!guard_is_foreign("none")); /* what was typed */
+    ck_assert(guard_is_foreign("same-site"));
+    ck_assert(guard_is_foreign("cross-site"));
+    ck_assert(guard_is_foreign(""));
+}
+END_TEST
+
 START_TEST(keys_match_as_a_whole)
 {
     struct guard g = {.keys = {"abc", "de"}, .n_keys = 2}, open = {0};
@@ -479,6 +490,7 @@ int main(void)
     TCase *tcase = tcase_create("parts");
     tcase_add_test(tcase, only_loopback_and_allowed_names_are_valid_hosts);
     tcase_add_test(tcase, only_allowed_origins_pass);
+    tcase_add_test(tcase, a_picture_on_another_site_s_page_is_foreign);
     tcase_add_test(tcase, keys_match_as_a_whole);
     tcase_add_test(tcase, only_a_page_of_the_host_that_is_asked_is_its_own);
     tcase_add_test(tcase, an_answer_ends_where_the_indent_does);

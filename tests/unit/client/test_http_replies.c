@@ -94,7 +94,7 @@ START_TEST(a_response_says_numbers_as_they_were_given)
 }
 END_TEST
 
-/* Where the request is read, which of a large one a worker does: the loop does not write it again. */
+/* Where the request is read, which a worker does with a large one: the loop does not again. */
 START_TEST(what_a_response_says_again_is_written_once)
 {
     struct fail f = {0};
