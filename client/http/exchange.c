@@ -277,8 +277,10 @@ static void take_result(struct choice *c, const struct hearth_result *r)
 static void add_prob(struct choice *c, size_t list, const json_t *value)
 {
     struct buffer *t = &c->probs[list];
-    buffer_text(t, t->bytes ? "," : "");
+    const size_t before = t->bytes;
+    buffer_text(t, before ? "," : "");
     json_put(t, value);
+    c->x->probs_bytes += t->bytes - before;
     c->text.failed |= t->failed;
     t->failed = false;
 }
@@ -291,6 +293,14 @@ void exchange_add_probs(struct choice *c, const struct hearth_token_logprobs *l)
     for (size_t i = 0; i < json_array_size(one) && i < CHOICE_LISTS; i++)
         add_prob(c, i, json_array_get(one, i));
     json_decref(one);
+    if (c->x->probs_bytes > PROBS_BYTES && !c->x->params.stream) {
+        struct fail f;
+        fail_set(&f, 400, FAIL_INVALID,
+                 "the log-probabilities of the answer have more than %d MiB: ask for a stream, or "
+                 "for fewer answers, tokens or alternatives",
+                 PROBS_BYTES >> 20);
+        exchange_fail(c->x, &f);
+    }
 }
 
 void exchange_put_list(struct buffer *t, const struct buffer *list)
@@ -316,8 +326,11 @@ static void on_tokens(struct choice *c, const struct hearth_event *e)
         c->first_ns = bell_now_ns();
     c->n_tokens += e->n_tokens;
     c->text.failed |= token_list_append(&c->ids, e->tokens, e->n_tokens) != 0;
-    for (uint32_t i = 0; e->logprobs && x->reply->probs && i < e->n_tokens; i++)
+    for (uint32_t i = 0; e->logprobs && x->reply->probs && i < e->n_tokens; i++) {
         exchange_add_probs(c, &e->logprobs[i]);
+        if (x->is_ready)
+            return; /* it failed, and the event is gone with the job */
+    }
     c->is_cut = indent_filter(&c->indent, e->text, e->text_bytes, &c->text);
     c->has_newline = c->has_newline || memchr(e->text, '\n', e->text_bytes);
     c->is_cut = c->is_cut || is_late(c);

@@ -33,6 +33,9 @@ struct finish {
 /* Most lists that a dialect makes of the tokens' log-probabilities. */
 enum { CHOICE_LISTS = 4 };
 
+/* Of them, in an answer that is not a stream. */
+enum { PROBS_BYTES = 64 << 20 };
+
 /* One answer of a request. */
 struct choice {
     struct job job; /* first: the pool knows it by this */
@@ -107,8 +110,9 @@ struct exchange {
     struct gen_params params;
     struct choice *choices; /* [n_choices] */
     uint32_t n_choices, n_done;
-    char id[40];       /* "" until exchange_name */
-    uint64_t n_events; /* of the stream, where a dialect counts them */
+    size_t probs_bytes; /* of all choices so far */
+    char id[40];        /* "" until exchange_name */
+    uint64_t n_events;  /* of the stream, where a dialect counts them */
     uint64_t start_ns, created;
     bool waits_for_connect; /* until an attempt to reach the daemon ended */
     char *wanted;           /* [DISK_NAME_BYTES] the model that may have to be started, or NULL */
@@ -158,7 +162,7 @@ size_t exchange_take(struct exchange *x, char *to, size_t max);
 void exchange_put_ahead(struct exchange *x);
 
 /* Adds a token to c->probs: as text, for as values it would be ten times as large, until all of a
- * whole answer is sent. */
+ * whole answer is sent. Where those have too many bytes the answer fails: x->is_ready. */
 void exchange_add_probs(struct choice *c, const struct hearth_token_logprobs *l);
 
 /* One of these lists in its brackets. */

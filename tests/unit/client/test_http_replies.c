@@ -180,6 +180,34 @@ START_TEST(probabilities_are_kept_as_text)
 END_TEST
 
 /* Each of 64 answers says it. */
+/* They are kept until all of a whole answer is there; a stream has sent them. */
+START_TEST(probabilities_of_a_whole_answer_have_a_limit)
+{
+    struct hearth_logprob top[20] = {{0}};
+    const struct hearth_token_logprobs one = {.n_top = 20, .top = top};
+    for (int stream = 0; stream < 2; stream++) {
+        open_stream(&reply_chat);
+        x.params.stream = stream;
+        x.probs_bytes = PROBS_BYTES - 100;
+        exchange_add_probs(&c, &one);
+        ck_assert_int_eq(x.is_ready, !stream);
+        ck_assert_uint_eq(x.status, stream ? 0 : 400);
+        if (!stream)
+            ck_assert_ptr_nonnull(strstr(x.out.data, "ask for a stream"));
+        buffer_fini(&c.probs[0]);
+        buffer_fini(&x.out);
+        buffer_fini(&x.ahead);
+    }
+    open_stream(&reply_chat);
+    x.params.stream = false;
+    exchange_add_probs(&c, &one);
+    ck_assert(!x.is_ready);
+    ck_assert_uint_eq(x.probs_bytes, c.probs[0].bytes);
+    buffer_fini(&c.probs[0]);
+    buffer_fini(&x.ahead);
+}
+END_TEST
+
 START_TEST(settings_say_a_grammar_unless_it_is_long)
 {
     static char grammar[16386];
@@ -334,6 +362,7 @@ int main(void)
     tcase_add_test(tcase, what_a_response_says_again_is_written_once);
     tcase_add_test(tcase, no_two_calls_of_an_answer_have_the_same_id);
     tcase_add_test(tcase, probabilities_are_kept_as_text);
+    tcase_add_test(tcase, probabilities_of_a_whole_answer_have_a_limit);
     tcase_add_test(tcase, settings_say_a_grammar_unless_it_is_long);
     tcase_add_test(tcase, the_tool_of_a_call_is_looked_for_once);
     tcase_add_test(tcase, a_message_that_waits_pings);
