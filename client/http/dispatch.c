@@ -30,6 +30,13 @@ bool dispatch_is_back(struct exchange *x)
     return false;
 }
 
+/* Its values were freed. */
+static void drop_values(struct exchange *x)
+{
+    atomic_fetch_sub(&x->server->value_bytes, x->value_bytes);
+    x->value_bytes = 0;
+}
+
 /* The upstream that serves the model, or NULL. */
 static struct upstream *upstream_of(const struct exchange *x, const char *model)
 {
@@ -58,6 +65,7 @@ static void check_passed(struct exchange *x)
     value = json_pack("{s:O?}", "model", model);
     json_decref(x->root);
     x->root = value;
+    drop_values(x);
 }
 
 /* About what jansson takes for a text's values: a hundred times its bytes where they are `{}`. */
@@ -139,6 +147,7 @@ static void forget_read(struct exchange *x)
     json_decref(x->root);
     json_decref(x->asked);
     x->root = x->asked = NULL;
+    drop_values(x);
 }
 
 static void work(struct task *t, struct hearth *h, int rc, const char *err)

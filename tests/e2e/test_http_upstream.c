@@ -405,6 +405,30 @@ START_TEST(answers_that_wait_for_their_clients_count)
 END_TEST
 
 /* A name that no server answers for is looked up for half a minute. */
+/* Of a request that is passed on the values are not kept: 6 MiB each, of 256 MiB that all may have. */
+START_TEST(requests_that_are_passed_on_hold_no_values)
+{
+    enum { REQUESTS = 50, VALUES = 20000 };
+    static char large[VALUES * 3 + 128];
+    int fds[REQUESTS];
+    size_t n = (size_t)sprintf(large, "{\"model\":\"large/model\",\"values\":[{}");
+    for (int i = 1; i < VALUES; i++)
+        n += (size_t)sprintf(large + n, ",{}");
+    sprintf(large + n, "]}");
+    answer = NULL;
+    for (int i = 0; i < REQUESTS; i++) {
+        fds[i] = gateway_connect(&gate);
+        http_send(fds[i], "POST", "/v1/completions", "", large);
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        struct http_answer a = http_receive(fds[i]);
+        ck_assert_msg(a.status == 504, "%d: %d %s", i, a.status, a.body); /* it says nothing */
+        http_answer_fini(&a);
+        close(fds[i]);
+    }
+}
+END_TEST
+
 START_TEST(a_look_up_of_a_name_holds_none_up)
 {
     enum { ALL = 100, MOST = 64, TRIES = 10 };
@@ -534,6 +558,7 @@ int main(void)
     tcase_add_test(c, a_name_that_neither_an_upstream_nor_a_daemon_has_is_said);
     tcase_add_test(c, answers_that_are_not_streams_have_a_limit_together);
     tcase_add_test(c, answers_that_wait_for_their_clients_count);
+    tcase_add_test(c, requests_that_are_passed_on_hold_no_values);
     tcase_add_test(c, one_whose_client_left_before_it_began_is_not_sent);
     tcase_add_test(c, each_request_has_a_connection_of_its_own);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
