@@ -29,6 +29,7 @@ struct client_slot {
     uint32_t ending;     /* generation of the cancelled request */
     uint32_t sent;       /* arena [0, sent) holds the tokens of the last cell */
     uint32_t prompt;     /* tokens of the running request's prompt */
+    uint32_t context;    /* of the daemon that it was made for */
     enum client_state state;
     uint64_t cookie;
     struct submit_cell cell; /* of the running request, to be published again */

@@ -100,10 +100,11 @@ static bool is_text(const struct hearth *h, const struct client_slot *s, uint32_
 }
 
 /* One accepted token: its id, and its bytes unless it has no text. A daemon that goes on past the
- * context would fill our memory. */
+ * context would fill our memory. What came before another daemon took over may need more than that
+ * one's. */
 static int add_token(struct hearth *h, struct client_slot *s, uint32_t id)
 {
-    if (s->prompt + s->ids.n >= h->welcome.limits.context)
+    if (s->prompt + s->ids.n >= s->context)
         return -EPROTO;
     if (token_list_push(&s->ids, id))
         return -ENOMEM;

@@ -394,6 +394,7 @@ static void publish(struct hearth *h, uint32_t slot, const struct hearth_request
     s->lost = NULL;
     s->sent = n;
     s->prompt = n;
+    s->context = h->welcome.limits.context;
     s->cookie = r->cookie;
     forget_events(s);
 }

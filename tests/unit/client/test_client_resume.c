@@ -329,6 +329,38 @@ START_TEST(a_context_that_moves_the_end_is_named)
 }
 END_TEST
 
+/* The next daemon has less room than an answer took that had come before. It is delivered, and one
+ * that was not at its end ends: the handle goes on. */
+START_TEST(an_answer_that_has_come_needs_no_room_at_the_next_daemon)
+{
+    connect_with(3, 0);
+    uint32_t g0 = submit_ids(0, prompt, 3).generation, g1 = submit_ids(1, prompt, 3).generation;
+    submit_ids(2, prompt, 3);
+    fake_bytes(&fake, 0, g0, 3, "it is all here");
+    fake_done(&fake, 0, g0, DONE_EOS, 14);
+    fake_bytes(&fake, 1, g1, 3, "and half of it");
+    fake.limits.context = 8;
+    uint32_t resumes = look().resumes;
+    fake_die(&fake);
+    fake_start(&fake);
+    const struct hearth_event *e;
+    while (look().resumes == resumes)
+        (void)hearth_next(h, 2, &e, 20);
+    fake_join(&fake);
+    hear_end(0);
+    ck_assert_str_eq(text, "it is all here");
+    ck_assert_uint_eq(result.reason, HEARTH_EOS);
+    text[0] = 0;
+    n_ids = 0;
+    hear_end(1);
+    ck_assert_str_eq(text, "and half of it");
+    ck_assert_uint_eq(result.reason, HEARTH_ERROR);
+    ck_assert_msg(strstr(error_text, "--context") != NULL, "%s", error_text);
+    struct hearth_request r = text_request("Once");
+    ck_assert_int_eq(hearth_submit(h, 0, &r), 0);
+}
+END_TEST
+
 START_TEST(a_request_that_is_not_deterministic_ends)
 {
     struct submit_cell c;
@@ -529,6 +561,7 @@ int main(void)
     tcase_add_test(t, another_model_ends_the_answer_and_is_named);
     tcase_add_test(t, other_numerics_end_the_answer_and_are_named);
     tcase_add_test(t, a_context_that_moves_the_end_is_named);
+    tcase_add_test(t, an_answer_that_has_come_needs_no_room_at_the_next_daemon);
     tcase_add_test(t, a_request_that_is_not_deterministic_ends);
     tcase_add_test(t, without_a_new_daemon_the_request_ends_in_time);
     tcase_add_test(t, a_daemon_that_keeps_dying_without_a_token_is_given_up);
