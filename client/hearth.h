@@ -294,7 +294,7 @@ HEARTH_API const uint32_t *hearth_chat_marks(const struct hearth_chat_reader *re
  * thought instead. Where the model may choose to call, and the form of calls is known, it becomes
  * one that takes what it took, or calls in that form (after a thought, blanks before either); one
  * that writes calls or control tokens itself stays as it is. Returns 0; -EINVAL where a call is
- * required beside such a grammar; -ENOMEM. */
+ * required beside such a grammar, or request->size has no room for what it needs; -ENOMEM. */
 HEARTH_API int hearth_chat_request(const struct hearth_chat_reader *reader,
                                    struct hearth_request *request);
 

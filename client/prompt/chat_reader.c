@@ -213,7 +213,7 @@ static int add_calls(struct bound *bound, struct hearth_request *request)
     return 0;
 }
 
-int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
+static int set_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
 {
     const struct chat_grammar *g = &reader->bound->grammar;
     bool own = request->grammar != NULL;
@@ -235,6 +235,24 @@ int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_r
     request->banned = g->banned;
     request->n_banned = g->n_banned;
     return 0;
+}
+
+/* A caller's older header may lack the last fields. Without tokens that are never picked a call that
+ * the model writes is content all the same; without its marks a grammar binds something else. */
+int hearth_chat_request(const struct hearth_chat_reader *reader, struct hearth_request *request)
+{
+    const struct chat_grammar *g = &reader->bound->grammar;
+    const size_t size = request->size;
+    struct hearth_request all;
+    if (size < sizeof(request->size) ||
+        (size < offsetof(struct hearth_request, n_banned) && (g->n_marks || g->n_closing)))
+        return -EINVAL;
+    hearth_request_init(&all, sizeof(all));
+    memcpy(&all, request, size < sizeof(all) ? size : sizeof(all));
+    int rc = set_request(reader, &all);
+    if (!rc)
+        memcpy(request, &all, size < sizeof(all) ? size : sizeof(all));
+    return rc;
 }
 
 const char *hearth_chat_loosened(const struct hearth_chat_reader *reader)

@@ -456,6 +456,28 @@ START_TEST(texts_of_requests_stay_until_their_reader_is_closed)
 }
 END_TEST
 
+/* A program of an older header has less memory for a request than this library's has fields. */
+START_TEST(a_request_is_set_up_to_its_size)
+{
+    enum { BANNED = offsetof(struct hearth_request, n_banned) };
+    uint8_t untouched[sizeof(request) - BANNED], *end = (uint8_t *)&request + BANNED;
+    opens(HERMES, TWO("false"), HEARTH_TOOLS_NONE, 0);
+    memset(untouched, 0xaa, sizeof(untouched));
+    memset(end, 0xaa, sizeof(untouched));
+    request.size = BANNED;
+    ck_assert_int_eq(hearth_chat_request(reader, &request), 0);
+    ck_assert_uint_eq(request.size, BANNED);
+    ck_assert_mem_eq(end, untouched, sizeof(untouched));
+    /* Without its marks a grammar would bind another part of the answer. */
+    opens(THINKS, TWO("true"), HEARTH_TOOLS_AUTO, 0);
+    ck_assert_uint_gt(request.n_marks, 0);
+    request.size = offsetof(struct hearth_request, n_marks);
+    ck_assert_int_eq(hearth_chat_request(reader, &request), -EINVAL);
+    request.size = 0;
+    ck_assert_int_eq(hearth_chat_request(reader, &request), -EINVAL);
+}
+END_TEST
+
 /* ---- thoughts, what is refused --------------------------------------------------------------- */
 
 /* What stands between a thought and what is said after it is what the template writes there. */
@@ -1123,6 +1145,7 @@ int main(void)
     tcase_add_test(tcase, what_follows_an_own_grammar_is_the_content);
     tcase_add_test(tcase, an_own_grammar_stays_alone_where_calls_cannot_stand_beside_it);
     tcase_add_test(tcase, texts_of_requests_stay_until_their_reader_is_closed);
+    tcase_add_test(tcase, a_request_is_set_up_to_its_size);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
     tcase_add_test(tcase, many_calls_find_their_tools_among_many);
     tcase_add_test(tcase, what_closes_a_thought_is_the_template_s_alone);
