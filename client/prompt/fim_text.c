@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum {
     BLOCK_MIN = 256,  /* bytes of the shortest block, except at a text's end */
@@ -25,11 +26,18 @@ struct fim_text {
     struct block *young[BUCKETS], *old[BUCKETS];
     size_t young_bytes;
     size_t budget, spent;
+    uint64_t looks;
+    uint64_t seed; /* by chance, so that no client can work out which texts share a bucket */
 };
 
 struct fim_text *fim_text_open(void)
 {
-    return calloc(1, sizeof(struct fim_text));
+    struct fim_text *t = calloc(1, sizeof(*t));
+    if (t && getrandom(&t->seed, sizeof(t->seed), 0) != sizeof(t->seed)) {
+        free(t);
+        return NULL;
+    }
+    return t;
 }
 
 static void drop(struct block **buckets)
@@ -49,6 +57,11 @@ void fim_text_close(struct fim_text *t)
     drop(t->young);
     drop(t->old);
     free(t);
+}
+
+uint64_t fim_text_looks(const struct fim_text *t)
+{
+    return t->looks;
 }
 
 void fim_text_begin(struct fim_text *t, size_t budget)
@@ -99,27 +112,32 @@ size_t fim_text_block(const char *text, size_t bytes)
 
 /* ---- remembering ----------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const char *text, size_t bytes, unsigned flags)
+static uint64_t mix(uint64_t h, uint64_t word)
 {
-    uint64_t h = 0x9e3779b97f4a7c15u * (bytes + 1) + flags;
-    for (; bytes >= 8; text += 8, bytes -= 8) {
-        uint64_t word;
-        memcpy(&word, text, 8);
-        h = (h ^ word) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    uint64_t word = 0;
-    memcpy(&word, text, bytes);
     h = (h ^ word) * 0xff51afd7ed558ccdu;
     return h ^ h >> 32;
 }
 
-static struct block **find(struct block **buckets, uint64_t hash, const char *text, size_t bytes,
-                           unsigned flags)
+/* Once more at the end: the lower bits of a product know nothing of the upper ones. */
+static uint64_t hash_of(const struct fim_text *t, const char *text, size_t bytes, unsigned flags)
+{
+    uint64_t h = mix(t->seed, bytes + flags * (1ull << 32)), word = 0;
+    for (; bytes >= 8; text += 8, bytes -= 8) {
+        memcpy(&word, text, 8);
+        h = mix(h, word);
+    }
+    word = 0;
+    memcpy(&word, text, bytes);
+    return mix(mix(h, word), 0);
+}
+
+static struct block **find(struct fim_text *t, struct block **buckets, uint64_t hash,
+                           const char *text, size_t bytes, unsigned flags)
 {
     struct block **at = &buckets[hash % BUCKETS];
     for (; *at; at = &(*at)->next) {
         const struct block *b = *at;
+        t->looks++;
         if (b->hash == hash && b->bytes == bytes && b->flags == flags &&
             memcmp(b->data + b->n, text, bytes) == 0)
             break;
@@ -144,10 +162,10 @@ static void keep_young(struct fim_text *t, struct block *b)
 static const struct block *recall(struct fim_text *t, uint64_t hash, const char *text, size_t bytes,
                                   unsigned flags)
 {
-    struct block *b = *find(t->young, hash, text, bytes, flags);
+    struct block *b = *find(t, t->young, hash, text, bytes, flags);
     if (b)
         return b;
-    struct block **at = find(t->old, hash, text, bytes, flags);
+    struct block **at = find(t, t->old, hash, text, bytes, flags);
     b = *at;
     if (!b)
         return NULL;
@@ -173,7 +191,7 @@ static void remember(struct fim_text *t, uint64_t hash, const char *text, size_t
 static int add_block(struct fim_text *t, const struct vocab *v, const char *text, size_t bytes,
                      unsigned flags, struct token_list *out, char *err, size_t err_bytes)
 {
-    uint64_t hash = hash_of(text, bytes, flags);
+    uint64_t hash = hash_of(t, text, bytes, flags);
     const struct block *b = recall(t, hash, text, bytes, flags);
     if (b) {
         int rc = token_list_append(out, b->data, b->n);

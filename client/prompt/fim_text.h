@@ -32,4 +32,7 @@ int fim_text_add(struct fim_text *t, const struct vocab *v, const char *text, si
 /* Bytes of the block at the beginning of text[0, bytes): for tests. */
 size_t fim_text_block(const char *text, size_t bytes);
 
+/* Blocks that were compared with others so far: for tests. */
+uint64_t fim_text_looks(const struct fim_text *t);
+
 #endif

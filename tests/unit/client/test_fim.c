@@ -466,6 +466,41 @@ START_TEST(least_recently_used_blocks_are_evicted)
 }
 END_TEST
 
+/* What the hash of a block would be without chance. */
+static uint64_t known_hash(const char *s, size_t bytes)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u * (bytes + 1), word;
+    for (size_t i = 0; i < bytes; i += 8) {
+        memcpy(&word, s + i, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    h *= 0xff51afd7ed558ccdu; /* the last word is 0 */
+    return h ^ h >> 32;
+}
+
+START_TEST(blocks_that_a_client_has_tried_fall_apart)
+{
+    enum { N = 3000 };
+    char s[33];
+    OPEN_BPE("gpt-2", "<|fim_prefix|>");
+    for (int kind = 0; kind < 2; kind++) {
+        uint64_t before = fim_text_looks(text);
+        for (uint32_t i = 0, n = 0; n < N; i++) {
+            /* Tried, or alike but for bits that a product's lower half never sees. */
+            snprintf(s, sizeof(s), kind ? "%029x%03x" : "%024x%08x", 7u, i);
+            if (kind == 0 && known_hash(s, 32) % 1024)
+                continue;
+            n++;
+            out.n = 0;
+            fim_text_begin(text, 0);
+            ck_assert_int_eq(fim_text_add(text, &v, s, 32, 0, &out, err, sizeof(err)), 0);
+        }
+        ck_assert_uint_le(fim_text_looks(text) - before, 20 * N);
+    }
+}
+END_TEST
+
 /* ---- real vocabularies ----------------------------------------------------------------------- */
 
 static int open_real(const char *name)
@@ -551,6 +586,7 @@ int main(void)
     tcase_add_test(c, blocks_give_the_tokens_of_the_whole);
     tcase_add_test(c, a_text_without_lines_is_cut_all_the_same);
     tcase_add_test(c, least_recently_used_blocks_are_evicted);
+    tcase_add_test(c, blocks_that_a_client_has_tried_fall_apart);
     tcase_add_test(c, qwen2s_prompt);
     tcase_add_test(c, starcoders_prompt);
     tcase_add_test(c, other_vocabularies_cut_the_same);
