@@ -178,6 +178,8 @@ static int time_left(int timeout_ms, uint64_t start_ns)
  * connects anew and is not refused. */
 static int say_again(struct hearth *h, int timeout_ms, char *err, size_t err_bytes)
 {
+    if (h->poll_fd >= 0) /* to close it is not enough where a forked child has it open, too */
+        (void)epoll_ctl(h->poll_fd, EPOLL_CTL_DEL, h->socket_fd, NULL);
     close(h->socket_fd);
     h->socket_fd = -1;
     int rc = connect_socket(h, timeout_ms, err, err_bytes);
@@ -257,7 +259,7 @@ int hearth_ready(struct hearth *h)
         return rc ? rc : h->connecting < 0 ? h->connecting : 1;
     char err[sizeof(h->error)];
     rc = take_answer(h, 0, err, sizeof(err));
-    if (rc == -ESHUTDOWN) { /* closing the socket takes it out of poll_fd */
+    if (rc == -ESHUTDOWN) {
         rc = say_again(h, 0, err, sizeof(err));
         if (!rc && h->poll_fd >= 0)
             rc = resume_watch(h, -1, h->socket_fd);

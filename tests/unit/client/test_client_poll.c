@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int readable(int timeout_ms)
@@ -213,6 +214,35 @@ START_TEST(a_daemon_that_is_stopping_is_followed_by_the_next_one)
 }
 END_TEST
 
+/* A forked child keeps the first daemon's socket open: it says nothing of the second one's. */
+START_TEST(a_child_does_not_keep_a_stopping_daemon_in_the_loop)
+{
+    int lives[2], rc = 0;
+    char byte;
+    ck_assert_int_eq(pipe(lives), 0);
+    fake.n_stopping = 1;
+    start_connecting(-1);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(lives[1]);
+        _exit(read(lives[0], &byte, 1) != 0);
+    }
+    fake_start(&fake);
+    while (rc == 0) {
+        ck_assert_int_eq(readable(60000), 1);
+        rc = hearth_ready(h);
+    }
+    fake_join(&fake);
+    ck_assert_msg(rc == 1, "%s", hearth_error(h));
+    ck_assert_ptr_null(next(HEARTH_ANY_SLOT));
+    ck_assert_int_eq(readable(0), 0);
+    close(lives[0]);
+    close(lives[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
 static struct submit_cell submit_on(uint32_t slot, const uint32_t *ids, uint32_t n)
 {
     struct hearth_request r;
@@ -306,6 +336,7 @@ int main(void)
     tcase_add_test(t, a_daemon_that_never_answers_times_out);
     tcase_add_test(t, a_refusal_comes_with_ready);
     tcase_add_test(t, a_daemon_that_is_stopping_is_followed_by_the_next_one);
+    tcase_add_test(t, a_child_does_not_keep_a_stopping_daemon_in_the_loop);
     tcase_add_test(t, a_full_submit_ring_is_not_waited_for);
     tcase_add_test(t, a_cancelled_request_without_a_cell_leaves_no_trace);
     tcase_add_test(t, a_wait_spins_only_where_a_processor_is_left);
