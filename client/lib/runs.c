@@ -73,6 +73,8 @@ int events_drain(struct hearth *h)
                 return rc;
             if (!rc)
                 break;
+            if (s->backlog_n == s->context) /* more than any answer has, its end included */
+                return -EPROTO;
             ring_release(&s->events, s->backlog[s->backlog_n].cells);
             if (!events_is_shutdown(h, s, &s->backlog[s->backlog_n]))
                 s->backlog_n++;

@@ -1,8 +1,10 @@
 /* Slots of one handle share the submit ring: one that is not read must not hold up the others. */
+#include "client/lib/handle.h"
 #include "tests/run_suite.h"
 #include "tests/rig/client_fixture.h"
 
 #include <check.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -112,6 +114,22 @@ START_TEST(a_slot_that_is_not_read_does_not_hold_up_another)
 }
 END_TEST
 
+/* What comes while a submit waits is kept for its slot: no more than an answer can be. */
+START_TEST(a_submit_that_waits_keeps_no_more_than_an_answer)
+{
+    fake.limits.context = 16;
+    connect_with(2, 0);
+    struct hearth_request r = text_request("Once");
+    uint32_t g = submit_ids(0, prompt, 3).generation;
+    fill_ring(0, g);
+    for (int i = 0; i < 8; i++)
+        ck_assert_int_eq(hearth_submit(h, 1, &r), 0);
+    ck_assert_int_eq(hearth_submit(h, 1, &r), -ECONNRESET);
+    ck_assert_uint_le(h->slots[0].backlog_n, 16);
+    ck_assert_uint_eq(next(0)->result->reason, HEARTH_ERROR);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client_slots");
@@ -121,6 +139,7 @@ int main(void)
     tcase_add_test(t, a_superseded_request_leaves_its_ring_empty);
     tcase_add_test(t, a_cancelled_request_leaves_nothing_but_its_end);
     tcase_add_test(t, a_slot_that_is_not_read_does_not_hold_up_another);
+    tcase_add_test(t, a_submit_that_waits_keeps_no_more_than_an_answer);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
