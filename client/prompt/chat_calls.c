@@ -38,21 +38,16 @@ bool chat_calls_are_large(struct chat_calls *b, const char *tool, size_t n, size
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* The longest control token whose text is at the beginning of this one. */
+/* The longest control token whose text is at the beginning of this one. Looked for in each mark of
+ * each tool: not among all special tokens, of which there may be many. */
 static bool find_control(const struct vocab *v, const char *text, uint32_t *ret_id,
                          struct vocab_token *ret)
 {
-    size_t left = strlen(text), best = 0;
-    for (uint32_t i = 0; i < v->n_specials; i++) {
-        struct vocab_token t;
-        if (!vocab_find_token(v, v->specials[i], &t) || t.type != VOCAB_TYPE_CONTROL ||
-            t.text_bytes > left || t.text_bytes <= best || memcmp(text, t.text, t.text_bytes) != 0)
-            continue;
-        best = t.text_bytes;
-        *ret_id = v->specials[i];
-        *ret = t;
-    }
-    return best > 0;
+    size_t bytes = strlen(text), n;
+    for (; (*ret_id = vocab_match_special(v, text, bytes, true, &n)) != VOCAB_NONE; bytes = n - 1)
+        if (vocab_find_token(v, *ret_id, ret) && ret->type == VOCAB_TYPE_CONTROL)
+            return true;
+    return false;
 }
 
 static bool has_control(const struct vocab *v, const char *text)

@@ -2,10 +2,15 @@
  * calls; marks; schemas that cannot be bound; many tools. */
 #include <check.h>
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "client/base/buffer.h"
+#include "client/prompt/chat_calls.h"
+#include "ipc/vocab_layout.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/rig/schema_convert.h"
 #include "tests/run_suite.h"
@@ -567,6 +572,76 @@ START_TEST(many_calls_find_their_tools_among_many)
     ck_assert_ptr_null(hearth_chat_unparsed(reader));
     buffer_fini(&tools);
     buffer_fini(&answer);
+}
+END_TEST
+
+/* ---- how much of a vocabulary a mark reads: pages of its entries ------------------------------ */
+
+static char *watched;
+static size_t n_watched, n_read;
+
+static void on_read(int sig, siginfo_t *info, void *context)
+{
+    char *page = (char *)info->si_addr - (uintptr_t)info->si_addr % 4096;
+    (void)context;
+    if (page < watched || page >= watched + n_watched)
+        signal(sig, SIG_DFL); /* a fault of another kind */
+    else
+        mprotect(page, 4096, PROT_READ);
+    n_read++;
+}
+
+/* The handle's vocabulary becomes one of `n` control tokens, whose pages count from now on. */
+static void watch_many_control_tokens(uint32_t n)
+{
+    const struct sigaction action = {.sa_sigaction = on_read, .sa_flags = SA_SIGINFO};
+    char(*pool)[16] = calloc(n, sizeof(*pool));
+    struct vocab_string *texts = calloc(n, sizeof(*texts));
+    int32_t *types = calloc(n, sizeof(*types));
+    struct vocab_desc d;
+    void *block;
+    size_t bytes;
+    vocab_desc_init(&d);
+    d.model = (struct vocab_string){"llama", 5};
+    d.n_tokens = n;
+    d.texts = texts;
+    d.types = types;
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(pool[i], sizeof(pool[i]), i ? "<unused%u>" : "<parameter=", i);
+        texts[i] = (struct vocab_string){pool[i], strlen(pool[i])};
+        types[i] = VOCAB_TYPE_CONTROL;
+    }
+    ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
+    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(copy, MAP_FAILED);
+    memcpy(copy, block, bytes);
+    free(block);
+    free(types);
+    free(texts);
+    free(pool);
+    ck_assert_int_eq(vocab_open(copy, bytes, &h->vocab, err, sizeof(err)), 0);
+    watched = (char *)h->vocab.tokens + 4096 - (uintptr_t)h->vocab.tokens % 4096;
+    n_watched = ((size_t)((const char *)(h->vocab.tokens + n) - watched)) / 4096 * 4096;
+    n_read = 0;
+    ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+    ck_assert_int_eq(mprotect(watched, n_watched, PROT_NONE), 0);
+}
+
+/* Each tool has marks, and each argument. */
+START_TEST(a_mark_is_not_looked_for_among_all_control_tokens)
+{
+    struct chat chat = {.h = h};
+    struct chat_calls b = {.chat = &chat};
+    struct buffer t = {0};
+    watch_many_control_tokens(60000);
+    ck_assert_uint_gt(n_watched / 4096, 270);
+    ck_assert_int_eq(schema_open(&b.c), 0);
+    chat_calls_mark(&b, &t, "<parameter=");
+    chat_calls_mark(&b, &t, "</parameter><unused59999>");
+    ck_assert_uint_le(n_read, 130); /* in a few lengths, each in 16 looks */
+    ck_assert_str_eq(t.data, " <[0]>\"</parameter>\" <[59999]>");
+    buffer_fini(&t);
+    schema_close(&b.c);
 }
 END_TEST
 
@@ -1148,6 +1223,7 @@ int main(void)
     tcase_add_test(tcase, a_request_is_set_up_to_its_size);
     tcase_add_test(tcase, a_limit_of_thoughts_closes_them_as_the_template_does);
     tcase_add_test(tcase, many_calls_find_their_tools_among_many);
+    tcase_add_test(tcase, a_mark_is_not_looked_for_among_all_control_tokens);
     tcase_add_test(tcase, what_closes_a_thought_is_the_template_s_alone);
     tcase_add_test(tcase, what_cannot_be_is_refused_in_one_line);
     tcase_add_loop_test(tcase, what_cannot_be_bound_is_loosened_at_its_place_and_checked, 0,
