@@ -3,13 +3,14 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
-from conftest import ENDLESS, LONG, PATIENCE, until
+from conftest import ENDLESS, LONG, MODEL, PATIENCE, Daemon, until
 
 import hearth
 
@@ -128,6 +129,23 @@ def test_text_and_tokens(client):
     assert client.detokenize([client.info.eos]) == ""
     one_by_one = b"".join(client.detokenize_bytes([i]) for i in ids[1:])
     assert one_by_one == text.encode()
+
+
+def test_a_byte_that_a_vocabulary_lacks_is_several_tokens(tmp_path):
+    def string(text):
+        data = text.encode()
+        return struct.pack("<Q", len(data)) + data
+
+    model = tmp_path / "model.gguf"
+    model.write_bytes(MODEL.read_bytes().replace(string("\u00ff"), string("\u0259")))
+    daemon = Daemon(model=model)
+    try:
+        with hearth.Client(daemon.socket, slots=1) as client:
+            assert client.detokenize(client.tokenize("\udcff" * 20, bos=False)) == "\ufffd" * 20
+            assert len(client.tokenize("\udcff" * 20, bos=False)) == 60
+    finally:
+        daemon.stop()
+
 
 
 def test_info_and_status(daemon, client):

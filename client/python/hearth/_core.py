@@ -254,14 +254,14 @@ class Core:
     def tokenize(self, text: str, bos: bool, special: bool) -> "array[int]":
         data = encode("text", text)
         flags = (_native.ADD_BOS if bos else 0) | (_native.SPECIAL if special else 0)
-        room = len(data) + 2  # a token is a byte at least; begin-of-sequence, a space before
-        ids = array("I", bytes(4 * room))
-        n = self.check(
-            self._library.hearth_tokenize(self._handle, data, len(data), flags, address(ids), room)
-        )
-        assert n <= room
-        del ids[n:]
-        return ids
+
+        def write(ids: "array[int]") -> int:
+            where, size = address(ids), len(ids)
+            return int(self._library.hearth_tokenize(self._handle, data, len(data), flags, where, size))
+
+        # A token is a byte at least, mostly; begin-of-sequence, a space before. A byte that a vocabulary
+        # lacks is several tokens.
+        return self._fill(write, len(data) + 2)
 
     def detokenize(self, ids: "array[int]", special: bool) -> bytes:
         flags = _native.SPECIAL if special else 0
@@ -303,9 +303,8 @@ class Core:
         self.check(self._library.hearth_chat_open(self._handle, ctypes.byref(chat), ctypes.byref(reader)))
         return ChatReader(self._library, reader)
 
-    def _fill(self, write: Callable[["array[int]"], int]) -> "array[int]":
+    def _fill(self, write: Callable[["array[int]"], int], room: int = 4096) -> "array[int]":
         """What a function writes that says how much room it wants."""
-        room = 4096
         while True:
             ids = array("I", bytes(4 * room))
             n = self.check(write(ids))
