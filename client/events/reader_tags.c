@@ -204,8 +204,8 @@ static void emit_value(struct reader *p, const char *text, size_t bytes)
         result = json_scan_byte(&scan, text[n]);
     if (result == JSON_GOES_ON && to > from)
         result = json_scan_byte(&scan, ' '); /* the end of a number */
-    else if (n != to)
-        result = JSON_BROKEN;
+    else if (n != to || result == JSON_ENDED_BEFORE)
+        result = JSON_BROKEN; /* something follows it */
     if (result == JSON_ENDS || result == JSON_ENDED_BEFORE) {
         reader_emit(p, READER_ARGUMENTS, text + from, to - from);
         return;

@@ -68,6 +68,10 @@
 
     /* qwen3-coder: Qwen3-Coder, 3.5 and later, Nemotron 3, Step */
     {"qwen3-coder",
+     "<tool_call><function=write><parameter=lines>5m</parameter><parameter=any>-1]</parameter>"
+     "<parameter=tags>5</parameter></function></tool_call>",
+     "write({\"lines\": \"5m\", \"any\": \"-1]\", \"tags\": 5})", NULL, false},
+    {"qwen3-coder",
      "<tool_call>\n<function=write>\n<parameter=path>\n/a "
      "b\n</parameter>\n<parameter=lines>\n3\n</parameter>\n"
      "</function>\n</tool_call>",
