@@ -20,7 +20,7 @@ static const char *word_after(const char *text, size_t bytes, const char *mark, 
         at = next += strlen(mark);
     if (!at)
         return text;
-    while (at + *ret_bytes < end && !strchr(" \t\r\n<", at[*ret_bytes]))
+    while (at + *ret_bytes < end && (!at[*ret_bytes] || !strchr(" \t\r\n<", at[*ret_bytes])))
         ++*ret_bytes;
     return at;
 }
@@ -106,7 +106,7 @@ static void emit_arguments(struct reader *p, size_t n)
     const char *text = reader_rest(p);
     for (size_t i = 0; i < n && !p->reason; i++) {
         enum json_scan_result result = JSON_BROKEN;
-        const bool is_space = strchr(" \t\r\n", text[i]) != NULL;
+        const bool is_space = text[i] && strchr(" \t\r\n", text[i]);
         p->in_object |= text[i] == '{';
         if (p->in_object && !p->has_arguments)
             result = json_scan_byte(&p->scan, text[i]);

@@ -193,7 +193,7 @@ static void emit_value(struct reader *p, const char *text, size_t bytes)
     size_t n = 0, from = strspn(text, " \t\r\n");
     from = from < bytes ? from : bytes;
     size_t to = bytes;
-    while (to > from && strchr(" \t\r\n", text[to - 1]))
+    while (to > from && text[to - 1] && strchr(" \t\r\n", text[to - 1]))
         to--;
     const char *word = of_python(text + from, to - from);
     if (word) {

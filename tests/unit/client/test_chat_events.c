@@ -51,13 +51,12 @@ static void read_all(struct reader *r, struct buffer *out, int *kind)
     }
 }
 
-static char *read_in_steps(const struct reader_desc *desc, const char *text, size_t step,
-                           const char **ret_reason)
+static char *read_bytes(const struct reader_desc *desc, const char *text, size_t n, size_t step,
+                        const char **ret_reason)
 {
     struct reader *r = reader_open(desc);
     struct buffer out = {0};
     int kind = -1;
-    size_t n = strlen(text);
     ck_assert_ptr_nonnull(r);
     for (size_t at = 0; at < n; at += step) {
         ck_assert_int_eq(reader_feed(r, text + at, n - at < step ? n - at : step), 0);
@@ -70,7 +69,15 @@ static char *read_in_steps(const struct reader_desc *desc, const char *text, siz
     buffer_text(&out, "");
     *ret_reason = reader_reason(r);
     reader_close(r);
+    for (size_t i = 0; i < out.bytes; i++) /* what is said is compared as a text */
+        out.data[i] = out.data[i] ? out.data[i] : '0';
     return out.data ? out.data : calloc(1, 1);
+}
+
+static char *read_in_steps(const struct reader_desc *desc, const char *text, size_t step,
+                           const char **ret_reason)
+{
+    return read_bytes(desc, text, strlen(text), step, ret_reason);
 }
 
 /* Names and headers that are too long. */
@@ -239,6 +246,39 @@ START_TEST(an_answer_is_read_once_however_long_it_is)
 }
 END_TEST
 
+/* A model may write a zero byte, if it has a token for one. */
+START_TEST(a_zero_byte_is_no_blank)
+{
+#define ANSWER(form, text, want, reason) form, text, sizeof(text) - 1, want, reason
+    static const struct {
+        const char *form, *text;
+        size_t bytes;
+        const char *want, *reason;
+    } zeros[] = {
+        {ANSWER("harmony", " to=functions.write\0x<|message|>{}<|call|>",
+                "C( to=functions.write0x<|message|>{})", "no name")},
+        {ANSWER("harmony", " to=functions.write<|message|>\0{}<|call|>", "write(0{})",
+                "not a JSON object")},
+        {ANSWER("harmony", " to=functions.write<|message|>{}\0<|call|>", "write({}0)",
+                "not a JSON object")},
+        {ANSWER(
+            "qwen3-coder",
+            "<tool_call><function=write><parameter=lines>5\0</parameter></function></tool_call>",
+            "write({\"lines\": \"5\\u0000\"})", NULL)},
+    };
+    for (size_t i = 0; i < sizeof(zeros) / sizeof(zeros[0]); i++) {
+        const struct reader_desc desc = {.form = form_named(zeros[i].form),
+                                         .thoughts = &thought_forms[0]};
+        const char *reason;
+        char *got = read_bytes(&desc, zeros[i].text, zeros[i].bytes, zeros[i].bytes, &reason);
+        ck_assert_str_eq(got, zeros[i].want);
+        ck_assert_msg(!reason == !zeros[i].reason, "%zu", i);
+        ck_assert_msg(!reason || strstr(reason, zeros[i].reason), "%s", reason);
+        free(got);
+    }
+}
+END_TEST
+
 /* Where a grammar binds no call in a thought, none is read there. */
 START_TEST(a_call_in_a_thought_may_be_part_of_it)
 {
@@ -324,6 +364,7 @@ int main(void)
     tcase_add_loop_test(tcase, an_answer_is_read_once_however_long_it_is, 0,
                         (int)(sizeof(long_answers) / sizeof(long_answers[0])));
     tcase_add_test(tcase, a_call_in_a_thought_may_be_part_of_it);
+    tcase_add_test(tcase, a_zero_byte_is_no_blank);
     tcase_add_test(tcase, arguments_have_places_where_there_are_few_properties);
     tcase_add_loop_test(tcase, where_no_call_is_wanted_none_is_read, 0, n);
     suite_add_tcase(suite, tcase);
