@@ -69,25 +69,39 @@ bool reader_step_arguments(struct reader *p)
     return result != JSON_GOES_ON;
 }
 
+/* Is it an object of JSON, also one with numbers or halves of characters that jansson does not
+ * hold? */
+static bool is_object(const struct buffer *text)
+{
+    static const char spaces[] = " \t\r\n";
+    struct json_scan s = {0};
+    enum json_scan_result result = JSON_GOES_ON;
+    size_t i = text->bytes ? strspn(text->data, spaces) : 0;
+    if (i == text->bytes || text->data[i] != '{')
+        return false;
+    while (i < text->bytes && result == JSON_GOES_ON)
+        result = json_scan_byte(&s, text->data[i++]);
+    return result == JSON_ENDS && i + strspn(text->data + i, spaces) == text->bytes;
+}
+
 /* Takes arguments that came before the name, or as the text of an object. Returns whether they are
  * an object or absent. */
 static bool given_object(struct reader *p)
 {
-    json_t *value = p->given.bytes ? decoded(&p->given) : json_object();
+    json_t *value = p->given.bytes ? decoded(&p->given) : NULL;
     if (json_is_string(value)) {
-        take_string(&p->given, &p->word);
-        json_decref(value);
-        value = decoded(&p->word);
         buffer_drop(&p->given, p->given.bytes);
-        buffer_add(&p->given, p->word.data, p->word.bytes);
+        buffer_add(&p->given, json_string_value(value), json_string_length(value));
+        json_decref(value);
+        value = p->given.bytes ? decoded(&p->given) : NULL;
     }
-    bool none = !p->given.bytes || json_is_null(value), object = json_is_object(value);
+    bool none = !p->given.bytes || json_is_null(value);
+    json_decref(value);
     if (none) {
         buffer_drop(&p->given, p->given.bytes);
         buffer_text(&p->given, "{}");
     }
-    json_decref(value);
-    return none || object;
+    return none || is_object(&p->given);
 }
 
 /* ---- the object of a call -------------------------------------------------------------------- */

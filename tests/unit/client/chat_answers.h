@@ -67,6 +67,14 @@
      NULL, false},
 
     /* qwen3-coder: Qwen3-Coder, 3.5 and later, Nemotron 3, Step */
+    {"hermes",
+     "<tool_call>{\"arguments\": {\"id\": 12345678901234567890, \"a\": \"\\ud800\"}, \"name\": "
+     "\"f\"}</tool_call>",
+     "f({\"id\": 12345678901234567890, \"a\": \"\\ud800\"})", NULL, false},
+    {"hermes",
+     "<tool_call>{\"name\": \"f\", \"arguments\": \" {\\\"id\\\": 12345678901234567890} "
+     "\"}</tool_call>",
+     "f( {\"id\": 12345678901234567890} )", NULL, false},
     {"qwen3-coder",
      "<tool_call><function=write><parameter=lines>5m</parameter><parameter=any>-1]</parameter>"
      "<parameter=tags>5</parameter></function></tool_call>",
