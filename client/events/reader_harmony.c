@@ -50,7 +50,7 @@ static void begin_message(struct reader *p, enum reader_kind kind)
     p->message = kind;
     p->trims = false;
     p->scan = (struct json_scan){0};
-    p->in_object = p->has_arguments = false;
+    p->in_object = p->has_arguments = p->is_broken = false;
     p->is_marked = false;
     p->state = STATE_MESSAGE;
 }
@@ -104,7 +104,7 @@ bool reader_step_header(struct reader *p)
 static void emit_arguments(struct reader *p, size_t n)
 {
     const char *text = reader_rest(p);
-    for (size_t i = 0; i < n && !p->reason; i++) {
+    for (size_t i = 0; i < n && !p->is_broken; i++) {
         enum json_scan_result result = JSON_BROKEN;
         const bool is_space = text[i] && strchr(" \t\r\n", text[i]);
         p->in_object |= text[i] == '{';
@@ -113,9 +113,10 @@ static void emit_arguments(struct reader *p, size_t n)
         else if (is_space)
             result = JSON_GOES_ON;
         p->has_arguments |= result == JSON_ENDS;
-        if (result == JSON_BROKEN || result == JSON_ENDED_BEFORE)
-            p->reason = "a call's arguments are not a JSON object";
+        p->is_broken = result == JSON_BROKEN || result == JSON_ENDED_BEFORE;
     }
+    if (p->is_broken && !p->reason)
+        p->reason = "a call's arguments are not a JSON object";
     reader_emit(p, READER_ARGUMENTS, text, n);
     p->at += n;
 }
@@ -142,7 +143,7 @@ bool reader_step_message(struct reader *p)
     if (first == left && !(p->ended && p->in_call))
         return false;
     if (p->in_call) {
-        if (mark && !p->in_object && !p->reason) { /* an empty message */
+        if (mark && !p->in_object && !p->is_broken) { /* an empty message */
             reader_emit(p, READER_ARGUMENTS, "{}", 2);
             p->has_arguments = true;
         }

@@ -65,8 +65,6 @@
     {"hermes", "2 <think is no mark > 1", "C(2 <think is no mark > 1)", NULL, false},
     {"hermes", "{\"name\": \"f\", \"arguments\": {}}", "C({\"name\": \"f\", \"arguments\": {}})",
      NULL, false},
-
-    /* qwen3-coder: Qwen3-Coder, 3.5 and later, Nemotron 3, Step */
     {"hermes",
      "<tool_call>{\"arguments\": {\"id\": 12345678901234567890, \"a\": \"\\ud800\"}, \"name\": "
      "\"f\"}</tool_call>",
@@ -75,6 +73,8 @@
      "<tool_call>{\"name\": \"f\", \"arguments\": \" {\\\"id\\\": 12345678901234567890} "
      "\"}</tool_call>",
      "f( {\"id\": 12345678901234567890} )", NULL, false},
+
+    /* qwen3-coder: Qwen3-Coder, 3.5 and later, Nemotron 3, Step */
     {"qwen3-coder",
      "<tool_call><function=write><parameter=lines>5m</parameter><parameter=any>-1]</parameter>"
      "<parameter=tags>5</parameter></function></tool_call>",
@@ -506,6 +506,10 @@
     {"lfm2", "<|tool_call_start|>[xxxy]", "C(<|tool_call_start|>[xxxy])", "does not begin", false},
 
     /* harmony: gpt-oss */
+    {"harmony",
+     " to=functions.f<|message|>[1]<|call|><|start|>assistant to=functions.g<|message|><|call|>"
+     "<|start|>assistant to=functions.h<|message|>{}<|call|>",
+     "f([1])g({})h({})", "not a JSON object", false},
     {"harmony",
      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
      "T(hm)C(Yes.)", NULL, false},
