@@ -121,6 +121,22 @@ def test_a_socket_is_a_path_to_its_end(daemon):
         hearth.Client(daemon.socket + "\0.more")  # no other one than it says
 
 
+@pytest.mark.parametrize(
+    "what, ask",
+    [
+        ("model", lambda client, socket: hearth.Client(model="hearth\0x")),
+        ("slot_name", lambda client, socket: hearth.Client(socket, slots=1, slot_name="a\0b")),
+        ("proposer", lambda client, socket: client.generate("x", proposer="none\0x")),
+        ("repo", lambda client, socket: client.fim("x", repo="a\0b")),
+        ("extra", lambda client, socket: client.fim("x", extra=[("a\0b", "y")])),
+        ("tool_choice", lambda client, socket: client.chat_reader([], [], tool_choice="f\0x")),
+    ],
+)
+def test_a_name_is_not_cut_at_a_zero_byte(daemon, client, what, ask):
+    with pytest.raises(hearth.InvalidRequest, match=f"{what}: a name cannot hold a byte 0"):
+        ask(client, daemon.socket)
+
+
 def test_a_peer_that_is_not_hearthd(tmp_path):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:

@@ -7,7 +7,7 @@ import os
 from typing import Optional
 
 from . import _native
-from ._text import encode
+from ._text import encode_name
 from .errors import InvalidRequest, make_error
 from .types import Socket
 
@@ -27,7 +27,7 @@ def make_path(socket: Optional[Socket]) -> Optional[bytes]:
 def find_socket(model: str) -> str:
     """Where the daemon listens that serves a model of that name."""
     path, text = ctypes.create_string_buffer(128), ctypes.create_string_buffer(512)
-    name = encode("model", model)
+    name = encode_name("model", model)
     code = _native.load().hearth_find(name, path, len(path), text, len(text))
     if code < 0:
         raise make_error(code, text.value.decode("utf-8", "replace"))
@@ -41,7 +41,7 @@ def make_options(
     _native.load().hearth_options_init(ctypes.byref(options), ctypes.sizeof(options))
     options.flags = flags
     options.slots = _slots(slots)
-    options.slot_name = None if slot_name is None else encode("slot_name", slot_name)
+    options.slot_name = None if slot_name is None else encode_name("slot_name", slot_name)
     options.connect_timeout_ms = -1 if timeout is None else _milliseconds("timeout", timeout)
     options.resume_ms = _milliseconds("resume", resume)
     return options

@@ -7,7 +7,7 @@ import json
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _native
-from ._text import encode
+from ._text import encode, encode_name
 from .errors import InvalidRequest, make_error
 from .types import Messages, Schema, Tools
 
@@ -58,7 +58,7 @@ def bind_calls(
     elif tool_choice != "auto":
         chat.tool_choice = _native.TOOLS_REQUIRED
     if tool_choice not in ("auto", "none", "required"):
-        chat.tool_name = encode("tool_choice", tool_choice)
+        chat.tool_name = encode_name("tool_choice", tool_choice)
     chat.single_call = not parallel_tool_calls
     if thinking_tokens is not None:
         if not 0 <= thinking_tokens < 2**31:
@@ -84,7 +84,7 @@ def grammar_from_schema(schema: Schema) -> str:
 
 
 def _name(what: str, name: Optional[str]) -> Optional[bytes]:
-    return None if name is None else encode(what, name)
+    return None if name is None else encode_name(what, name)
 
 
 def make_fim(

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
 from ._prompts import grammar_from_schema
-from ._text import address, encode, make_ids
+from ._text import address, encode, encode_name, make_ids
 from .errors import InvalidRequest
 from .types import Mark, Params, Prompt, Schema
 
@@ -153,7 +153,7 @@ class Request:
             raise InvalidRequest(f"priority {priority!r}: give 'interactive' or 'batch'")
         c.priority = _native.PRIORITIES[priority]
         if "proposer" in values:
-            c.proposer = encode("proposer", values.pop("proposer"))
+            c.proposer = encode_name("proposer", values.pop("proposer"))
         assert not values, values
 
     def _set_lists(self) -> None:

@@ -27,5 +27,13 @@ def encode(what: str, text: str) -> bytes:
         raise InvalidRequest(f"{what}: half of a surrogate pair is not text") from None
 
 
+def encode_name(what: str, text: str) -> bytes:
+    """The same for what the library takes up to its first byte 0."""
+    data = encode(what, text)
+    if b"\0" in data:
+        raise InvalidRequest(f"{what}: a name cannot hold a byte 0")
+    return data
+
+
 def address(ids: "array[Any]") -> int:
     return ids.buffer_info()[0]
