@@ -300,6 +300,11 @@ void hearth_close(struct hearth *h)
         if (h->segment.up)
             segment_close(&h->segment);
     }
+    /* A child that was forked has the socket, too, and would keep the slots. */
+    if (*h->not_forked && h->socket_fd >= 0)
+        (void)shutdown(h->socket_fd, SHUT_RDWR);
+    if (*h->not_forked && h->resume.fd >= 0)
+        (void)shutdown(h->resume.fd, SHUT_RDWR);
     const int fds[] = {h->socket_fd, h->bell_fd,  h->notify_fd,
                        h->poll_fd,   h->timer_fd, h->resume.fd};
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)

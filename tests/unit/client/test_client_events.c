@@ -3,6 +3,7 @@
 #include "tests/rig/client_fixture.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -386,6 +387,36 @@ START_TEST(a_forked_child_is_refused_and_may_close)
 }
 END_TEST
 
+/* The daemon learns that the parent left while a child still has its descriptors; of a child that
+ * closes the handle it learns nothing. */
+START_TEST(a_handle_that_is_closed_hangs_up_whoever_was_forked)
+{
+    int lives[2];
+    char byte;
+    connect_with(1, 0);
+    struct pollfd p = {.fd = fake.socket_fd, .events = POLLRDHUP};
+    ck_assert_int_eq(pipe(lives), 0);
+    pid_t closes = fork();
+    if (closes == 0) {
+        hearth_close(h);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(closes, NULL, 0), closes);
+    ck_assert_int_eq(poll(&p, 1, 0), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(lives[1]);
+        _exit(read(lives[0], &byte, 1) != 0);
+    }
+    hearth_close(h);
+    h = NULL;
+    ck_assert_int_eq(poll(&p, 1, 0), 1);
+    close(lives[0]);
+    close(lives[1]);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
 /* A daemon whose answer does not end. */
 START_TEST(an_answer_past_the_context_ends)
 {
@@ -426,6 +457,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_daemon_that_writes_garbage_is_disconnected);
     tcase_add_test(t, an_answer_past_the_context_ends);
     tcase_add_test(t, a_forked_child_is_refused_and_may_close);
+    tcase_add_test(t, a_handle_that_is_closed_hangs_up_whoever_was_forked);
 }
 
 int main(void)
