@@ -164,7 +164,7 @@ static unsigned long listening_inode(const char *path)
     struct stat wanted, st;
     unsigned flags;
     while (file && !found && fgets(line, sizeof(line), file))
-        if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %255s", &flags, &inode, at) == 3 &&
+        if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %255[^\n]", &flags, &inode, at) == 3 &&
             (flags & ACCEPTS) && has_name(at, own) && stat(at, &st) == 0 &&
             stat(own, &wanted) == 0 && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
             found = inode;
