@@ -317,6 +317,8 @@ int hearth_find(const char *model, char *path, size_t path_bytes, char *err, siz
     const struct daemon_socket *found = NULL;
     struct daemons daemons;
     int rc = daemons_list(&daemons);
+    if (!err)
+        err_bytes = 0;
     if (rc) {
         snprintf(err, err_bytes, "out of memory: free some and try again");
         return rc;

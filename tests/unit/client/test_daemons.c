@@ -1,8 +1,10 @@
 /* Which sockets have a daemon: what is known of one of another user. */
+#include "client/hearth.h"
 #include "client/lib/daemons.h"
 #include "tests/run_suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +170,19 @@ START_TEST(a_listener_is_found_where_it_is_bound)
 }
 END_TEST
 
+START_TEST(a_search_needs_no_place_for_its_line)
+{
+    char folder[] = "/tmp/hearth-daemons-XXXXXX", path[108], none[1] = "x";
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    ck_assert_int_eq(hearth_find("no such model", path, sizeof(path), NULL, 0), -ENOENT);
+    ck_assert_int_eq(hearth_find("no such model", path, sizeof(path), NULL, 512), -ENOENT);
+    ck_assert_int_eq(hearth_find("no such model", path, sizeof(path), none, 0), -ENOENT);
+    ck_assert_int_eq(none[0], 'x');
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemons");
@@ -178,6 +193,7 @@ int main(void)
     tcase_add_test(c, other_units_name_none);
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
     tcase_add_loop_test(c, a_listener_is_found_where_it_is_bound, 0, 2);
+    tcase_add_test(c, a_search_needs_no_place_for_its_line);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
