@@ -3,6 +3,7 @@
 
 #include "client/base/printable.h"
 #include "ipc/service.h"
+#include "ipc/stderr_line.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,12 +11,13 @@
 
 void say(int priority, const char *text)
 {
-    char mark[8] = "", line[1024];
-    snprintf(line, sizeof(line), "%s", text);
-    printable_mask(line); /* it may hold what a client or a file says */
+    char prefix[24] = "hearth-http: ", masked[1000], line[1024];
+    snprintf(masked, sizeof(masked), "%s", text);
+    printable_mask(masked); /* it may hold what a client or a file says */
     if (service_has_journal())
-        snprintf(mark, sizeof(mark), "<%d>", priority);
-    fprintf(stderr, "%shearth-http: %s\n", mark, line);
+        snprintf(prefix, sizeof(prefix), "<%d>hearth-http: ", priority);
+    int n = snprintf(line, sizeof(line), "%s%s\n", prefix, masked);
+    stderr_line(prefix, line, (size_t)n);
 }
 
 void say_once(atomic_flag *said, const char *format, ...)
