@@ -327,6 +327,8 @@ int hearth_find(const char *model, char *path, size_t path_bytes, char *err, siz
     unsigned n = find_socket(&daemons, instance, &found);
     if (n == 0)
         n = ask_daemons(&daemons, model, &found);
+    if (n == 0) /* as name_sockets() calls them: hearth, the default daemon's */
+        n = find_socket(&daemons, model, &found);
     if (n == 0) {
         rc = -ENOENT;
         name_sockets(&daemons, model, err, err_bytes);

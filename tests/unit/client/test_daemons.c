@@ -183,6 +183,32 @@ START_TEST(a_search_needs_no_place_for_its_line)
 }
 END_TEST
 
+/* A line says which daemons there are: each can be named so. A model of that name goes first. */
+START_TEST(the_default_daemon_is_found_by_its_name)
+{
+    char folder[] = "/tmp/hearth-daemons-XXXXXX", found[108], of_model[64], own[64], line[256];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", folder, 1), 0);
+    strcat(strcpy(own, folder), "/hearth");
+    ck_assert_int_eq(mkdir(own, 0700), 0);
+    strcat(strcpy(of_model, own), "/hearth-model.sock");
+    strcat(own, "/hearth.sock");
+    close(listen_at(own));
+    ck_assert_int_eq(hearth_find("other", found, sizeof(found), line, sizeof(line)), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(line, ", only hearth"));
+    ck_assert_int_eq(hearth_find("hearth", found, sizeof(found), line, sizeof(line)), 0);
+    ck_assert_str_eq(found, own);
+    close(listen_at(of_model));
+    ck_assert_int_eq(hearth_find("hearth", found, sizeof(found), line, sizeof(line)), 0);
+    ck_assert_str_eq(found, of_model);
+    (void)unlink(of_model);
+    (void)unlink(own);
+    *strrchr(own, '/') = 0;
+    ck_assert_int_eq(rmdir(own), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemons");
@@ -194,6 +220,7 @@ int main(void)
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
     tcase_add_loop_test(c, a_listener_is_found_where_it_is_bound, 0, 2);
     tcase_add_test(c, a_search_needs_no_place_for_its_line);
+    tcase_add_test(c, the_default_daemon_is_found_by_its_name);
     suite_add_tcase(s, c);
     return run_suite(s);
 }
