@@ -31,7 +31,8 @@ int service_notify(const char *state)
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+    const int flags = strncmp(state, "READY=1", 7) == 0 ? 0 : MSG_DONTWAIT;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | flags, (struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
         rc = -errno;
     close(fd);

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 /* Sends e.g. "READY=1\nSTATUS=serving". Returns 0, also without a service manager; -errno when
- * sending failed. */
+ * sending failed. Waits for a manager that reads nothing only with what begins with READY=1, which it
+ * must hear; else -EAGAIN. */
 int service_notify(const char *state);
 
 /* How often WATCHDOG=1 is expected; 0: never. Half of $WATCHDOG_USEC, as the manual recommends. */

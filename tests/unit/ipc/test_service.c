@@ -58,6 +58,25 @@ START_TEST(a_state_reaches_a_manager_in_the_abstract_namespace)
 }
 END_TEST
 
+/* Such as one that was stopped: whoever feeds the watchdog also serves clients. */
+START_TEST(a_manager_that_reads_nothing_holds_nobody_up)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[64];
+    int rc = 0, n = 0;
+
+    snprintf(name, sizeof(name), "@hearth-full-%ld", (long)getpid());
+    memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
+    listen_at(&address, (socklen_t)(sizeof(sa_family_t) + strlen(name)));
+    setenv("NOTIFY_SOCKET", name, 1);
+    while (rc == 0 && n++ < 100000)
+        rc = service_notify("WATCHDOG=1");
+    ck_assert_int_eq(rc, -EAGAIN);
+    ck_assert_int_eq(service_notify("STATUS=x"), -EAGAIN);
+    ck_assert_int_eq(service_notify("STOPPING=1"), -EAGAIN);
+}
+END_TEST
+
 START_TEST(the_limit_of_files_is_raised_as_far_as_it_may_be)
 {
     struct rlimit limit;
@@ -182,6 +201,7 @@ int main(void)
     TCase *tcase = tcase_create("notify");
     tcase_add_test(tcase, a_state_reaches_a_manager_at_a_path);
     tcase_add_test(tcase, a_state_reaches_a_manager_in_the_abstract_namespace);
+    tcase_add_test(tcase, a_manager_that_reads_nothing_holds_nobody_up);
     tcase_add_test(tcase, the_limit_of_files_is_raised_as_far_as_it_may_be);
     tcase_add_test(tcase, without_a_manager_nothing_happens);
     tcase_add_test(tcase, the_watchdog_is_fed_at_half_its_time_by_the_named_process_only);
