@@ -2,6 +2,7 @@
 #include "client/cli/chat_tools.h"
 
 #include "client/base/printable.h"
+#include "client/base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,18 +130,16 @@ static const char *watch(pid_t pid, int out, struct buffer *text, int (*interrup
     return why;
 }
 
-/* Only texts can be given to a model: other bytes become question marks. */
-static void make_text(struct buffer *text)
+/* Only texts can be given to a model: what is none becomes question marks. */
+static void make_text(char *text, size_t bytes)
 {
-    json_t *s;
-    for (size_t i = 0; i < text->bytes; i++)
-        if (!text->data[i])
-            text->data[i] = '?';
-    s = text->data ? json_stringn(text->data, text->bytes) : NULL;
-    for (size_t i = 0; text->data && !s && i < text->bytes; i++)
-        if ((unsigned char)text->data[i] >= 0x80)
-            text->data[i] = '?';
-    json_decref(s);
+    uint32_t code;
+    for (size_t i = 0; i < bytes;) {
+        int n = text[i] ? utf8_step(text + i, bytes - i, &code) : 0;
+        if (n <= 0)
+            text[i] = '?';
+        i += n > 0 ? (size_t)n : 1;
+    }
 }
 
 static char *run(char *const *argv, int (*interrupted)(void))
@@ -162,7 +161,7 @@ static char *run(char *const *argv, int (*interrupted)(void))
     close(pipes[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    make_text(&text);
+    make_text(text.data, text.bytes);
     if (why)
         buffer_format(&text, "\n[%s]", why);
     else if (WIFEXITED(status) && WEXITSTATUS(status))
@@ -183,6 +182,7 @@ char *chat_tools_call(const struct chat_tools *t, const char *name, const char *
     char **argv = chat_tools_argv(t, name, arguments, err, sizeof(err));
     if (!argv) {
         struct buffer line = {0};
+        make_text(err, strlen(err)); /* the model's words may be cut within a character */
         printable_add(&line, err, strlen(err), "");
         (void)cli_fail(CLI_OK, "%s", line.data ? line.data : err);
         buffer_fini(&line);

@@ -90,6 +90,26 @@ START_TEST(a_tool_that_is_none_is_not_run)
 }
 END_TEST
 
+static int never(void)
+{
+    return 0;
+}
+
+/* What the model is told is a text, wherever its own words are cut: else the conversation ends. */
+START_TEST(a_refusal_that_is_cut_is_a_text)
+{
+    char name[102];
+    memset(name, 'n', 99);
+    snprintf(name + 99, 3, "%s", "\xc3\xa9");
+    char *said = chat_tools_call(&tools, name, "{}", never);
+    json_t *message = json_string(said);
+    ck_assert_msg(message != NULL, "%s", said);
+    ck_assert_ptr_nonnull(strstr(said, "no tool nnn"));
+    json_decref(message);
+    free(said);
+}
+END_TEST
+
 /* Types the rest of the line once the question is there. */
 static int terminal;
 
@@ -133,11 +153,6 @@ static int clock_of_test(clockid_t id, struct timespec *t)
     (void)id;
     now += clock_step;
     *t = (struct timespec){.tv_sec = now};
-    return 0;
-}
-
-static int never(void)
-{
     return 0;
 }
 
@@ -185,6 +200,16 @@ START_TEST(a_program_says_how_it_ended)
 }
 END_TEST
 
+/* A byte that is no text, as in a file's name in Latin-1, and a character that the limit cuts. */
+START_TEST(one_byte_that_is_no_text_spoils_no_other)
+{
+    clock_step = 0;
+    char *text = runs("printf '\\303\\251 \\351 \\303\\251'");
+    ck_assert_str_eq(text, "\xc3\xa9 ? \xc3\xa9");
+    free(text);
+}
+END_TEST
+
 /* Who may write to any folder above the file may put another one in its place. */
 START_TEST(folders_above_the_file_are_the_users_alone)
 {
@@ -219,9 +244,11 @@ int main(void)
     tcase_add_test(tcase, an_argument_is_shown_as_one);
     tcase_add_loop_test(tcase, what_was_typed_before_is_no_answer, 0, 2);
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
+    tcase_add_test(tcase, a_refusal_that_is_cut_is_a_text);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
     tcase_add_test(tcase, a_program_says_how_it_ended);
+    tcase_add_test(tcase, one_byte_that_is_no_text_spoils_no_other);
     tcase_add_test(tcase, folders_above_the_file_are_the_users_alone);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
