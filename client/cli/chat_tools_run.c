@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,15 @@ static void become(char *const *argv, int out)
     _exit(127);
 }
 
-/* Reads what it writes, up to the limits. Returns why it was killed, or NULL. */
+/* Its exit code is not fetched: its number stays its own until it is. */
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == pid;
+}
+
+/* Reads what it writes, up to the limits; one that closes its output may still have work to do. Returns
+ * why it was killed, or NULL. */
 static const char *watch(pid_t pid, int out, struct buffer *text, int (*interrupted)(void))
 {
     uint64_t end = now_ms() + CHAT_TOOLS_MS;
@@ -115,11 +124,13 @@ static const char *watch(pid_t pid, int out, struct buffer *text, int (*interrup
             ssize_t n = read(out, piece, sizeof(piece));
             size_t room = CHAT_TOOLS_BYTES - text->bytes;
             if (n == 0 || (n < 0 && errno != EINTR))
-                break;
+                p.fd = -1;
             buffer_add(text, piece, n < 0 ? 0 : (size_t)n < room ? (size_t)n : room);
             if (n > 0 && (size_t)n > room)
                 why = "its output was cut, and it was killed: more than 64 KiB";
         }
+        if (p.fd < 0 && has_ended(pid))
+            break;
         if (!why && now_ms() >= end)
             why = "it was killed: it ran for more than 30 seconds";
         if (!why && (interrupted() || cli_stop_requested()))
@@ -166,6 +177,8 @@ static char *run(char *const *argv, int (*interrupted)(void))
         buffer_format(&text, "\n[%s]", why);
     else if (WIFEXITED(status) && WEXITSTATUS(status))
         buffer_format(&text, "\n[exit code %d]", WEXITSTATUS(status));
+    else if (WIFSIGNALED(status))
+        buffer_format(&text, "\n[ended by signal %d]", WTERMSIG(status));
     else if (!text.bytes)
         buffer_text(&text, "[no output]");
     if (text.failed) {

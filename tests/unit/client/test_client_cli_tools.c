@@ -200,6 +200,19 @@ START_TEST(a_program_says_how_it_ended)
 }
 END_TEST
 
+/* Else the model takes half of an output, or of the work, for all of it. */
+START_TEST(a_program_that_was_killed_or_writes_no_more_says_so)
+{
+    clock_step = 0;
+    char *killed = runs("echo a; kill -SEGV $$"),
+         *quiet = runs("echo a; exec >&- 2>&-; sleep 0.2; exit 3");
+    ck_assert_str_eq(killed, "a\n\n[ended by signal 11]");
+    ck_assert_str_eq(quiet, "a\n\n[exit code 3]");
+    free(killed);
+    free(quiet);
+}
+END_TEST
+
 /* A byte that is no text, as in a file's name in Latin-1, and a character that the limit cuts. */
 START_TEST(one_byte_that_is_no_text_spoils_no_other)
 {
@@ -248,6 +261,7 @@ int main(void)
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
     tcase_add_test(tcase, a_program_says_how_it_ended);
+    tcase_add_test(tcase, a_program_that_was_killed_or_writes_no_more_says_so);
     tcase_add_test(tcase, one_byte_that_is_no_text_spoils_no_other);
     tcase_add_test(tcase, folders_above_the_file_are_the_users_alone);
     suite_add_tcase(suite, tcase);
