@@ -60,7 +60,7 @@ static void show_call(char *const *argv)
  * typed before the question is not an answer to it. */
 static int is_allowed(char *const *argv, int (*interrupted)(void))
 {
-    char line[16];
+    char line[4096]; /* as long as a terminal's: what is left of one would be a message */
     struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
     (void)tcflush(STDIN_FILENO, TCIFLUSH); /* also a line that has no end yet */
     show_call(argv);

@@ -110,19 +110,11 @@ START_TEST(a_refusal_that_is_cut_is_a_text)
 }
 END_TEST
 
-/* Types the rest of the line once the question is there. */
 static int terminal;
 
-static int type_return(void)
-{
-    char shown[100];
-    ck_assert_int_gt((int)read(terminal, shown, sizeof(shown)), 0);
-    ck_assert_int_eq((int)write(terminal, "\n", 1), 1);
-    return 0;
-}
-
-/* A `y` typed before the question does not answer it, even if its Return comes after the question. */
-START_TEST(what_was_typed_before_is_no_answer)
+/* Asks on a terminal on which this was typed before; `typing` types when it is asked. *ret_left: is there
+ * something left to be read? */
+static int ask(const char *before, int (*typing)(void), int *ret_left)
 {
     static char *const argv[] = {"/p", NULL};
     int old_in = dup(STDIN_FILENO), old_error = dup(STDERR_FILENO);
@@ -130,15 +122,54 @@ START_TEST(what_was_typed_before_is_no_answer)
     ck_assert_int_ge(terminal, 0);
     ck_assert_int_eq(grantpt(terminal) | unlockpt(terminal), 0);
     int name = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    ck_assert_int_eq((int)write(terminal, _i ? "y" : "y\n", _i ? 1 : 2), _i ? 1 : 2);
+    ck_assert_int_eq((int)write(terminal, before, strlen(before)), (int)strlen(before));
     dup2(name, STDIN_FILENO);
     dup2(name, STDERR_FILENO);
-    int allowed = is_allowed(argv, type_return);
+    int allowed = is_allowed(argv, typing);
+    *ret_left = poll(&(struct pollfd){.fd = name, .events = POLLIN}, 1, 0);
     dup2(old_in, STDIN_FILENO);
     dup2(old_error, STDERR_FILENO);
-    ck_assert_int_eq(allowed, 0);
+    close(old_in);
+    close(old_error);
     close(name);
     close(terminal);
+    return allowed;
+}
+
+/* Types once the question is there. */
+static void type(const char *text)
+{
+    char shown[100];
+    ck_assert_int_gt((int)read(terminal, shown, sizeof(shown)), 0);
+    ck_assert_int_eq((int)write(terminal, text, strlen(text)), (int)strlen(text));
+}
+
+static int type_return(void)
+{
+    type("\n");
+    return 0;
+}
+
+/* A `y` typed before the question does not answer it, even if its Return comes after the question. */
+START_TEST(what_was_typed_before_is_no_answer)
+{
+    int left;
+    ck_assert_int_eq(ask(_i ? "y" : "y\n", type_return, &left), 0);
+}
+END_TEST
+
+static int type_much(void)
+{
+    type("no, look at the other folder\n");
+    return 0;
+}
+
+/* Nothing of it is left to be the next message. */
+START_TEST(an_answer_is_taken_whole)
+{
+    int left;
+    ck_assert_int_eq(ask("", type_much, &left), 0);
+    ck_assert_int_eq(left, 0);
 }
 END_TEST
 
@@ -256,6 +287,7 @@ int main(void)
                         (int)(sizeof(calls) / sizeof(calls[0])));
     tcase_add_test(tcase, an_argument_is_shown_as_one);
     tcase_add_loop_test(tcase, what_was_typed_before_is_no_answer, 0, 2);
+    tcase_add_test(tcase, an_answer_is_taken_whole);
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
     tcase_add_test(tcase, a_refusal_that_is_cut_is_a_text);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
