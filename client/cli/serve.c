@@ -507,6 +507,7 @@ int cli_stop(const struct cli_options *o)
     char socket[sizeof(unit) + 8], service[sizeof(unit) + 8];
     if (o->n_words != 1)
         return cli_fail(CLI_USAGE, "give one model: hearth stop NAME");
+    cli_stop_at_once(1); /* there is nothing to release */
     if (hearth_find(o->words[0], path, sizeof(path), err, sizeof(err)) < 0)
         return cli_fail(CLI_NO_DAEMON, "%s", err);
     name_unit(path, unit);

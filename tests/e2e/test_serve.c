@@ -171,8 +171,8 @@ static pid_t fork_plain(void)
     return pid;
 }
 
-/* A daemon that says it is this process, in another one. */
-static pid_t start_liar(pid_t names)
+/* A daemon that says it is this process, in another one. `on_stop`: what SIGTERM does to it. */
+static pid_t start_liar(pid_t names, void (*on_stop)(int))
 {
     static struct fake_daemon f;
     char path[128];
@@ -183,6 +183,8 @@ static pid_t start_liar(pid_t names)
     snprintf(path, sizeof(path), "%s/hearth/liar.sock", home);
     ck_assert_int_eq(rename(f.path, path), 0);
     pid_t pid = fork_plain();
+    if (pid == 0)
+        signal(SIGTERM, on_stop);
     for (; pid == 0; fake_hang_up(&f)) {
         fake_start(&f);
         fake_join(&f);
@@ -197,7 +199,7 @@ START_TEST(the_process_that_answers_is_stopped)
     if (other == 0)
         for (;;)
             pause();
-    pid_t liar = start_liar(other);
+    pid_t liar = start_liar(other, SIG_DFL);
     int status = 0;
     RUN(0, "stop", "liar");
     ck_assert_int_eq(waitpid(other, &status, WNOHANG), 0); /* it runs on */
@@ -205,6 +207,34 @@ START_TEST(the_process_that_answers_is_stopped)
     ck_assert(WIFSIGNALED(status));
     ck_assert_int_eq(WTERMSIG(status), SIGTERM);
     kill(other, SIGKILL);
+}
+END_TEST
+
+static int stopping[2]; /* a pipe */
+
+static void tell_stop(int number)
+{
+    (void)number;
+    ck_assert_int_eq((int)write(stopping[1], "", 1), 1);
+}
+
+/* Ctrl-C in `hearth stop` while the daemon takes its time: nobody is told that it has ended. */
+START_TEST(a_stop_that_is_interrupted_says_so)
+{
+    static const char *const stop[] = {"stop", "liar", NULL};
+    char byte;
+    int out;
+    ck_assert_int_eq(pipe(stopping), 0);
+    pid_t slow = start_liar(0, tell_stop);
+    pid_t pid = harness_spawn(NULL, &out, stop);
+    ck_assert_int_eq((int)read(stopping[0], &byte, 1), 1);
+    kill(pid, SIGINT);
+    ck_assert_int_eq(harness_wait(pid), 130);
+    kill(slow, SIGKILL);
+    waitpid(slow, NULL, 0);
+    close(stopping[0]);
+    close(stopping[1]);
+    close(out);
 }
 END_TEST
 
@@ -357,6 +387,7 @@ int main(void)
     tcase_add_test(c, names_in_other_letters_are_two_models);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, the_process_that_answers_is_stopped);
+    tcase_add_test(c, a_stop_that_is_interrupted_says_so);
     tcase_add_test(c, the_unit_of_the_whole_name_is_stopped);
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
