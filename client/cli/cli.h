@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum cli_exit {
     CLI_OK = 0,
@@ -49,6 +50,11 @@ int cli_connect(const struct cli_options *o, uint32_t slots, struct hearth **ret
 int cli_find_socket(const struct cli_options *o, char *ret, const char **ret_path, char *err,
                     size_t err_bytes);
 enum { CLI_PATH_BYTES = 108 };
+
+/* The process that answers at the socket; 0: none. What a daemon says of itself may be the number of
+ * another process: it could name any of ours, and counts otherwise in another namespace. */
+pid_t cli_find_process(const char *path);
+enum { CLI_ANSWER_MS = 5000 }; /* longest wait for an answer of a daemon that may hang */
 
 /* Reads fd to its end. Returns 0 or -errno. */
 int cli_read_all(int fd, struct buffer *ret);

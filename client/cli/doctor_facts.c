@@ -247,7 +247,8 @@ void doctor_ask(const struct cli_options *o, const char *root, struct doctor_fac
         snprintf(f->model, sizeof(f->model), "%s", info.model);
         snprintf(f->daemon_version, sizeof(f->daemon_version), "%s", info.server_version);
         snprintf(f->socket, sizeof(f->socket), "%s", info.socket_path);
-        snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)info.server_pid);
+        snprintf(path, sizeof(path), "/proc/%d/smaps_rollup",
+                 (int)cli_find_process(info.socket_path));
         f->resident_kib = number_of(root, path, "Rss");
         f->huge_kib = number_of(root, path, "AnonHugePages");
     }

@@ -35,8 +35,6 @@ struct serving {
 
 /* ---- the state of things ---------------------------------------------------------------------- */
 
-enum { ANSWER_MS = 5000 };
-
 /* Does a daemon answer at the path? */
 static bool is_served(const char *path)
 {
@@ -44,52 +42,11 @@ static bool is_served(const char *path)
     struct hearth *h;
     hearth_options_init(&options, sizeof(options));
     options.slots = 0;
-    options.connect_timeout_ms = ANSWER_MS;
+    options.connect_timeout_ms = CLI_ANSWER_MS;
     if (hearth_connect(path, &options, &h, NULL, 0) < 0)
         return false;
     hearth_close(h);
     return true;
-}
-
-/* The process that sends the next answer on this socket, as the kernel says; 0: there is none. */
-static pid_t sender_of_answer(int fd)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct ucred))];
-    } control;
-    struct ucred sender = {0};
-    char byte;
-    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control.bytes,
-                       .msg_controllen = sizeof(control.bytes)};
-    if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, ANSWER_MS) != 1 ||
-        recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
-        return 0;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
-        memcpy(&sender, CMSG_DATA(c), sizeof(sender));
-    return sender.pid;
-}
-
-/* The process that answers at the path; 0: none. What a daemon says of itself may be the number of
- * another process: it could name any of ours, and counts otherwise in another namespace. */
-static pid_t find_process(const char *path)
-{
-    struct hello hello;
-    char err[256];
-    pid_t pid = 0;
-    int on = 1, fd = hello_connect(path, ANSWER_MS, err, sizeof(err));
-    if (fd < 0)
-        return 0;
-    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 &&
-        hello_prep_hello(&hello, 0, 0, NULL) == 0 &&
-        hello_send(fd, &hello, sizeof(hello), NULL, 0) == 0)
-        pid = sender_of_answer(fd);
-    close(fd);
-    return pid;
 }
 
 /* $VARIABLE/hearth, else ~/FOLDER/hearth. Returns 0 or an exit code. */
@@ -517,7 +474,7 @@ int cli_stop(const struct cli_options *o)
         return systemctl("stop", socket, service) == 0
                    ? 0
                    : cli_fail(CLI_SYSTEM, "%s did not stop", service);
-    const pid_t pid = find_process(path);
+    const pid_t pid = cli_find_process(path);
     if (pid <= 0)
         return cli_fail(CLI_NO_DAEMON, "no daemon answers at %s", path);
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -3,7 +3,9 @@
 #include "client/cli/doctor_facts.c"
 #include "client/cli/json.c"
 #include "client/cli/options.c"
+#include "client/cli/process.c"
 #include "client/cli/util.c"
+#include "tests/rig/fake_daemon.h"
 #include "tests/run_suite.h"
 
 /* The command has a struct row of its own. */
@@ -12,7 +14,9 @@
 #undef row
 
 #include <check.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static struct doctor_line lines[DOCTOR_LINES];
 static uint32_t n_lines;
@@ -245,6 +249,37 @@ START_TEST(facts_are_read_from_the_system_s_files)
 }
 END_TEST
 
+/* A daemon may name another process of ours: its memory is not the daemon's. */
+START_TEST(the_memory_is_that_of_the_process_that_answers)
+{
+    static struct fake_daemon fake;
+    struct cli_options o = {0};
+    struct doctor_facts f = {0};
+    char path[64], command[64];
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    fake_open(&fake);
+    fake.pid = getpid();
+    pid_t daemon = fork();
+    for (; daemon == 0; fake_hang_up(&fake)) {
+        fake_start(&fake);
+        fake_join(&fake);
+    }
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)getpid());
+    put(path, "Rss: 99 kB\n");
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)daemon);
+    put(path, "Rss: 7 kB\n");
+    o.socket = fake.path;
+    doctor_ask(&o, root, &f);
+    kill(daemon, SIGKILL);
+    waitpid(daemon, NULL, 0);
+    fake_close(&fake);
+    ck_assert_int_eq(f.daemon_error, 0);
+    ck_assert_uint_eq(f.resident_kib, 7);
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 /* It looks by itself, without the daemon's code. */
 START_TEST(the_instruction_set_is_the_one_that_hearthd_takes)
 {
@@ -285,6 +320,7 @@ int main(void)
     tcase_add_test(t, permissions_are_checked_only_without_a_daemon);
     tcase_add_test(t, all_problems_at_once_fit);
     tcase_add_test(t, facts_are_read_from_the_system_s_files);
+    tcase_add_test(t, the_memory_is_that_of_the_process_that_answers);
     tcase_add_test(t, the_instruction_set_is_the_one_that_hearthd_takes);
     tcase_add_test(t, every_instruction_set_has_a_name);
     suite_add_tcase(suite, t);
