@@ -28,7 +28,7 @@ static const uint32_t hidden[][2] = {
     {0xe0000, 0xe0fff}, /* tags, which spell invisible ASCII; variants, which spell any bytes */
 };
 
-static bool is_shown(uint32_t code)
+bool printable_is_shown(uint32_t code)
 {
     for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]) && hidden[i][0] <= code; i++)
         if (code <= hidden[i][1])
@@ -40,7 +40,7 @@ static bool is_shown(uint32_t code)
 static size_t step(const char *text, size_t n, uint32_t *ret_code, bool *ret_shown)
 {
     int bytes = utf8_step(text, n, ret_code);
-    *ret_shown = bytes > 0 && is_shown(*ret_code);
+    *ret_shown = bytes > 0 && printable_is_shown(*ret_code);
     if (bytes > 0)
         return (size_t)bytes;
     *ret_code = (unsigned char)*text;

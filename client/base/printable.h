@@ -7,6 +7,9 @@
 
 #include "client/base/buffer.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /* What whole texts keep, not names: soft hyphens, what joins and parts letters and emoji, what old
  * Hangul and Mongolian are written with, and the marks of right-to-left scripts, which move nothing
  * that a letter of these scripts would not move. */
@@ -17,6 +20,9 @@
 
 /* Appends text[0, bytes) with such characters escaped, \x1b or \u202e, but for those in `keeps`, UTF-8. */
 void printable_add(struct buffer *b, const char *text, size_t bytes, const char *keeps);
+
+/* Is the character none of them? */
+bool printable_is_shown(uint32_t code);
 
 /* Puts a question mark in the place of each such byte. */
 void printable_mask(char *text);

@@ -202,9 +202,9 @@ static void add_json(struct buffer *out, const struct doctor_line *line)
 {
     buffer_format(out, "{\"check\":\"%s\",\"verdict\":\"%s\",\"text\":", line->name,
                   verdicts[line->verdict]);
-    quote_text(out, line->text, strlen(line->text));
+    json_text(out, line->text, strlen(line->text));
     buffer_text(out, ",\"mend\":");
-    quote_text(out, line->mend, strlen(line->mend));
+    json_text(out, line->mend, strlen(line->mend));
     buffer_text(out, "}\n");
 }
 

@@ -1,8 +1,36 @@
 /* json: see json.h. */
 #include "client/cli/json.h"
 
+#include "client/base/printable.h"
+#include "client/base/utf8.h"
+
 #include <math.h>
 #include <string.h>
+
+static void add_escape(struct buffer *b, uint32_t code)
+{
+    if (code > 0xffff) {
+        buffer_format(b, "\\u%04x", 0xd800 + ((code - 0x10000) >> 10));
+        code = 0xdc00 + (code & 0x3ff);
+    }
+    buffer_format(b, "\\u%04x", code);
+}
+
+void json_text(struct buffer *b, const char *text, size_t bytes)
+{
+    struct buffer quoted = {0};
+    uint32_t code;
+    quote_text(&quoted, text, bytes);
+    for (size_t i = 0, n; i < quoted.bytes; i += n) {
+        n = (size_t)utf8_step(quoted.data + i, quoted.bytes - i, &code);
+        if (printable_is_shown(code))
+            buffer_add(b, quoted.data + i, n);
+        else
+            add_escape(b, code);
+    }
+    b->failed |= quoted.failed;
+    buffer_fini(&quoted);
+}
 
 /* Decimal digits without stdio: ids are most of what is printed. */
 static void add_u32(struct buffer *b, uint32_t value)
@@ -47,7 +75,7 @@ void json_tokens_event(struct buffer *b, const struct hearth_event *e)
     buffer_text(b, "{\"event\":\"tokens\",\"ids\":");
     json_ids(b, e->tokens, e->n_tokens);
     buffer_text(b, ",\"text\":");
-    quote_text(b, e->text, e->text_bytes);
+    json_text(b, e->text, e->text_bytes);
     if (e->logprobs) {
         buffer_text(b, ",\"logprobs\":[");
         for (uint32_t i = 0; i < e->n_tokens; i++) {
@@ -93,14 +121,14 @@ void json_done_event(struct buffer *b, const struct hearth_result *r)
                   r->passes, r->drafted, r->accepted_drafts, r->rollbacks);
     buffer_format(b, "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"numerics\":",
                   (double)r->prefill_ns * 1e-6, (double)r->decode_ns * 1e-6);
-    quote_text(b, r->numerics, strlen(r->numerics));
+    json_text(b, r->numerics, strlen(r->numerics));
     buffer_text(b, ",\"receipt\":");
-    quote_text(b, r->receipt, strlen(r->receipt));
+    json_text(b, r->receipt, strlen(r->receipt));
     buffer_text(b, ",\"model\":");
-    quote_text(b, r->model, strlen(r->model));
+    json_text(b, r->model, strlen(r->model));
     if (r->error) {
         buffer_text(b, ",\"error\":");
-        quote_text(b, r->error_text, strlen(r->error_text));
+        json_text(b, r->error_text, strlen(r->error_text));
     }
     buffer_text(b, "}\n");
 }

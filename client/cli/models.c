@@ -85,13 +85,13 @@ int cli_find_model(const struct models *models, const char *name, char ret_path[
 static void add_json_text(struct buffer *out, const char *name, const char *text)
 {
     buffer_format(out, ",\"%s\":", name);
-    quote_text(out, text, strlen(text));
+    json_text(out, text, strlen(text));
 }
 
 static void add_json(struct buffer *out, const struct model_file *file, const struct description *d)
 {
     buffer_text(out, "{\"name\":");
-    quote_text(out, file->name, strlen(file->name));
+    json_text(out, file->name, strlen(file->name));
     add_json_text(out, "path", file->path);
     add_json_text(out, "source", file->source);
     buffer_format(out, ",\"bytes\":%llu", (unsigned long long)file->bytes);

@@ -199,11 +199,11 @@ static int tell_json(const char *path, const struct verdict *v)
 {
     struct buffer line = {0};
     buffer_text(&line, "{\"file\":");
-    quote_text(&line, path, strlen(path));
+    json_text(&line, path, strlen(path));
     buffer_format(&line, ",\"result\":\"%s\"", v->result);
     if (v->receipt) {
         buffer_format(&line, ",\"tokens\":%u,\"receipt\":", v->n_ids);
-        quote_text(&line, v->receipt, strlen(v->receipt));
+        json_text(&line, v->receipt, strlen(v->receipt));
     }
     if (v->at_token) {
         int was = v->recorded[0] != 'n', is = v->now[0] != 'n';
@@ -211,7 +211,7 @@ static int tell_json(const char *path, const struct verdict *v)
                       v->position, was ? v->recorded : "null", is ? v->now : "null");
     }
     buffer_text(&line, ",\"text\":");
-    quote_text(&line, v->text, strlen(v->text));
+    json_text(&line, v->text, strlen(v->text));
     buffer_text(&line, "}\n");
     return cli_print(&line);
 }

@@ -195,7 +195,7 @@ static int print_json(const struct store_list *list)
     for (uint32_t i = 0; i < list->n; i++) {
         const struct store_row *row = &list->rows[i];
         buffer_text(&out, "{\"model\":");
-        quote_text(&out, row->model, strlen(row->model));
+        json_text(&out, row->model, strlen(row->model));
         buffer_format(&out,
                       ",\"id\":\"%s\",\"user\":%u,\"bytes\":%llu,\"records\":%llu,"
                       "\"written\":%lld,\"served\":%s}\n",

@@ -100,7 +100,7 @@ END_TEST
 
 static const char *json(const char *text, size_t bytes)
 {
-    quote_text(&out, text, bytes);
+    json_text(&out, text, bytes);
     return printed();
 }
 
@@ -124,6 +124,19 @@ START_TEST(invalid_utf8_is_replaced)
     ck_assert_str_eq(json("\xe2\x82", 2), "\"\\ufffd\"");
     ck_assert_str_eq(json("\xe2\x82\"", 3), "\"\\ufffd\\\"\"");
     ck_assert_str_eq(json("\xed\xa0\x80", 3), "\"\\ufffd\\ufffd\\ufffd\"");
+}
+END_TEST
+
+/* --json writes to terminals as well: C1, directions of text, tags, and a byte that quote_text escapes. */
+START_TEST(json_drives_no_terminal)
+{
+    const struct hearth_event e = {.text = "\xc2\x9b"
+                                           "8m",
+                                   .text_bytes = 4};
+    ck_assert_str_eq(json("\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\xa1\xff\x1b", 11),
+                     "\"\\u009b\\u202e\\udb40\\udc61\\ufffd\\u001b\"");
+    json_tokens_event(&out, &e);
+    ck_assert_str_eq(printed(), "{\"event\":\"tokens\",\"ids\":[],\"text\":\"\\u009b8m\"}\n");
 }
 END_TEST
 
@@ -373,6 +386,7 @@ int main(void)
     tcase_add_test(t, many_ids_fit);
     tcase_add_test(t, strings_are_escaped);
     tcase_add_test(t, invalid_utf8_is_replaced);
+    tcase_add_test(t, json_drives_no_terminal);
     tcase_add_test(t, numbers_that_json_lacks_become_null);
     tcase_add_test(t, a_tokens_event_is_one_line);
     tcase_add_test(t, a_done_event_has_every_member);
