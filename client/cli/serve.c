@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -35,16 +36,41 @@ struct serving {
 
 /* ---- the state of things ---------------------------------------------------------------------- */
 
-/* Does a daemon answer at the path? */
-static bool is_served(const char *path)
+static bool is_text(const json_t *status, const char *name, const char *text)
+{
+    const char *value = json_string_value(json_object_get(status, name));
+    return value && strcmp(value, text) == 0;
+}
+
+/* Does the daemon serve the model of this file, as far as can be seen without reading all of it? */
+static bool serves_file(struct hearth *h, const char *hearthd, const char *file)
+{
+    static char text[65536]; /* the most that the daemon sends */
+    const struct description_wish wish = {0};
+    struct description d;
+    char err[PATH_MAX + 128];
+    if (describe_file(hearthd, file, &wish, &d, err, sizeof(err)) < 0 || d.refused[0])
+        return true; /* nothing can be compared */
+    int64_t n = hearth_status(h, text, sizeof(text));
+    json_t *status = n < 0 ? NULL : json_loads(text, 0, NULL);
+    const bool same =
+        !status || (is_text(status, "model", d.model) && is_text(status, "arch", d.arch) &&
+                    is_text(status, "type", d.type));
+    json_decref(status);
+    return same;
+}
+
+/* Does a daemon answer at the socket? *ret_other: it serves another model, whose name is alike. */
+static bool is_served(const struct serving *s, bool *ret_other)
 {
     struct hearth_options options;
     struct hearth *h;
     hearth_options_init(&options, sizeof(options));
     options.slots = 0;
     options.connect_timeout_ms = CLI_ANSWER_MS;
-    if (hearth_connect(path, &options, &h, NULL, 0) < 0)
+    if (hearth_connect(s->socket, &options, &h, NULL, 0) < 0)
         return false;
+    *ret_other = !serves_file(h, s->hearthd, s->model);
     hearth_close(h);
     return true;
 }
@@ -423,6 +449,7 @@ int cli_serve(const struct cli_options *o)
 {
     static struct serving s; /* its paths are large */
     struct description d;
+    bool other;
     s.o = o;
     if (o->n_words == 0)
         return cli_fail(CLI_USAGE, "no model: hearth serve NAME; `hearth models` lists them");
@@ -433,7 +460,12 @@ int cli_serve(const struct cli_options *o)
     code = find_socket(&s);
     if (code)
         return code;
-    if (is_served(s.socket)) {
+    if (is_served(&s, &other)) {
+        if (other)
+            return cli_fail(CLI_CANNOT_MAKE,
+                            "%s: another model is served at %s: hearth stop %s, or give this file "
+                            "another name",
+                            s.name, s.socket, s.instance);
         struct buffer out = {0};
         buffer_format(&out, "%s is served at %s already\n", s.name, s.socket);
         return cli_print(&out);

@@ -145,6 +145,22 @@ START_TEST(a_file_is_named_by_all_of_its_name)
 }
 END_TEST
 
+/* Names that are one as a socket's: what is asked for is not what is served there. */
+START_TEST(another_model_of_a_name_that_is_alike_is_not_served_already)
+{
+    char path[128], file[PATH_MAX];
+    ck_assert_ptr_nonnull(realpath("daemon/models/hearth-code-5m-f16.gguf", file));
+    snprintf(path, sizeof(path), "%s/tiny-model.gguf", home);
+    ck_assert_int_eq(symlink(file, path), 0);
+    RUN(0, "serve", "tiny:model", "--context", "512", "--", "--threads", "1");
+    RUN(73, "serve", "tiny-model");
+    ck_assert_msg(strstr(o.error, "hearth: tiny-model: another model is served at ") != NULL, "%s",
+                  o.error);
+    RUN(0, "serve", "tiny:model");
+    ck_assert_ptr_nonnull(strstr(o.out, " already\n"));
+}
+END_TEST
+
 START_TEST(names_in_other_letters_are_two_models)
 {
     char one[128], two[128];
@@ -384,6 +400,7 @@ int main(void)
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, a_file_is_named_by_all_of_its_name);
+    tcase_add_test(c, another_model_of_a_name_that_is_alike_is_not_served_already);
     tcase_add_test(c, names_in_other_letters_are_two_models);
     tcase_add_test(c, top_shows_all_that_run);
     tcase_add_test(c, the_process_that_answers_is_stopped);
