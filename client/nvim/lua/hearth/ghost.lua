@@ -8,7 +8,8 @@ local space = api.nvim_create_namespace('hearth')
 local inline = vim.fn.has('nvim-0.10') == 1
 
 -- A line as it is drawn after the cursor or (`below`) at a line's beginning: tabs as blanks, since
--- virtual text has no tab stops.
+-- virtual text has no tab stops, and other controls as the buffer would show them (^M): what is taken
+-- over is what was shown.
 local function drawn(line, tabstop, below)
   if not line:find('[%z\1-\31]') then
     return line
@@ -18,10 +19,11 @@ local function drawn(line, tabstop, below)
     out[#out + 1] = part
     at = at + vim.fn.strdisplaywidth(part)
     if control == '\t' then
-      local n = tabstop - at % tabstop
-      out[#out + 1] = (' '):rep(n)
-      at = at + n
+      out[#out + 1] = (' '):rep(tabstop - at % tabstop)
+    elseif control ~= '' then
+      out[#out + 1] = '^' .. string.char(control:byte() + 64)
     end
+    at = at + (control == '' and 0 or #out[#out])
   end
   return table.concat(out)
 end
