@@ -214,6 +214,7 @@ int cli_doctor(const struct cli_options *o)
     struct doctor_line lines[DOCTOR_LINES];
     struct buffer out = {0};
     int code = CLI_OK;
+    cli_stop_at_once(1); /* one that hangs is waited for */
     doctor_gather("", &facts);
     doctor_ask(o, "", &facts);
     uint32_t n = doctor_judge(&facts, lines);

@@ -166,7 +166,7 @@ static int list(const struct cli_options *o, const struct models *models)
         return code;
     if (!o->json)
         add_head(&out, width);
-    for (size_t i = 0; i < models->n && !cli_stop_requested(); i++) {
+    for (size_t i = 0; i < models->n; i++) {
         struct description d;
         if (describe_file(hearthd, models->files[i].path, &wish, &d, err, sizeof(err)) < 0) {
             buffer_fini(&out);
@@ -184,6 +184,7 @@ int cli_models(const struct cli_options *o)
 {
     struct models models;
     int code;
+    cli_stop_at_once(1); /* half of a list would look like all of it */
     if (models_find(&models) < 0)
         code = cli_no_memory();
     else if (models.n == 0 && !o->json)

@@ -302,8 +302,9 @@ static int wait_ready(pid_t pid, int notify)
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), status;
     for (;;) {
         struct pollfd fds[] = {{.fd = notify, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
-        /* without pidfd a death is looked for each moment */
-        if (poll(fds, 2, pidfd < 0 ? 200 : -1) < 0 && cli_stop_requested()) {
+        /* each moment, for a signal between two of them, and a death without pidfd */
+        (void)poll(fds, 2, 200);
+        if (cli_stop_requested()) {
             kill(pid, SIGTERM);
             status = -EINTR;
             break;
@@ -453,6 +454,7 @@ int cli_serve(const struct cli_options *o)
     s.o = o;
     if (o->n_words == 0)
         return cli_fail(CLI_USAGE, "no model: hearth serve NAME; `hearth models` lists them");
+    cli_stop_at_once(1); /* until there is a daemon, there is nothing to release */
     int code = find_files(&s);
     if (code)
         return code;
@@ -471,6 +473,7 @@ int cli_serve(const struct cli_options *o)
         return cli_print(&out);
     }
     code = check_fit(&s, &d);
+    cli_stop_at_once(0);
     if (!code)
         code = has_manager() ? serve_by_manager(&s) : serve_by_process(&s);
     return code ? code : print_served(&s, &d);

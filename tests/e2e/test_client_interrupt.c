@@ -74,7 +74,7 @@ END_TEST
 /* A daemon that listens and never answers. */
 START_TEST(ctrl_c_ends_a_command_that_waits_for_the_daemon)
 {
-    static const char *const run[] = {"run", "x", NULL}, *const status[] = {"status", NULL};
+    static const char *const commands[][3] = {{"run", "x"}, {"status"}, {"doctor"}};
     struct harness silent = {0};
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     char message[512];
@@ -83,7 +83,7 @@ START_TEST(ctrl_c_ends_a_command_that_waits_for_the_daemon)
     memcpy(a.sun_path, silent.socket, strlen(silent.socket));
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
-    pid_t pid = harness_spawn(&silent, &out, _i / 2 ? status : run);
+    pid_t pid = harness_spawn(&silent, &out, commands[_i / 2]);
     int connection = accept(listener, NULL, NULL);
     ck_assert_int_gt(recv(connection, message, sizeof(message), 0), 0);
     kill(pid, _i % 2 ? SIGTERM : SIGINT);
@@ -160,7 +160,7 @@ int main(void)
     tcase_add_unchecked_fixture(t, start, stop);
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, ctrl_c_ends_the_answer_and_frees_the_slot, 0, 2);
-    tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 4);
+    tcase_add_loop_test(t, ctrl_c_ends_a_command_that_waits_for_the_daemon, 0, 6);
     tcase_add_test(t, a_closed_stdout_ends_the_answer_and_frees_the_slot);
     tcase_add_test(t, a_killed_client_frees_the_slot);
     tcase_add_test(t, a_dying_daemon_is_reported_in_one_line);

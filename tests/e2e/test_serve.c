@@ -362,7 +362,20 @@ START_TEST(a_context_that_memory_does_not_hold_is_refused_with_one_that_fits)
 }
 END_TEST
 
-/* hearth runs the hearthd beside it: here one that notes what it is to tell its state to. */
+/* hearth runs the hearthd beside it: a script. Puts both into `home`/bin. */
+static void make_programs(const char *script)
+{
+    char path[128], command[PATH_MAX + 128];
+    snprintf(path, sizeof(path), "%s/bin", home);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/bin/hearthd", home);
+    write_file(path, script);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    snprintf(command, sizeof(command), "cp %s %s/bin", harness_program("hearth"), home);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Here it notes what it is to tell its state to. */
 START_TEST(no_other_user_tells_that_a_daemon_is_ready)
 {
     static const char script[] =
@@ -370,15 +383,10 @@ START_TEST(no_other_user_tells_that_a_daemon_is_ready)
         "case \"$*\" in *--describe*) echo '{\"fits\":true}'; exit;; esac\n"
         "stat -c '%a %F' \"$NOTIFY_SOCKET\" >\"$HOME/told\"\n"
         "echo 'hearthd: no more' >&2; exit 75\n";
-    char path[128], command[PATH_MAX + 512], told[64] = "";
-    snprintf(path, sizeof(path), "%s/bin", home);
-    ck_assert_int_eq(mkdir(path, 0700), 0);
-    snprintf(path, sizeof(path), "%s/bin/hearthd", home);
-    write_file(path, script);
-    ck_assert_int_eq(chmod(path, 0700), 0);
-    snprintf(command, sizeof(command),
-             "cp %s %s/bin && %s/bin/hearth serve %s/tiny:model.gguf 2>%s/error",
-             harness_program("hearth"), home, home, home, home);
+    char path[128], command[512], told[64] = "";
+    make_programs(script);
+    snprintf(command, sizeof(command), "%s/bin/hearth serve %s/tiny:model.gguf 2>%s/error", home,
+             home, home);
     ck_assert_int_eq(WEXITSTATUS(system(command)), 75);
     snprintf(path, sizeof(path), "%s/told", home);
     FILE *file = fopen(path, "r");
@@ -388,6 +396,27 @@ START_TEST(no_other_user_tells_that_a_daemon_is_ready)
     ck_assert_str_eq(told, "600 socket\n");
     snprintf(command, sizeof(command), "ls %s/hearth/*.notify 2>/dev/null", home);
     ck_assert_int_ne(WEXITSTATUS(system(command)), 0); /* it is gone */
+}
+END_TEST
+
+/* A signal while files are looked at: no half of a list, and no daemon. */
+START_TEST(a_signal_ends_a_look_at_files)
+{
+    static const char script[] =
+        "#!/bin/sh\n"
+        "case \"$*\" in *--describe*) ;; *) echo >\"$HOME/started\"; exit 75;; esac\n"
+        "kill -TERM $PPID; sleep 0.2; echo '{\"fits\":true}'\n";
+    static const char *const commands[] = {"models", "serve tiny"};
+    char command[256], path[128];
+    struct stat st;
+    make_programs(script);
+    snprintf(command, sizeof(command), "%s/bin/hearth %s >%s/out", home, commands[_i], home);
+    ck_assert_int_eq(WEXITSTATUS(system(command)), 130);
+    snprintf(path, sizeof(path), "%s/out", home);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq((int)st.st_size, 0);
+    snprintf(path, sizeof(path), "%s/started", home);
+    ck_assert_int_ne(access(path, F_OK), 0);
 }
 END_TEST
 
@@ -409,6 +438,7 @@ int main(void)
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
     tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);
+    tcase_add_loop_test(c, a_signal_ends_a_look_at_files, 0, 2);
     tcase_add_test(c, a_program_that_downloads_models_is_named);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
     suite_add_tcase(s, c);
