@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 50 };
+enum { LOOK_MS = 50, SCREEN_BYTES = 1000 };
 
 static uint64_t now_ms(void)
 {
@@ -43,6 +43,8 @@ static void show_word(struct buffer *line, const char *word)
     buffer_text(line, "'");
 }
 
+/* What is longer than a small screen could push its own beginning off it, and end as another call would:
+ * the program stands on the last line, too. */
 static void show_call(char *const *argv)
 {
     struct buffer line = {0};
@@ -50,6 +52,11 @@ static void show_call(char *const *argv)
     printable_add(&line, argv[0], strlen(argv[0]), "");
     for (size_t i = 1; argv[i]; i++)
         show_word(&line, argv[i]);
+    if (line.bytes > SCREEN_BYTES) {
+        buffer_text(&line, "\nrun ");
+        printable_add(&line, argv[0], strlen(argv[0]), "");
+        buffer_text(&line, " with all these arguments");
+    }
     buffer_text(&line, " ? [y/N] ");
     if (!line.failed)
         (void)cli_write(STDERR_FILENO, line.data, line.bytes);

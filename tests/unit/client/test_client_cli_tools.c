@@ -63,22 +63,38 @@ START_TEST(a_value_fills_one_element)
 }
 END_TEST
 
-/* What is asked about is what would run: an argument with quotes in it does not look like two. */
-START_TEST(an_argument_is_shown_as_one)
+/* What show_call writes. */
+static const char *shown(char *const *argv)
 {
-    static char *const argv[] = {"/p", "a' 'b", "", "'\033[2J", NULL};
-    char shown[200];
+    static char text[8192];
     int pipes[2], old = dup(STDERR_FILENO);
     ck_assert_int_eq(pipe(pipes), 0);
     dup2(pipes[1], STDERR_FILENO);
     show_call(argv);
     dup2(old, STDERR_FILENO);
-    ssize_t n = read(pipes[0], shown, sizeof(shown) - 1);
-    shown[n > 0 ? n : 0] = 0;
-    ck_assert_str_eq(shown, "run /p 'a'\\'' '\\''b' '' ''\\''\\x1b[2J' ? [y/N] ");
+    ssize_t n = read(pipes[0], text, sizeof(text) - 1);
+    text[n > 0 ? n : 0] = 0;
     close(old);
     close(pipes[0]);
     close(pipes[1]);
+    return text;
+}
+
+/* What is asked about is what would run: an argument with quotes in it does not look like two. */
+START_TEST(an_argument_is_shown_as_one)
+{
+    static char *const argv[] = {"/p", "a' 'b", "", "'\033[2J", NULL};
+    ck_assert_str_eq(shown(argv), "run /p 'a'\\'' '\\''b' '' ''\\''\\x1b[2J' ? [y/N] ");
+}
+END_TEST
+
+/* Nor does one with more blanks than a screen has places look like a call of its own. */
+START_TEST(a_long_argument_hides_no_program)
+{
+    char word[4096];
+    char *const argv[] = {"/p", word, NULL};
+    snprintf(word, sizeof(word), "x %4000s%s", "", "run /bin/ls");
+    ck_assert_str_eq(strrchr(shown(argv), '\n'), "\nrun /p with all these arguments ? [y/N] ");
 }
 END_TEST
 
@@ -286,6 +302,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_value_fills_one_element, 0,
                         (int)(sizeof(calls) / sizeof(calls[0])));
     tcase_add_test(tcase, an_argument_is_shown_as_one);
+    tcase_add_test(tcase, a_long_argument_hides_no_program);
     tcase_add_loop_test(tcase, what_was_typed_before_is_no_answer, 0, 2);
     tcase_add_test(tcase, an_answer_is_taken_whole);
     tcase_add_test(tcase, a_tool_that_is_none_is_not_run);
