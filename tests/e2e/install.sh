@@ -79,4 +79,18 @@ files "$root/usr" | diff <(cd "$root" && grep -vxFf <(cd "$root/usr" && find . -
     fail "uninstall kept or removed the wrong files"
 [ -d "$root/usr/local/share/man/man1" ] || fail "uninstall removed a folder of the system"
 [ ! -d "$root/usr/local/lib/hearth" ] || fail "uninstall left its own folder"
+
+# A purge of the package leaves nothing of a user that is gone, since another one may get its number.
+purge() { # prints the users that it removes
+    mkdir -p "$root/purge"/{bin,run/hearth,etc/hearth,var/lib/hearth,var/lib/hearth-kv/1000,var/cache/hearth/kv}
+    printf '#!/bin/sh\necho "$1"\n' | tee "$root/purge/bin/userdel" "$root/purge/bin/groupdel" >/dev/null
+    chmod 755 "$root"/purge/bin/*
+    sed -e "s, /\(run\|etc\|var\)/, $root/purge/\1/,g" -e 's,>/dev/null 2>&1,,' systemd/debian/hearth.postrm |
+        PATH=$root/purge/bin:$PATH sh -s purge | tr '\n' ' '
+}
+[ "$(purge)" = 'hearth-http hearth hearth ' ] || fail "a purge keeps users that have nothing"
+[ ! -e "$root/purge/var/lib/hearth-kv" ] || fail "a purge leaves users' prompts to whoever gets hearth's number"
+mkdir -p "$root/purge/etc/hearth"
+echo secret >"$root/purge/etc/hearth/KEY"
+[ "$(purge)" = 'hearth hearth ' ] || fail "a purge leaves an upstream's key to whoever gets hearth-http's number"
 echo "ok: installed by the policy, and uninstalled completely"
