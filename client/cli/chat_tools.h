@@ -4,7 +4,7 @@
  * "{NAME}" in another element is the argument of that name, a value fills exactly one element, and no
  * shell sees it. Each call is asked about on the terminal, and is not made unless the answer is y.
  * A program runs in a process group of its own, with a clean environment and /dev/null as its input;
- * it is killed at the limit of time, and by Ctrl-C. One thread. */
+ * it is killed at the limit of time, by Ctrl-C, and with hearth. One thread. */
 #ifndef HEARTH_CLIENT_CLI_CHAT_TOOLS_H
 #define HEARTH_CLIENT_CLI_CHAT_TOOLS_H
 

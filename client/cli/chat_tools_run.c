@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -103,6 +104,7 @@ static void become(char *const *argv, int out)
     char *const environment[] = {path, lang, home, NULL};
     int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where a closed terminal ends us */
     set_signals();
     if (none >= 0 && dup2(none, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 &&
         dup2(out, STDERR_FILENO) >= 0 && close_range(3, ~0U, 0) == 0)
