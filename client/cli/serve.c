@@ -277,6 +277,7 @@ static void run_daemon(const struct serving *s, int log)
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
     signal(SIGPIPE, SIG_DFL);
+    (void)close_range(3, ~0U, 0); /* a lock or a pipe of whoever called us is not the daemon's */
     if (chdir("/") == 0)
         execv(s->hearthd, argv);
     _exit(CLI_SYSTEM);

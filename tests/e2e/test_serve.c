@@ -399,6 +399,22 @@ START_TEST(no_other_user_tells_that_a_daemon_is_ready)
 }
 END_TEST
 
+/* Else a script's lock is held, and a pipe of its never ends, for as long as the daemon runs. */
+START_TEST(a_daemon_gets_no_descriptor_of_the_caller)
+{
+    static const char script[] =
+        "#!/bin/sh\n"
+        "case \"$*\" in *--describe*) echo '{\"fits\":true}'; exit;; esac\n"
+        "[ -e /proc/$$/fd/9 ] || exit 75\n"
+        "exit 74\n";
+    char command[512];
+    make_programs(script);
+    snprintf(command, sizeof(command), "%s/bin/hearth serve tiny 9>%s/lock 2>%s/error", home, home,
+             home);
+    ck_assert_int_eq(WEXITSTATUS(system(command)), 75);
+}
+END_TEST
+
 /* A signal while files are looked at: no half of a list, and no daemon. */
 START_TEST(a_signal_ends_a_look_at_files)
 {
@@ -438,6 +454,7 @@ int main(void)
     tcase_add_test(c, what_cannot_be_served_is_one_line);
     tcase_add_test(c, no_option_of_the_daemon_is_left_out);
     tcase_add_test(c, no_other_user_tells_that_a_daemon_is_ready);
+    tcase_add_test(c, a_daemon_gets_no_descriptor_of_the_caller);
     tcase_add_loop_test(c, a_signal_ends_a_look_at_files, 0, 2);
     tcase_add_test(c, a_program_that_downloads_models_is_named);
     tcase_add_test(c, a_context_that_memory_does_not_hold_is_refused_with_one_that_fits);
