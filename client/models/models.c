@@ -1,6 +1,7 @@
 /* models: see models.h. */
 #include "client/models/models.h"
 
+#include "client/base/printable.h"
 #include "client/models/scan.h"
 
 #include <errno.h>
@@ -153,6 +154,33 @@ static int tell_apart(struct models *models)
     return 0;
 }
 
+/* Names a file by its path: its folder has the same name in another place. */
+static int name_by_path(struct model_file *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    char *name = strndup(file->path, (size_t)(slash + 1 - file->path) + models_stem(slash + 1));
+    if (!name)
+        return -ENOMEM;
+    printable_mask(name);
+    free(file->name);
+    file->name = name;
+    return 0;
+}
+
+/* Of what has one name even so the first keeps it. Another snapshot of a repository is the same model. */
+static int tell_rest_apart(struct models *models)
+{
+    int rc = 0;
+    for (size_t first = 0, i = 1; i < models->n && rc == 0;)
+        if (!same_name(models, first, i))
+            first = i++;
+        else if (strstr(models->files[i].path, "/snapshots/"))
+            drop(models, i);
+        else
+            rc = name_by_path(&models->files[i++]);
+    return rc;
+}
+
 int models_find(struct models *ret)
 {
     int rc = 0;
@@ -165,11 +193,9 @@ int models_find(struct models *ret)
     if (rc == 0)
         rc = tell_apart(ret);
     qsort(ret->files, ret->n, sizeof(*ret->files), compare_names);
-    for (size_t i = 1; i < ret->n;) /* snapshots of one repository, for instance */
-        if (same_name(ret, i - 1, i))
-            drop(ret, i);
-        else
-            i++;
+    if (rc == 0)
+        rc = tell_rest_apart(ret);
+    qsort(ret->files, ret->n, sizeof(*ret->files), compare_names);
     return rc;
 }
 

@@ -112,6 +112,24 @@ START_TEST(files_of_one_name_get_their_folders)
 }
 END_TEST
 
+/* Two folders of models may hold files of one name that are two models. */
+START_TEST(no_file_is_lost_by_its_name)
+{
+    char folders[256], names[512];
+    put("a/same.gguf", "1");
+    put("b/same.gguf", "2");
+    put("a/in/deep.gguf", "3");
+    put("b/in/deep.gguf", "4");
+    put(".cache/huggingface/hub/models--org--repo/snapshots/0/same.gguf", "5");
+    put(".cache/huggingface/hub/models--org--repo/snapshots/1/same.gguf", "6");
+    snprintf(folders, sizeof(folders), "%s/a:%s/b", home, home);
+    setenv("HEARTH_MODELS", folders, 1);
+    snprintf(names, sizeof(names), "%s/b/in/deep %s/b/same hearth/same in/deep org/repo/same", home,
+             home);
+    assert_names(names);
+}
+END_TEST
+
 START_TEST(a_file_that_is_found_twice_is_listed_once)
 {
     char other[128];
@@ -295,6 +313,7 @@ int main(void)
     tcase_add_test(found, projectors_and_other_files_are_left_out);
     tcase_add_test(found, files_of_one_name_get_their_folders);
     tcase_add_test(found, a_file_that_is_found_twice_is_listed_once);
+    tcase_add_test(found, no_file_is_lost_by_its_name);
     tcase_add_test(found, links_in_a_circle_end);
     tcase_add_test(found, a_folder_is_read_once_however_many_links_lead_to_it);
     tcase_add_test(found, a_folder_is_read_where_it_lies_highest);
