@@ -157,8 +157,8 @@ static int tell_apart(struct models *models)
 /* Names a file by its path: its folder has the same name in another place. */
 static int name_by_path(struct model_file *file)
 {
-    const char *slash = strrchr(file->path, '/');
-    char *name = strndup(file->path, (size_t)(slash + 1 - file->path) + models_stem(slash + 1));
+    const char *slash = strrchr(file->path, '/'), *last = slash ? slash + 1 : file->path;
+    char *name = strndup(file->path, (size_t)(last - file->path) + models_stem(last));
     if (!name)
         return -ENOMEM;
     printable_mask(name);

@@ -117,11 +117,11 @@ static void name_folder(const char *below, size_t bytes, char *ret, size_t ret_b
     }
 }
 
-/* `root_bytes`: length of the part of the path that is the root. */
+/* `root_bytes`: length of the part of the path that is the root, or more where the root is the file. */
 static int add_gguf(struct models *models, const char *source, const FTSENT *entry,
                     size_t root_bytes)
 {
-    const size_t below = entry->fts_pathlen - root_bytes;
+    const size_t below = entry->fts_pathlen > root_bytes ? entry->fts_pathlen - root_bytes : 0;
     const size_t folder_bytes = below > entry->fts_namelen ? below - entry->fts_namelen - 1 : 0;
     char folder[512];
     const size_t stem = entry->fts_namelen - strlen(suffix);

@@ -130,6 +130,24 @@ START_TEST(no_file_is_lost_by_its_name)
 }
 END_TEST
 
+/* Where a folder of models is looked for there may be a model. */
+START_TEST(a_file_in_the_place_of_a_folder_is_a_model)
+{
+    char both[256], names[256];
+    put("folder/a.gguf", "1");
+    put("z.gguf", "2");
+    snprintf(both, sizeof(both), "%s:z.gguf", put("a.gguf", "3"));
+    setenv("HEARTH_MODELS", both, 1);
+    ck_assert_int_eq(chdir(home), 0);
+    assert_names("a z");
+    models_fini(&models);
+    snprintf(both, sizeof(both), "a.gguf:%s/folder", home);
+    setenv("HEARTH_MODELS", both, 1);
+    snprintf(names, sizeof(names), "a %s", "hearth/a");
+    assert_names(names);
+}
+END_TEST
+
 START_TEST(a_file_that_is_found_twice_is_listed_once)
 {
     char other[128];
@@ -313,6 +331,7 @@ int main(void)
     tcase_add_test(found, projectors_and_other_files_are_left_out);
     tcase_add_test(found, files_of_one_name_get_their_folders);
     tcase_add_test(found, a_file_that_is_found_twice_is_listed_once);
+    tcase_add_test(found, a_file_in_the_place_of_a_folder_is_a_model);
     tcase_add_test(found, no_file_is_lost_by_its_name);
     tcase_add_test(found, links_in_a_circle_end);
     tcase_add_test(found, a_folder_is_read_once_however_many_links_lead_to_it);
