@@ -44,8 +44,8 @@ static void show_word(struct buffer *line, const char *word)
     buffer_text(line, "'");
 }
 
-/* What is longer than a small screen could push its own beginning off it, and end as another call would:
- * the program stands on the last line, too. */
+/* What is longer than a small screen could push its own beginning off it, and end as another call
+ * would: the program stands on the last line, too. */
 static void show_call(char *const *argv)
 {
     struct buffer line = {0};
@@ -120,8 +120,8 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == pid;
 }
 
-/* Reads what it writes, up to the limits; one that closes its output may still have work to do. Returns
- * why it was killed, or NULL. */
+/* Reads what it writes, up to the limits; one that closes its output may still have work to do.
+ * Returns why it was killed, or NULL. */
 static const char *watch(pid_t pid, int out, struct buffer *text, int (*interrupted)(void))
 {
     uint64_t end = now_ms() + CHAT_TOOLS_MS;

@@ -51,8 +51,8 @@ int cli_find_socket(const struct cli_options *o, char *ret, const char **ret_pat
                     size_t err_bytes);
 enum { CLI_PATH_BYTES = 108 };
 
-/* The process that answers at the socket; 0: none. What a daemon says of itself may be the number of
- * another process: it could name any of ours, and counts otherwise in another namespace. */
+/* The process that answers at the socket; 0: none. What a daemon says of itself may be the number
+ * of another process: it could name any of ours, and counts otherwise in another namespace. */
 pid_t cli_find_process(const char *path);
 enum { CLI_ANSWER_MS = 5000 }; /* longest wait for an answer of a daemon that may hang */
 

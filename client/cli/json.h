@@ -7,8 +7,8 @@
 #include "client/base/quote.h"
 #include "client/cli/cli.h"
 
-/* A text, which may be anybody's, on what may be a terminal: what is not shown there (printable.h) is
- * escaped, and reads as the same text. */
+/* A text, which may be anybody's, on what may be a terminal: what is not shown there (printable.h)
+ * is escaped, and reads as the same text. */
 void json_text(struct buffer *b, const char *text, size_t bytes);
 
 void json_ids(struct buffer *b, const uint32_t *ids, size_t n); /* [1,2,3], no blanks */

@@ -167,7 +167,8 @@ static int name_by_path(struct model_file *file)
     return 0;
 }
 
-/* Of what has one name even so the first keeps it. Another snapshot of a repository is the same model. */
+/* Of what has one name even so the first keeps it. Another snapshot of a repository is the same
+ * model. */
 static int tell_rest_apart(struct models *models)
 {
     int rc = 0;

@@ -12,10 +12,10 @@
  *
  * ($XDG_CACHE_HOME in place of ~/.cache.) A name is the file's without `.gguf`, of a model in parts
  * also without `-00001-of-00003`; Ollama's is `name:tag`. Where two files have the same name, each
- * is preceded by its folder or repository, `publisher/repository/name`; where these are the same, too, the
- * first keeps that, and the others are called by their paths. Of several snapshots of a repository one is
- * listed. A file that is found twice,
- * by links, is listed once. Projectors (`mmproj`) and further parts are left out. No file is opened.
+ * is preceded by its folder or repository, `publisher/repository/name`; where these are the same,
+ * too, the first keeps that, and the others are called by their paths. Of several snapshots of a
+ * repository one is listed. A file that is found twice, by links, is listed once.
+ * Projectors (`mmproj`) and further parts are left out. No file is opened.
  *
  * Any thread. Never prints. */
 #ifndef HEARTH_CLIENT_MODELS_MODELS_H

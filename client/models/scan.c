@@ -117,7 +117,8 @@ static void name_folder(const char *below, size_t bytes, char *ret, size_t ret_b
     }
 }
 
-/* `root_bytes`: length of the part of the path that is the root, or more where the root is the file. */
+/* `root_bytes`: length of the part of the path that is the root, or more where the root is the
+ * file. */
 static int add_gguf(struct models *models, const char *source, const FTSENT *entry,
                     size_t root_bytes)
 {

@@ -127,7 +127,8 @@ START_TEST(invalid_utf8_is_replaced)
 }
 END_TEST
 
-/* --json writes to terminals as well: C1, directions of text, tags, and a byte that quote_text escapes. */
+/* --json writes to terminals as well: C1, directions of text, tags, and a byte that quote_text
+ * escapes. */
 START_TEST(json_drives_no_terminal)
 {
     const struct hearth_event e = {.text = "\xc2\x9b"

@@ -128,8 +128,8 @@ END_TEST
 
 static int terminal;
 
-/* Asks on a terminal on which this was typed before; `typing` types when it is asked. *ret_left: is there
- * something left to be read? */
+/* Asks on a terminal on which this was typed before; `typing` types when it is asked. *ret_left: is
+ * there something left to be read? */
 static int ask(const char *before, int (*typing)(void), int *ret_left)
 {
     static char *const argv[] = {"/p", NULL};
@@ -166,7 +166,7 @@ static int type_return(void)
     return 0;
 }
 
-/* A `y` typed before the question does not answer it, even if its Return comes after the question. */
+/* A `y` typed before the question does not answer it, even if its Return comes after it. */
 START_TEST(what_was_typed_before_is_no_answer)
 {
     int left;
