@@ -98,7 +98,7 @@ size_t attention_partial_floats(const struct backend *b)
 {
     const struct layer_ops *ops = &b->model->ops;
     size_t splits = (b->limits.context + CPU_SPLIT - 1) / CPU_SPLIT, most = 0;
-    for (uint32_t i = 0; i < ops->n; i++) {
+    for (uint32_t i = 0; i < ops->end; i++) { /* those of the next-token layer, too */
         const struct layer_geometry *g = ops->op[i].geometry;
         if (ops->op[i].kind != OP_ATTEND || g->n_head_kv % pool_threads(b->pool) == 0)
             continue; /* no attention, or its items are even */

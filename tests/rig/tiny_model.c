@@ -659,10 +659,11 @@ static void kv_heads_key(struct gw *w, const struct tiny_model *s)
         arch_key(w, s, "attention.head_count_kv", s->n_head_kv);
         return;
     }
-    for (uint32_t i = 0; i < s->n_layer && i < 64; i++)
+    const uint32_t n = s->n_layer + s->n_draft;
+    for (uint32_t i = 0; i < n && i < 64; i++)
         heads[i] = says_recurrent && is_recurrent(s, i) ? 0 : heads_kv(s, i);
     snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch ? s->arch : "llama");
-    gw_key_array(w, key, GGUF_U32, s->n_layer, heads, s->n_layer * sizeof(*heads));
+    gw_key_array(w, key, GGUF_U32, n, heads, n * sizeof(*heads));
 }
 
 static void expert_keys(struct gw *w, const struct tiny_model *s)

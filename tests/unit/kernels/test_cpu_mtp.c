@@ -238,6 +238,55 @@ START_TEST(a_poisoned_draft_poisons_nothing_else)
 }
 END_TEST
 
+/* The KV heads of the model's layers are shared out evenly among two threads, the one of the
+ * next-token layer is not: its long context is cut in splits. */
+START_TEST(a_layer_with_other_kv_heads_drafts_the_same_on_any_threads)
+{
+    enum { LONG = 400, CHUNK = 200 };
+    struct tiny_model shape = with_mtp("qwen35", QUANT_Q8_0);
+    uint32_t tokens[LONG + 1], pages[LONG / 32 + 1];
+    float want[320], got[320];
+    uint32_t want_token = 0;
+    struct help_model m;
+    shape.n_head_kv = 1;
+    shape.odd_head_kv = 2;
+    help_model_tiny(&m, &shape);
+    expected_random_tokens(shape.seed, m.model, tokens, LONG + 1);
+    for (uint32_t i = 0; i < LONG / 32 + 1; i++)
+        pages[i] = i;
+    for (uint32_t threads = 1; threads < 4; threads++) {
+        struct backend *b = help_backend(&m, NULL, threads, CHUNK, LONG / 32 + 1);
+        struct expected_rows x = {.n = 0};
+        x.sequences[0] = (struct pass_sequence){
+            .pages = pages, .state = {.from = BACKEND_STATE_ZERO, .commit = CHUNK}};
+        expected_add(&x, 0, tokens, 0, CHUNK, 0);
+        expected_run(b, PASS_CANONICAL, &x, 1);
+        x.n = 0;
+        x.sequences[0].state = (struct pass_state){.from = 0, .commit = CHUNK - 1};
+        expected_add(&x, 0, tokens, CHUNK, CHUNK, 0);
+        expected_run(b, PASS_CANONICAL, &x, 1);
+
+        struct sampler_params greedy;
+        sampler_params_init(&greedy);
+        x.n = 0;
+        x.sequences[0].state = (struct pass_state){.from = 0, .own = 0, .replay = 1};
+        x.sequences[0].sampler = &greedy;
+        x.sequences[0].tokens = tokens;
+        expected_add(&x, 0, tokens, LONG, 1, ROW_SAMPLE | ROW_LOGITS);
+        x.results[0].logits = threads == 1 ? want : got;
+        expected_run(b, PASS_MTP, &x, 1);
+        ck_assert_int_eq(x.results[0].status, 0);
+        if (threads == 1)
+            want_token = x.results[0].sample.token;
+        else
+            ck_assert_uint_eq(help_differs(want, got, 320), 320);
+        ck_assert_uint_eq(x.results[0].sample.token, want_token);
+        backend_cpu.close(b);
+    }
+    help_model_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_mtp");
@@ -245,6 +294,7 @@ int main(void)
     tcase_add_loop_test(tcase, drafts_are_those_of_a_model_in_double_precision, 0, 3);
     tcase_add_loop_test(tcase, every_instruction_set_drafts_the_same_bits, 0, 6);
     tcase_add_test(tcase, a_draft_changes_no_row_of_another_pass);
+    tcase_add_test(tcase, a_layer_with_other_kv_heads_drafts_the_same_on_any_threads);
     tcase_add_test(tcase, a_draft_sees_the_hidden_row_before_it);
     tcase_add_test(tcase, a_pass_that_is_more_than_a_draft_is_refused);
     tcase_add_test(tcase, a_model_without_the_layer_has_no_such_pass);
