@@ -247,6 +247,8 @@ void SIMD(simd_matmul)(const struct cpu_matmul *p)
     uint32_t rows = block_rows(p, b.tile_rows);
     for (b.row0 = p->row0; b.row0 < p->row1; b.row0 = b.row1) {
         b.row1 = p->row1 - b.row0 < rows ? p->row1 : b.row0 + rows;
+        if (b.row1 - b.row0 < b.tile_rows) /* the groups of a tile depend on its rows */
+            b.tile_rows = b.row1 - b.row0;
         if (quantized)
             fill_panels(&b, panels);
         else

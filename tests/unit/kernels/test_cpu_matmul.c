@@ -235,6 +235,40 @@ START_TEST(matmul_equals_reference_in_blocks_of_rows)
 }
 END_TEST
 
+/* Rows so long that two or three of them fill a block, and a row is left over. */
+START_TEST(matmul_equals_reference_in_blocks_of_few_rows)
+{
+    const struct {
+        uint32_t type, cols, most;
+        bool gathered; /* floats are copied to a block only then */
+    } shapes[] = {{QUANT_Q8_0, 174784, 5, false},
+                  {QUANT_Q4_K, 174848, 3, false},
+                  {QUANT_Q4_0, 131104, 7, false},
+                  {QUANT_F16, 65536, 5, true},
+                  {QUANT_F32, 40000, 7, true}};
+    const uint32_t type = shapes[_i].type, most = shapes[_i].most;
+    uint64_t seed = 60 + (uint64_t)_i;
+    const struct cpu_isa *isas[HELP_ISAS];
+    uint32_t from[7];
+    int n_isas = help_isas(isas);
+    struct problem p;
+    problem_open(&p, &seed, type, shapes[_i].cols, 70, most, HELP_NORMAL);
+    for (uint32_t r = 0; r < most; r++)
+        from[r] = r;
+    struct cpu_matmul job = job_of(&p, p.want, 0, most, true);
+    ref_matmul(&job);
+    for (uint32_t rows = 1; rows <= most; rows++)
+        for (int i = 0; i < n_isas; i++) {
+            memset(p.got, 0xff, (size_t)most * p.stride * sizeof(float));
+            job = job_of(&p, p.got, 0, rows, true);
+            job.gather = shapes[_i].gathered ? from : NULL;
+            isas[i]->matmul(&job);
+            check_rows(&p, isas[i], 0, rows);
+        }
+    problem_close(&p);
+}
+END_TEST
+
 /* Sets the largest or smallest integers and the largest sub-block scales that a block can hold; keeps
  * its f16 numbers. */
 static void fill_extreme(const struct quant_info *info, uint8_t *block, bool smallest)
@@ -392,6 +426,7 @@ int main(void)
     TCase *tcase = tcase_create("matmul");
     tcase_add_loop_test(tcase, matmul_equals_reference, 0, EVERY_TYPE);
     tcase_add_loop_test(tcase, matmul_equals_reference_in_blocks_of_rows, 0, EVERY_TYPE);
+    tcase_add_loop_test(tcase, matmul_equals_reference_in_blocks_of_few_rows, 0, 5);
     tcase_add_test(tcase, matmul_does_not_saturate);
     tcase_add_test(tcase, reference_sums_in_segments);
     tcase_add_loop_test(tcase, reference_multiplies_blocks, 0, EVERY_QUANTIZED);
