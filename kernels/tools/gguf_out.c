@@ -353,7 +353,9 @@ int gguf_out_open(const char *path, struct gguf_out **ret_out, char *err, size_t
         gguf_out_close(out);
         return fail(err, err_bytes, -ENOMEM, "not enough memory");
     }
-    out->fd = open(out->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    /* A new file: one that is there may be a link, a pipe, or open to others. */
+    (void)unlink(out->part);
+    out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (out->fd < 0) {
         int rc = fail(err, err_bytes, -errno, "cannot create %s: %s", out->part, strerror(errno));
         gguf_out_close(out);

@@ -112,6 +112,13 @@ START_TEST(a_failed_write_leaves_no_file)
 }
 END_TEST
 
+static int zeros(void *arg, uint32_t tensor, uint64_t row, float *x)
+{
+    (void)arg, (void)tensor, (void)row;
+    x[0] = 0;
+    return 0;
+}
+
 START_TEST(a_missing_folder_is_an_error)
 {
     struct gguf_out *out;
@@ -131,6 +138,35 @@ START_TEST(only_files_are_replaced)
         ck_assert_int_eq(access(part, F_OK), -1);
         ck_assert_int_eq(i == 0 ? rmdir(path) : unlink(path), 0);
     }
+}
+END_TEST
+
+/* Whoever may write to the folder may have put something at the temporary name: a link, a pipe that
+ * nobody reads, a file that is open. */
+START_TEST(what_has_the_temporary_name_is_not_written_to)
+{
+    struct gguf_out *out;
+    char other[80], kept[8] = "";
+    snprintf(other, sizeof(other), "%s/other", folder);
+    FILE *f = fopen(other, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fputs("kept", f) < 0, 0);
+    fclose(f);
+    ck_assert_int_eq(_i == 0   ? symlink(other, part)
+                     : _i == 1 ? link(other, part)
+                               : mkfifo(part, 0666),
+                     0);
+    ck_assert_int_eq(gguf_out_open(path, &out, err, sizeof(err)), 0);
+    gguf_out_tensor(out, &(struct gguf_out_tensor){"x", QUANT_F32, 2, 1, 4, 0});
+    ck_assert_int_eq(gguf_out_write(out, zeros, NULL, 1, err, sizeof(err)), 0);
+    ck_assert_int_eq(gguf_out_commit(out, err, sizeof(err)), 0);
+    gguf_out_close(out);
+    f = fopen(other, "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_ptr_nonnull(fgets(kept, sizeof(kept), f));
+    fclose(f);
+    ck_assert_str_eq(kept, "kept");
+    ck_assert_int_eq(unlink(other) | unlink(path), 0);
 }
 END_TEST
 
@@ -172,6 +208,7 @@ int main(void)
     tcase_add_loop_test(t, a_failed_write_leaves_no_file, 0, 2);
     tcase_add_test(t, a_missing_folder_is_an_error);
     tcase_add_test(t, only_files_are_replaced);
+    tcase_add_loop_test(t, what_has_the_temporary_name_is_not_written_to, 0, 3);
     tcase_add_test(t, overwriting_the_source_is_detected);
     tcase_add_test(t, a_written_file_reads_back);
     suite_add_tcase(s, t);
