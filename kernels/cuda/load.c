@@ -184,7 +184,8 @@ static int load_rope(struct loader *l)
 {
     const struct backend *b = l->b;
     const struct model *m = b->model;
-    size_t floats = 0;
+    const uint32_t n = rope_query_factors_n(m, b->limits.context);
+    size_t floats = n;
     for (uint32_t i = 0; i < m->n_ropes; i++)
         floats = rope_floats(b, i) > floats ? rope_floats(b, i) : floats;
     float *table = calloc(floats, sizeof(*table));
@@ -194,7 +195,6 @@ static int load_rope(struct loader *l)
         rope_build(table, &m->ropes[i], b->limits.context);
         load_bytes(l, table, b->weights.rope[i], rope_floats(b, i) * sizeof(*table));
     }
-    const uint32_t n = rope_query_factors_n(m, b->limits.context); /* fewer than rope's */
     rope_query_factors(table, m, b->limits.context);
     if (n > 0)
         load_bytes(l, table, b->weights.query_factors, n * sizeof(*table));

@@ -348,6 +348,25 @@ static void windows_of_every_head_give_the_same_bits(void)
     }
 }
 
+/* More factors of queries than the tables of rope have numbers: one for twelve positions, beside
+ * two values of a head that turn. */
+static void queries_that_grow_often_give_the_same_bits(void)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    struct subject s;
+    shape.arch = "mistral3";
+    shape.n_layer = 1;
+    shape.n_embd = shape.n_ff = 32;
+    shape.n_head = shape.n_head_kv = 16;
+    shape.head_dim = 2;
+    shape.n_vocab = TINY_MIN_VOCAB;
+    shape.n_context = 1 << 17;
+    shape.seed = 870;
+    subject_init(&s, &shape, 40);
+    check_chunks(&s, 20, 0, "mistral3");
+    subject_fini(&s);
+}
+
 /* Layers with heads of two sizes, of which the larger have no large tiles, with windows in every second layer; with layers
  * that read the KV of others, too. */
 static void windows_of_gemma4_give_the_same_bits(void)
@@ -678,6 +697,7 @@ static const struct test {
     TEST(heads, q8_0_kv_gives_the_same_bits),
     TEST(heads, windows_of_every_head_give_the_same_bits),
     TEST(heads, windows_of_gemma4_give_the_same_bits),
+    TEST(heads, queries_that_grow_often_give_the_same_bits),
     TEST(heads, pages_before_a_window_are_not_read),
     TEST(heads, window_pages_give_the_same_bits),
     TEST(heads, decoding_side_by_side_gives_the_same_bits),
