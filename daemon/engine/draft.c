@@ -21,14 +21,17 @@ _Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave r
 enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass that drafts */
 
 /* The most drafts that the slot may have. They end with its answer, fit its event ring, and leave
- * every decoding slot its share of the samples of one pass, and the other class its rows. */
+ * every decoding slot its share of the samples of one pass, and the other class its rows and
+ * samples. */
 static uint32_t draft_limit(const struct batch *batch, const struct slot *slot, uint32_t room)
 {
     const struct request *request = slot->request;
     uint32_t most =
         request->limit - slot->spec.accepted; /* the last token needs no draft before it */
     uint32_t samples = batch->most_samples / (batch->n_decoding ? batch->n_decoding : 1);
-    uint32_t widest = plan_widest(batch->most_rows, slot->batch);
+    uint32_t least =
+        batch->most_rows < batch->most_samples ? batch->most_rows : batch->most_samples;
+    uint32_t widest = plan_widest(least, slot->batch);
     if (samples > widest)
         samples = widest;
     most = most > 0 ? most - 1 : 0;

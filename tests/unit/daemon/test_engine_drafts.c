@@ -341,6 +341,46 @@ START_TEST(a_window_never_waits_for_the_other_classs_prompts)
 }
 END_TEST
 
+/* Interactive answers that begin together in the middle of a batch request's window, as many as a pass
+ * has samples: the batch request goes on with those that its class keeps. */
+START_TEST(a_window_never_waits_for_the_other_classs_samples)
+{
+    static struct rig_request others[2 * RIG_SLOTS];
+    struct rig_desc desc = {.slots = 9,
+                            .context = 512,
+                            .rows = 256,
+                            .samples = (uint32_t)_i,
+                            .proposer = PROPOSER_DRAFT};
+
+    rig_open(&rig, &desc);
+    rig_attach(&rig, &clients[0], 1, 1000, "");
+    rig_tokens(tokens[0], RIG_TOKENS, 0);
+    rig_tokens(tokens[1], RIG_TOKENS, 1);
+    for (uint32_t i = 1; i < 3; i++) {
+        rig_attach(&rig, &clients[i], RIG_SLOTS, 2000, "");
+        clients[i].proposer = PROPOSER_NONE;
+    }
+    requests[0] =
+        (struct rig_request){.tokens = tokens[0], .n = 1, .max_tokens = 60, .batch = true};
+    rig_submit(&clients[0], 0, &requests[0]);
+    for (uint32_t i = 0; clients[0].client->slots[0]->spec.drafted < 3 && i < 20; i++)
+        rig_step(&rig);
+    for (uint32_t i = 0; i < 2 * RIG_SLOTS; i++) {
+        others[i] = (struct rig_request){.tokens = tokens[1] + i, .n = 1, .max_tokens = 500};
+        rig_submit(&clients[1 + i / RIG_SLOTS], i % RIG_SLOTS, &others[i]);
+    }
+    for (uint32_t steps = 0; clients[0].slots[0].n_ends == 0; steps++) {
+        rig_step(&rig);
+        rig_check(&rig);
+        for (uint32_t i = 0; i < 3; i++)
+            rig_read_all(&clients[i]);
+        ck_assert_msg(steps < 100, "%u tokens after %u steps", clients[0].slots[0].now.n, steps);
+    }
+    ck_assert(rig_same(&rig, &requests[0], &clients[0].slots[0].last));
+    rig_end(&rig, clients, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_drafts");
@@ -356,6 +396,7 @@ int main(void)
     tcase_add_loop_test(t, a_planned_window_may_lose_its_pages, 0, 6);
     tcase_add_loop_test(t, a_window_never_waits_for_the_other_classs_prompts, 2,
                         40); /* of a single row interactive requests are first */
+    tcase_add_loop_test(t, a_window_never_waits_for_the_other_classs_samples, 2, 10);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
