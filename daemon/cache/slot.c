@@ -905,9 +905,19 @@ uint32_t slot_meets(const struct slot *slot, const struct slot *other)
 /* The order of giving way of slots that are not idle; the lowest class goes first. */
 enum yield_class { YIELD_PAUSED, YIELD_BATCH, YIELD_INTERACTIVE, YIELD_NEVER };
 
+/* Does `needy` hold all that the slot does? The same last page is the same text up to its end. */
+static bool slot_has_nothing_for(const struct slot *slot, const struct slot *needy)
+{
+    const uint32_t n = slot->n_pages;
+    return slot->n_ahead == 0 && slot->own == PAGE_NONE && n > 0 && n <= needy->n_pages &&
+           slot->pages[n - 1] == needy->pages[n - 1] &&
+           (slot->window_from >= n || slot->window_from >= needy->window_from);
+}
+
 static enum yield_class yields(const struct slot *slot, const struct slot *needy)
 {
-    if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0)
+    if (slot == needy || slot->state == SLOT_PLANNED || slot->n_pages + slot->n_ahead == 0 ||
+        slot_has_nothing_for(slot, needy))
         return YIELD_NEVER;
     if (slot_gives_way(slot))
         return YIELD_PAUSED;

@@ -297,9 +297,10 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * pages the least recently used first, so that one user's texts do not drive out all others'; then
  * paused ones, and those that wait long for a grammar (old ones too, or a reader that stops, or
  * whose grammar takes minutes, would keep pages from all others); then batch, then interactive
- * requests that it precedes (slot_precedes), the last first. Never one with rows in this pass. So
- * nothing evicts the first interactive request that can go on, and it gets all that it needs until
- * its turn is over: the pool progresses. NULL: none, `needy` waits. */
+ * requests that it precedes (slot_precedes), the last first. Never one with rows in this pass, nor
+ * a request that has nothing but what `needy` has as well. So nothing evicts the
+ * first interactive request that can go on, and it gets all that it needs until its turn is over:
+ * the pool progresses. NULL: none, `needy` waits. */
 struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 /* How many pages `needy` could get: those that nothing holds, and those of slots that would be

@@ -557,6 +557,56 @@ START_TEST(pressure_costs_a_bounded_factor)
 }
 END_TEST
 
+/* Requests of one user that share a long text, in a pool that has not a further page for each, whose
+ * readers take a token a step, beside another user's answer. (0): they take nothing from each other
+ * where all is shared. (1): a prompt comes before them and takes pages in each step. What they lose
+ * they find in the cache again, which takes time of everybody's. */
+START_TEST(what_is_lost_to_be_adopted_again_is_bounded)
+{
+    enum { SHARED = 250, TEXT = SHARED * KV_PAGE_POSITIONS, N = 4 * RIG_SLOTS, STEPS = 40 };
+    static struct rig_client many[N / RIG_SLOTS], other;
+    static uint32_t text[TEXT + 5], other_text[TEXT];
+    struct rig_request request = {.tokens = text, .n = TEXT + 5, .max_tokens = 300};
+    struct rig_desc desc = {.slots = N + 2,
+                            .context = TEXT + 320,
+                            .pages = SHARED + 12,
+                            .samples = 64,
+                            .proposer = PROPOSER_NONE};
+
+    rig_open(&rig, &desc);
+    rig_tokens(text, TEXT + 5, 3);
+    rig_tokens(other_text, TEXT, 4);
+    for (uint32_t i = 0; i < N / RIG_SLOTS; i++)
+        rig_attach(&rig, &many[i], RIG_SLOTS, 2000, "");
+    rig_attach(&rig, &other, 2, 1000, "");
+    for (uint32_t i = 0; i < N; i++) {
+        struct rig_client *c = &many[i / RIG_SLOTS];
+        text[TEXT + 2] = FAKE_BYTES + i;
+        rig_submit(c, i % RIG_SLOTS, &request);
+        for (uint32_t k = 0; c->client->slots[i % RIG_SLOTS]->state != SLOT_PAUSED && k < 400; k++)
+            rig_step(&rig);
+    }
+    request = (struct rig_request){.tokens = other_text, .n = 9, .max_tokens = 200};
+    rig_submit(&other, 0, &request);
+    request.n = 100 * KV_PAGE_POSITIONS;
+    if (_i)
+        rig_submit(&other, 1, &request);
+    const uint64_t before = counters_get(rig.ctl, COUNTER_EVICTIONS);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        for (uint32_t i = 0; i < N; i++)
+            rig_read(&many[i / RIG_SLOTS], i % RIG_SLOTS, 1);
+        rig_step(&rig);
+        rig_check(&rig);
+        rig_read_all(&other);
+    }
+    ck_assert_uint_ge(other.slots[0].now.n, STEPS - 2);
+    ck_assert_uint_lt(counters_get(rig.ctl, COUNTER_EVICTIONS) - before,
+                      N * SHARED + STEPS * (_i ? 1024 : 64)); /* 102,012 and 146,484 pages */
+    rig_detach(&rig, &other);
+    rig_end(&rig, many, N / RIG_SLOTS);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("engine_pages");
@@ -578,6 +628,7 @@ int main(void)
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_loop_test(t, pages_for_drafts_are_those_of_the_user_with_the_most, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
+    tcase_add_loop_test(t, what_is_lost_to_be_adopted_again_is_bounded, 0, 1);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
