@@ -8,7 +8,7 @@
 #include "ipc/counters.h"
 #include "kernels/kv.h"
 
-enum { LOOK_PAGES = 1024 };   /* cached ones that a step looks at in vain, in the long run */
+enum { LOOK_PAGES = 1024 };   /* that a step looks at in vain, or adopts again, in the long run */
 enum { KEYSTROKE_SHARE = 4 }; /* a quarter of the time beside other users' answers ... */
 static const uint64_t KEYSTROKE_CREDIT_NS = 1000000000; /* ... in the long run */
 
@@ -51,7 +51,8 @@ uint32_t gather_gained(struct slot *slot, struct ctl *ctl)
     return gained;
 }
 
-/* Candidates [n] adopt, in turns, while the step's budget for looks in vain lasts. */
+/* Candidates [n] adopt, in turns, while the step's budget lasts: for looks in vain, and for what they
+ * had and lost, which may be thousands of pages for each, in each step. */
 static void gather_adopt_all(struct batch *batch, uint32_t n, struct prefix *prefix,
                              struct ctl *ctl)
 {
@@ -62,8 +63,13 @@ static void gather_adopt_all(struct batch *batch, uint32_t n, struct prefix *pre
         struct slot *slot = batch->candidates[(first + i) % n];
         if (batch->look > 0)
             batch->looked = slot->number;
-        if (slot_adopt_within(slot, prefix, &batch->look) > 0)
-            gather_gained(slot, ctl);
+        const uint32_t from = slot->spec.canonical, reached = slot->request->reached;
+        if (slot_adopt_within(slot, prefix, &batch->look) == 0)
+            continue;
+        const uint32_t to = slot->spec.canonical < reached ? slot->spec.canonical : reached;
+        if (to > from)
+            batch->look -= (to - from) / KV_PAGE_POSITIONS; /* it had them before */
+        gather_gained(slot, ctl);
     }
 }
 

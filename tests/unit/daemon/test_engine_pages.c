@@ -628,7 +628,7 @@ int main(void)
     tcase_add_loop_test(t, idle_slots_count_with_what_their_user_has_in_the_cache, 0, 2);
     tcase_add_loop_test(t, pages_for_drafts_are_those_of_the_user_with_the_most, 0, 2);
     tcase_add_test(t, pressure_costs_a_bounded_factor);
-    tcase_add_loop_test(t, what_is_lost_to_be_adopted_again_is_bounded, 0, 1);
+    tcase_add_loop_test(t, what_is_lost_to_be_adopted_again_is_bounded, 0, 2);
     suite_add_tcase(suite, t);
     return run_suite(suite);
 }
