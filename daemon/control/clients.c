@@ -41,9 +41,20 @@ static void clients_unlink(struct control *control, struct client *client)
     assert(false && "the client is in the list");
 }
 
+/* Its name is free again, if it has one. */
+static void clients_unname(struct client *client)
+{
+    struct client **link = &client->owner->named;
+    while (*link && *link != client)
+        link = &(*link)->next_named;
+    if (*link)
+        *link = client->next_named;
+}
+
 void clients_free(struct control *control, struct client *client)
 {
     clients_unlink(control, client);
+    clients_unname(client);
     waker_forget(client);
     control->n_detaching -= client->state == CLIENT_DETACHING;
     client->owner->n_looking -= client->state == CLIENT_LOOKING;

@@ -18,10 +18,11 @@ enum { USERS_MOST = 1152 };
 /* A user's connections, and its token buckets (rate.h). */
 struct control_user {
     uid_t uid;
-    uint32_t n_clients;  /* in the list, in any state */
-    uint32_t n_greeting; /* of them: not let in yet, silent or waiting for a slot */
-    uint32_t n_looking;  /* of them: let in without a slot */
-    uint32_t n_slots;    /* of all of them */
+    uint32_t n_clients;   /* in the list, in any state */
+    uint32_t n_greeting;  /* of them: not let in yet, silent or waiting for a slot */
+    uint32_t n_looking;   /* of them: let in without a slot */
+    uint32_t n_slots;     /* of all of them */
+    struct client *named; /* list of those with a named slot */
     uint64_t segments_due_ns, asks_due_ns;
 };
 

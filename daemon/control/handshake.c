@@ -57,10 +57,10 @@ bool handshake_room(struct control *control, const struct control_user *user)
     return found != NULL;
 }
 
-static bool handshake_name_held(const struct control *control, uid_t uid, const char *name)
+static bool handshake_name_held(const struct control_user *user, const char *name)
 {
-    for (const struct client *client = control->clients; client; client = client->next)
-        if (client->n_slots > 0 && client->uid == uid && !strcmp(client->name, name))
+    for (const struct client *client = user->named; client; client = client->next_named)
+        if (!strcmp(client->name, name))
             return true;
     return false;
 }
@@ -115,7 +115,7 @@ static int handshake_admit(const struct control *control, const struct client *c
                  SLOTLESS_MAX);
         return -EBUSY;
     }
-    if (hello->name[0] && handshake_name_held(control, client->uid, hello->name)) {
+    if (hello->name[0] && handshake_name_held(user, hello->name)) {
         snprintf(line, line_bytes,
                  "slot %s is in use by another client: try again, or use another name",
                  hello->name);
@@ -299,6 +299,10 @@ static void handshake_greet(struct control *control, struct client *client, bool
     client->owner->n_greeting--;
     client->owner->n_looking += n_slots == 0;
     client->owner->n_slots += n_slots;
+    if (client->name[0]) {
+        client->next_named = client->owner->named;
+        client->owner->named = client;
+    }
     bool gone = handshake_watch_process(control, client) < 0;
     if (n_slots == 0)
         client->segment.limits = handshake_limits(control, 0);

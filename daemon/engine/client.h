@@ -60,6 +60,7 @@ struct client {
     bool waiting;
     uint64_t unread_ns;        /* > 0: its turn ended early; when its socket is read on */
     struct client *next;       /* in the control thread's list */
+    struct client *next_named; /* in its user's list of those with a named slot */
     uint64_t number;           /* its place among all that connected since the start */
     uint64_t told;             /* slots that have their row in the status that is being written */
     _Atomic uint64_t wakes_ns; /* that its wakes took beyond the usual: the engine charges them */

@@ -382,6 +382,37 @@ START_TEST(one_user_has_not_all_connections)
 }
 END_TEST
 
+START_TEST(a_name_is_held_until_its_client_has_left)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct hello named[3];
+    int fds[3];
+
+    config.slots = 4;
+    start(LOOP_AUTO);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(hello_prep_hello(&named[i], 1, 0, names[i]), 0);
+        fds[i] = open_socket();
+        ck_assert_int_eq(hello_send(fds[i], &named[i], sizeof(named[i]), NULL, 0), 0);
+        ck_assert_msg(answer_of(fds[i]) == 0, "%s", text);
+    }
+    for (int left = 0; left < 3; left++) { /* the middle one first */
+        const int leaving = (left + 1) % 3;
+        close(fds[leaving]);
+        for (int i = 0; i < 3; i++) {
+            int fd = open_socket();
+            ck_assert_int_eq(hello_send(fd, &named[i], sizeof(named[i]), NULL, 0), 0);
+            ck_assert_int_eq(answer_of(fd), i == leaving ? 0 : -EBUSY);
+            if (i == leaving)
+                fds[i] = fd;
+            else
+                close(fd);
+        }
+    }
+    stop();
+}
+END_TEST
+
 /* ---- how many clients are looked at: each lies alone, and one at a time can be read ---------- */
 
 enum { PLACE_BYTES = (sizeof(struct client) + 4095) / 4096 * 4096 };
@@ -406,8 +437,9 @@ static void on_look(int sig, siginfo_t *info, void *context)
     n_clients_read++;
 }
 
-/* Fills all places with one user's connections that wait for a slot while another client leaves. */
-static void fill(struct control *control, uint32_t n)
+/* Fills all places with one user's connections that wait for a slot while another client leaves;
+ * `named`: each for one with a name. */
+static void fill(struct control *control, uint32_t n, bool named)
 {
     const struct sigaction action = {.sa_sigaction = on_look, .sa_flags = SA_SIGINFO};
     struct control_user *user = clients_user(control, 1000);
@@ -424,6 +456,8 @@ static void fill(struct control *control, uint32_t n)
         client->state = CLIENT_GREETING;
         client->waiting = true;
         client->hello.slots = 1;
+        if (named)
+            snprintf(client->hello.name, sizeof(client->hello.name), "slot-%u", i);
         client->uid = 1000;
         client->owner = user;
         client->next = control->clients;
@@ -438,7 +472,7 @@ START_TEST(each_connection_is_looked_at_once)
     enum { N = 200 };
     static struct control control;
 
-    fill(&control, N);
+    fill(&control, N, _i != 0);
     ck_assert(!handshake_room(&control, clients_user(&control, 1000)));
     ck_assert_uint_ge(n_clients_read, N);
     ck_assert_uint_le(n_clients_read, 2 * N);
@@ -462,7 +496,8 @@ int main(void)
     tcase_add_test(tcase, hang_ups_are_looked_for_once_however_many_wait);
     tcase_add_test(tcase, connections_that_wait_for_a_slot_give_way);
     tcase_add_loop_test(tcase, one_user_has_not_all_connections, 0, 2);
-    tcase_add_test(tcase, each_connection_is_looked_at_once);
+    tcase_add_test(tcase, a_name_is_held_until_its_client_has_left);
+    tcase_add_loop_test(tcase, each_connection_is_looked_at_once, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
