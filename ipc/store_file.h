@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 enum {
-    STORE_FILE_VERSION = 2, /* changes with anything in here */
+    STORE_FILE_VERSION = 3, /* changes with anything in here */
     STORE_FILE_BLOCK = 4096,
     STORE_FILE_TOKENS = 32,
     STORE_FILE_USED = 0x4b56, /* entry.used of a slot with a record */
@@ -55,7 +55,7 @@ struct store_file_entry {
     uint32_t class;
     uint32_t uid;
     uint32_t end;       /* tokens of the text */
-    uint64_t key[2];    /* of the text: a chained hash */
+    uint64_t key[2];    /* of the text: a chained hash (daemon/store/text_key.h) */
     uint64_t parent[2]; /* of the text up to the last multiple of 32 before its end */
     uint32_t tokens[STORE_FILE_TOKENS]; /* from there on; where the text ends before, 2^32 - 1 */
     uint64_t cost_ns;                   /* to compute it again */

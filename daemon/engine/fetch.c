@@ -65,6 +65,15 @@ static void text_up_to(const struct stored *stored, const struct slot *slot, uin
         stored_text(stored, slot->pages[n - 1], ret);
 }
 
+/* fetch->text goes on by page `at`. One that the slot holds ahead has its key. */
+static void follow_text(const struct stored *stored, struct fetch *fetch, const struct slot *slot)
+{
+    if (fetch->at < slot->n_ahead)
+        stored_text(stored, slot->ahead[fetch->at], &fetch->text);
+    else
+        store_follow(&fetch->text, tokens_of(slot, fetch->at));
+}
+
 /* Looks for the end of the slot's text after page n, up to which fetch->text is; one token at
  * least is left to compute. Returns whether the store has some of it. */
 static bool find_end(const struct stored *stored, struct fetch *fetch, const struct slot *slot,
@@ -107,7 +116,7 @@ static bool look_at(const struct stored *stored, struct fetch *fetch, const stru
     const struct backend_info *info = &stored->loaded->info;
     const bool here = fetch->at < slot->n_ahead;
     const struct prefix_page *page = here ? &prefix->pages[slot->ahead[fetch->at]] : NULL;
-    store_follow(&fetch->text, tokens_of(slot, fetch->at));
+    follow_text(stored, fetch, slot);
     if (!here && !stores(stored, STORE_PAGE, &fetch->text))
         return false;
     fetch->seen_bytes += here ? 0 : info->page_bytes;
@@ -418,7 +427,7 @@ static bool go_on_to_missing(const struct stored *stored, struct fetch *fetch,
 {
     for (; fetch->at <= fetch->n; go_on(fetch)) {
         if (fetch->at < fetch->n && fetch->text.end == fetch->at * KV_PAGE_POSITIONS)
-            store_follow(&fetch->text, tokens_of(slot, fetch->at));
+            follow_text(stored, fetch, slot);
         if (fetch->at == fetch->n && !fetch->end_sought) {
             fetch->end_sought = true;
             fetch->again |= !find_end(stored, fetch, slot, fetch->n) && fetch->needs_end;

@@ -38,11 +38,14 @@ uint64_t stored_compute_ns(const struct stored *stored, uint32_t rows)
 void stored_text(const struct stored *stored, uint32_t id, struct store_text *ret)
 {
     const struct prefix_page *pages = stored->slots->kv.prefix.pages, *page = &pages[id];
-    store_begin(stored->store, page->uid, ret);
-    ret->end = page->end;
-    ret->parent = ret->key;
-    if (page->parent != PAGE_NONE)
+    if (page->parent == PAGE_NONE) {
+        store_begin(stored->store, page->uid, ret);
+        ret->parent = ret->key;
+    } else {
         memcpy(ret->parent.words, pages[page->parent].key, sizeof(page->key));
+    }
+    ret->uid = page->uid;
+    ret->end = page->end;
     memcpy(ret->key.words, page->key, sizeof(page->key));
     memcpy(ret->tokens, page->tokens, sizeof(page->tokens));
 }

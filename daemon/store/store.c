@@ -6,6 +6,7 @@
 #include "daemon/store/io.h"
 #include "daemon/store/seen.h"
 #include "daemon/store/slots.h"
+#include "daemon/store/text_key.h"
 #include "kernels/base/fail.h"
 #include "kernels/base/hash128.h"
 
@@ -152,13 +153,13 @@ void store_close(struct store *store)
 
 void store_begin(const struct store *store, uid_t uid, struct store_text *ret)
 {
-    struct hash128 hash;
-    const uint64_t user = uid;
+    struct {
+        uint8_t seed[16];
+        uint64_t user;
+    } named = {.user = uid};
     *ret = (struct store_text){.uid = uid};
-    hash128_init(&hash);
-    hash128_update(&hash, store->seed, sizeof(store->seed));
-    hash128_update(&hash, &user, sizeof(user));
-    hash128_final(&hash, (uint8_t *)ret->key.words);
+    memcpy(named.seed, store->seed, sizeof(named.seed));
+    text_key(&named, sizeof(named), (uint8_t *)ret->key.words);
 }
 
 void store_follow(struct store_text *text, const uint32_t *tokens)
@@ -168,16 +169,18 @@ void store_follow(struct store_text *text, const uint32_t *tokens)
 
 void store_follow_part(struct store_text *text, const uint32_t *tokens, uint32_t n)
 {
-    struct hash128 hash;
+    struct {
+        struct store_key parent;
+        uint32_t tokens[STORE_TOKENS];
+    } named;
     assert(text->end % STORE_TOKENS == 0 && n <= STORE_TOKENS);
     text->parent = text->key;
     memcpy(text->tokens, tokens, n * sizeof(*tokens));
     for (uint32_t i = n; i < STORE_TOKENS; i++)
         text->tokens[i] = STORE_NO_TOKEN;
-    hash128_init(&hash);
-    hash128_update(&hash, text->parent.words, sizeof(text->parent.words));
-    hash128_update(&hash, text->tokens, sizeof(text->tokens));
-    hash128_final(&hash, (uint8_t *)text->key.words);
+    named.parent = text->parent;
+    memcpy(named.tokens, text->tokens, sizeof(named.tokens));
+    text_key(&named, sizeof(named), (uint8_t *)text->key.words);
     text->end += n;
 }
 

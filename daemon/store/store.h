@@ -13,10 +13,10 @@
  *     store_take               <-- completions, buffers ---
  *
  * What is stored is a record: the contents (a payload) of one page, window page or state, under the
- * text up to its end. A text is named by a chained hash of 128 bits: of the seed, the user, and 32
- * tokens after 32 tokens. The tokens are kept beside it, and compared: store_find confirms one link
- * of the chain, and a caller that follows it from the first token on has confirmed the whole text,
- * as in daemon/cache/prefix.h. A payload is returned only if it has the checksum that it was written
+ * text up to its end. A text is named by a chained hash of 128 bits (text_key.h): of the seed, the
+ * user, and 32 tokens after 32 tokens. The last tokens are kept beside it, and compared; for those
+ * before them the hash stands, of which nobody finds two alike: the pages that they are in need not
+ * be stored. A payload is returned only if it has the checksum that it was written
  * with. So what is returned is what was written under that text, or nothing; a checksum is not an
  * authentication, though: whoever may write to the folder may change answers.
  *
