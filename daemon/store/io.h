@@ -52,7 +52,8 @@ _Static_assert(sizeof(struct io_job) <= IPC_LINE, "a job is one cell");
 struct io_done {
     uint32_t seq; /* the ring's */
     uint32_t buffer;
-    int32_t status; /* 0; -EBADMSG: other contents than were written; -errno */
+    int32_t status;     /* 0; -EBADMSG: other contents than were written; -errno */
+    uint64_t unwritten; /* bytes of the payload, of a write that failed */
     uint64_t took_ns;
 };
 _Static_assert(sizeof(struct io_done) <= IPC_LINE, "a completion is one cell");

@@ -290,15 +290,23 @@ void store_read(struct store *store, uint32_t record, uint64_t cookie, void *int
     post(store, id, IO_READ);
 }
 
-static void wrote(struct store *store, uint32_t id, int status)
+static void charge(struct store *store, uint32_t record, int64_t bytes)
+{
+    index_charge(&store->index, record, atomic_load(&store->day.last), bytes);
+}
+
+/* What was not written was not spent: a full disk would spend the day. */
+static void wrote(struct store *store, uint32_t id, const struct io_done *done)
 {
     const uint32_t record = store->buffers[id].record;
-    if (status == 0) {
+    if (done->status == 0) {
         store->counts.written++;
         store->counts.written_bytes += store->class_bytes[store->index.records[record].class];
         index_stored(&store->index, record, store->io.entries[id].payload);
     } else {
         store->counts.failed++;
+        day_unspend(&store->day, done->unwritten);
+        charge(store, record, -(int64_t)done->unwritten);
         index_forget(&store->index, record);
         let_go(store);
     }
@@ -342,7 +350,7 @@ bool store_take(struct store *store, struct store_done *ret)
             has_read(store, done.buffer, &done, ret);
             return true;
         }
-        wrote(store, done.buffer, done.status);
+        wrote(store, done.buffer, &done);
     }
     return false;
 }
@@ -388,11 +396,6 @@ static bool spend(struct store *store, uid_t uid, uint64_t bytes)
     const bool spent = day_spend(&store->day, bytes, own);
     store->io.posted |= !spent && !was_short;
     return spent;
-}
-
-static void charge(struct store *store, uint32_t record, int64_t bytes)
-{
-    index_charge(&store->index, record, atomic_load(&store->day.last), bytes);
 }
 
 /* `buffers`: that writes may have. */

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct store_rig rig;
@@ -441,6 +442,47 @@ START_TEST(a_day_has_its_bytes_over_all_restarts)
 END_TEST
 
 /* Of 10 pages the first user has 5 and leaves 5, the next one 3 of these and leaves 2, and then 1. */
+static bool is_full; /* the disk, for what begins behind a file's 228 KiB of entries */
+
+/* In place of the C library's. */
+ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
+{
+    if (is_full && at >= 228 << 10) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, fd, data, bytes, at);
+}
+
+/* Two days' pages, of which no byte gets into a file: there is none, because a file has the name of
+ * the user's folder; or the disk is full, for which io_uring cannot be made to take it here. */
+START_TEST(what_a_disk_refuses_is_not_spent)
+{
+    char folder[96];
+    const bool without = _i < WAYS;
+    choose_way(_i % WAYS);
+    rig.options.day_bytes = 3 << 20; /* 10 pages */
+    rig.options.today = today;
+    day = 20000;
+    store_rig_open(&rig);
+    store_share(rig.store); /* 5 of them, then */
+    snprintf(folder, sizeof(folder), "%s/1000", store_rig_found(&rig, "*[0-9a-f]"));
+    if (without)
+        ck_assert_int_eq(close(open(folder, O_CREAT | O_EXCL | O_WRONLY, 0600)), 0);
+    is_full = !without;
+    for (uint32_t i = 0; i < 20; i++) {
+        struct store_text text = text_of(1000, 9000 + i * 10, 96);
+        ck_assert(store_rig_put(&rig, STORE_PAGE, &text));
+    }
+    is_full = false;
+    if (without)
+        ck_assert_int_eq(unlink(folder), 0);
+    ck_assert_uint_eq(counts().failed, 20);
+    ck_assert_uint_eq(counts().written, 0);
+    ck_assert_uint_eq(write_all_day(100), 5);
+}
+END_TEST
+
 START_TEST(a_user_leaves_as_much_of_a_day_as_it_writes)
 {
     rig.options.day_bytes = 3 << 20;
@@ -839,6 +881,7 @@ int main(void)
     tcase_add_test(tcase, the_folder_stays_within_its_bytes);
     tcase_add_test(tcase, bytes_without_room_for_a_record_are_refused_and_nothing_goes);
     tcase_add_test(tcase, a_day_has_its_bytes_over_all_restarts);
+    tcase_add_loop_test(tcase, what_a_disk_refuses_is_not_spent, 0, WAYS + URING);
     tcase_add_test(tcase, a_user_leaves_as_much_of_a_day_as_it_writes);
     tcase_add_test(tcase, a_day_that_is_past_gives_nothing_back);
     tcase_add_test(tcase, a_day_that_cannot_be_read_is_not_a_new_one);
