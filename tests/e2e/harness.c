@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -81,6 +82,8 @@ static void exec_daemon(const struct harness *d, const char *model, const char *
     dup2(log, STDERR_FILENO);
     setenv("XDG_CONFIG_HOME", d->directory, 1); /* no user's configuration */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (d->traced && ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+        _exit(77);
     execv(argv[0], (char **)(uintptr_t)argv);
     _exit(127);
 }

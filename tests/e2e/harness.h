@@ -20,6 +20,8 @@ struct harness {
     char directory[64];
     char socket[128];
     char log[128];
+    bool
+        traced; /* by this thread, from its beginning (PTRACE_TRACEME); ends with 77 where it may not be */
 };
 
 /* Paths: $BUILD/bin/NAME; $HEARTH_TESTDATA/NAME, NULL when that is not set. Static memory. */
