@@ -1,4 +1,5 @@
-/* stderr_line: a line of a program that serves others, on a stderr that nobody may read. Any thread. */
+/* stderr_line: a log line that never blocks: a server must not wait for whoever reads its stderr. Any
+ * thread. */
 #ifndef HEARTH_IPC_STDERR_LINE_H
 #define HEARTH_IPC_STDERR_LINE_H
 

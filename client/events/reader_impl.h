@@ -83,7 +83,7 @@ struct reader {
     size_t depth;              /* brackets of Python's that are open there */
     bool is_string, is_nullable, is_raw, is_first, in_object, has_arguments;
     enum reader_kind message; /* of a message in harmony */
-    bool is_broken;           /* its arguments are no object */
+    bool is_broken;           /* this message's arguments are not a JSON object */
 
     struct queued *events; /* [n_events], taken up to next_event */
     size_t n_events, next_event, events_room;

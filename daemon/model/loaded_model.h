@@ -32,8 +32,8 @@ struct loaded_model {
     size_t vocab_bytes;
     struct vocab vocab;                  /* a view of it */
     struct grammar_vocab *grammar_vocab; /* its tokens' bytes, sorted; or NULL */
-    bool without_grammars; /* set before open_model: nobody will ask, so that it stays NULL. It may
-                              take twenty times what the texts take in the file */
+    bool without_grammars; /* set before open_model: leave grammar_vocab NULL, which may take twenty
+                              times the bytes of the texts in the file */
 
     struct device device;
     const struct backend_ops *ops; /* of the device */

@@ -163,7 +163,7 @@ static void say_failed(struct io *io, const struct io_job *job, int status)
                 io->files->model, job->uid, s->fd < 0 ? job->number : s->number, files_why(status));
 }
 
-/* Where it could not be begun, as where its file cannot be made, there are no parts. */
+/* Bytes of the payload that a failed write left out: all of it where the write could not begin. */
 static uint64_t unwritten(const struct io *io, const struct io_busy *b)
 {
     if (b->status == 0 || b->job.kind != IO_WRITE)

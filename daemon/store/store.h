@@ -14,9 +14,9 @@
  *
  * What is stored is a record: the contents (a payload) of one page, window page or state, under the
  * text up to its end. A text is named by a chained hash of 128 bits (text_key.h): of the seed, the
- * user, and 32 tokens after 32 tokens. The last tokens are kept beside it, and compared; for those
- * before them the hash stands, of which nobody finds two alike: the pages that they are in need not
- * be stored. A payload is returned only if it has the checksum that it was written
+ * user, and 32 tokens after 32 tokens. The last tokens are kept beside it, and compared; those before
+ * them are identified by the hash alone, which resists collisions, as their pages need not be
+ * stored. A payload is returned only if it has the checksum that it was written
  * with. So what is returned is what was written under that text, or nothing; a checksum is not an
  * authentication, though: whoever may write to the folder may change answers.
  *

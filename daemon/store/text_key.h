@@ -1,9 +1,9 @@
 /*
- * text_key: the hash that texts are named by: BLAKE2s (RFC 7693) of 128 bits without a key.
+ * text_key: the hash that identifies a text: BLAKE2s (RFC 7693), unkeyed, with a digest of 128 bits.
  *
- * Clients choose tokens, and one that could find two texts of one key would have what was computed
- * for the one used for the other. hash128 (XXH3) tells apart what nobody chose: two such texts of
- * it are found in half a minute. Pure; any thread.
+ * Clients choose the tokens. One that found two texts with the same key would get the KV of one of
+ * them used for the other. hash128 (XXH3) does not resist that: a collision takes half a minute.
+ * Pure; any thread.
  */
 #ifndef HEARTH_DAEMON_STORE_TEXT_KEY_H
 #define HEARTH_DAEMON_STORE_TEXT_KEY_H
