@@ -2,17 +2,16 @@
  * calls; marks; schemas that cannot be bound; many tools. */
 #include <check.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "client/base/buffer.h"
 #include "client/prompt/chat_calls.h"
 #include "ipc/vocab_layout.h"
 #include "tests/rig/client_fixture.h"
 #include "tests/rig/schema_convert.h"
+#include "tests/rig/watched_vocab.h"
 #include "tests/run_suite.h"
 
 #define TOOL(name, strict, schema)                                                                 \
@@ -575,26 +574,9 @@ START_TEST(many_calls_find_their_tools_among_many)
 }
 END_TEST
 
-/* ---- how much of a vocabulary a mark reads: pages of its entries ------------------------------ */
-
-static char *watched;
-static size_t n_watched, n_read;
-
-static void on_read(int sig, siginfo_t *info, void *context)
-{
-    char *page = (char *)info->si_addr - (uintptr_t)info->si_addr % 4096;
-    (void)context;
-    if (page < watched || page >= watched + n_watched)
-        signal(sig, SIG_DFL); /* a fault of another kind */
-    else
-        mprotect(page, 4096, PROT_READ);
-    n_read++;
-}
-
 /* The handle's vocabulary becomes one of `n` control tokens, whose pages count from now on. */
 static void watch_many_control_tokens(uint32_t n)
 {
-    const struct sigaction action = {.sa_sigaction = on_read, .sa_flags = SA_SIGINFO};
     char(*pool)[16] = calloc(n, sizeof(*pool));
     struct vocab_string *texts = calloc(n, sizeof(*texts));
     int32_t *types = calloc(n, sizeof(*types));
@@ -612,19 +594,11 @@ static void watch_many_control_tokens(uint32_t n)
         types[i] = VOCAB_TYPE_CONTROL;
     }
     ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
-    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(copy, MAP_FAILED);
-    memcpy(copy, block, bytes);
+    h->vocab = watched_vocab_open(block, bytes);
     free(block);
     free(types);
     free(texts);
     free(pool);
-    ck_assert_int_eq(vocab_open(copy, bytes, &h->vocab, err, sizeof(err)), 0);
-    watched = (char *)h->vocab.tokens + 4096 - (uintptr_t)h->vocab.tokens % 4096;
-    n_watched = ((size_t)((const char *)(h->vocab.tokens + n) - watched)) / 4096 * 4096;
-    n_read = 0;
-    ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    ck_assert_int_eq(mprotect(watched, n_watched, PROT_NONE), 0);
 }
 
 /* Each tool has marks, and each argument. */
@@ -634,11 +608,11 @@ START_TEST(a_mark_is_not_looked_for_among_all_control_tokens)
     struct chat_calls b = {.chat = &chat};
     struct buffer t = {0};
     watch_many_control_tokens(60000);
-    ck_assert_uint_gt(n_watched / 4096, 270);
+    ck_assert_uint_gt(watched_vocab_pages(), 270);
     ck_assert_int_eq(schema_open(&b.c), 0);
     chat_calls_mark(&b, &t, "<parameter=");
     chat_calls_mark(&b, &t, "</parameter><unused59999>");
-    ck_assert_uint_le(n_read, 130); /* in a few lengths, each in 16 looks */
+    ck_assert_uint_le(watched_vocab_read(), 130); /* in a few lengths, each in 16 looks */
     ck_assert_str_eq(t.data, " <[0]>\"</parameter>\" <[59999]>");
     buffer_fini(&t);
     schema_close(&b.c);

@@ -1,14 +1,13 @@
 /* The vocabulary block: reading gives back what was built; invalid descriptions are refused. */
 #include <check.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "tests/run_suite.h"
 #include "ipc/vocab_layout.h"
 #include "ipc/vocab_names.h"
 #include "tests/rig/tiny_vocab.h"
+#include "tests/rig/watched_vocab.h"
 
 static char err[512];
 
@@ -477,39 +476,6 @@ START_TEST(senseless_descriptions_are_refused)
 }
 END_TEST
 
-/* ---- how much a look reads: pages of the entries, each counted when it is first read --------- */
-
-static char *watched;
-static size_t n_watched, n_read;
-
-static void on_read(int sig, siginfo_t *info, void *context)
-{
-    char *page = (char *)info->si_addr - (uintptr_t)info->si_addr % 4096;
-    (void)context;
-    if (page < watched || page >= watched + n_watched)
-        signal(sig, SIG_DFL); /* a fault of another kind */
-    else
-        mprotect(page, 4096, PROT_READ);
-    n_read++;
-}
-
-/* A copy of the block, in which reading entries counts pages from now on. */
-static struct vocab open_watched(const void *block, size_t bytes)
-{
-    const struct sigaction action = {.sa_sigaction = on_read, .sa_flags = SA_SIGINFO};
-    struct vocab v;
-    char *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(copy, MAP_FAILED);
-    memcpy(copy, block, bytes);
-    ck_assert_int_eq(vocab_open(copy, bytes, &v, err, sizeof(err)), 0);
-    watched = (char *)v.tokens + 4096 - (uintptr_t)v.tokens % 4096;
-    n_watched = ((size_t)((const char *)(v.tokens + v.n_tokens) - watched)) / 4096 * 4096;
-    n_read = 0;
-    ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    ck_assert_int_eq(mprotect(watched, n_watched, PROT_NONE), 0);
-    return v;
-}
-
 START_TEST(the_texts_have_a_size_together)
 {
     enum { MOST = VOCAB_MAX_TEXTS_BYTES / VOCAB_MAX_TEXT_BYTES };
@@ -551,10 +517,11 @@ START_TEST(many_special_tokens_that_begin_alike_are_not_looked_through)
         types[i] = i % 3 == 0 ? VOCAB_TYPE_CONTROL : VOCAB_TYPE_USER_DEFINED;
     }
     ck_assert_int_eq(vocab_build(&d, &block, &bytes, err, sizeof(err)), 0);
-    struct vocab v = open_watched(block, bytes);
-    ck_assert_uint_gt(n_watched / 4096, 90);
+    struct vocab v = watched_vocab_open(block, bytes);
+    ck_assert_uint_gt(watched_vocab_pages(), 90);
     ck_assert_uint_eq(vocab_match_special(&v, "<<<<<<<<<<<<<<<<", 16, false, &n), VOCAB_NONE);
-    ck_assert_uint_le(n_read, 60); /* 5 lengths, each in 15 looks, then in the pages of others */
+    ck_assert_uint_le(watched_vocab_read(),
+                      60); /* 5 lengths, each in 15 looks, then in the pages of others */
     for (uint32_t i = 0; i < N; i++) {
         const bool control = types[i] == VOCAB_TYPE_CONTROL;
         const size_t length = texts[i].bytes;
