@@ -3,6 +3,7 @@
  * taken; a message that must not be lost finds room, however late the control thread looks. */
 #include "tests/model/shim.h"
 
+#define ENGINE_WAKES 1 /* so that two clients are enough for hand-overs */
 #include "daemon/engine/attached.c"
 
 enum { CLIENTS = 3, BOX = 8 };

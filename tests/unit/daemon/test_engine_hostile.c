@@ -454,22 +454,37 @@ START_TEST(garbage_everywhere_disturbs_no_other_client)
 }
 END_TEST
 
-/* Tickets that change all the time make wakes for the control thread. When it does not get to them,
- * the mailbox keeps room for the messages that must not be lost. */
+/* All that wait by a new ticket are woken by the next step that has news for them. */
+static void wait_anew(struct rig_client *const *waiting, int n, uint32_t ticket)
+{
+    for (int i = 0; i < n; i++)
+        atomic_store(&segment_up_head(&waiting[i]->segment)->waiting, ticket << 1);
+    engine_step(rig.engine);
+    for (int i = 0; i < n; i++)
+        rig_read_all(waiting[i]);
+}
+
+/* Tickets that change all the time make wakes for the control thread, where there are more than the
+ * engine thread makes itself. When it does not get to them, the mailbox keeps room for the messages
+ * that must not be lost. */
 START_TEST(wakes_never_fill_the_mailbox)
 {
     struct rig_request request = {.tokens = prompt, .n = 10, .max_tokens = 100};
+    struct rig_client third, *waiting[] = {&good, &bad, &third};
+    uint32_t ticket = 1;
 
+    rig_attach(&rig, &third, 1, 3000, "");
     rig_submit(&bad, 0, &request);
-    for (uint32_t i = 1; i < 40; i++) {
-        atomic_store(&segment_up_head(&bad.segment)->waiting, i << 1);
-        atomic_store(&segment_up_head(&good.segment)->waiting, i << 1);
-        engine_step(rig.engine);
-        rig_read_all(&good);
-        rig_read_all(&bad);
-    }
+    rig_submit(&third, 0, &request);
+    while (ticket < 8)
+        wait_anew(waiting, 2, ticket++);
+    ck_assert_uint_eq(counters_get(rig.ctl, COUNTER_WAKE_HANDOFFS), 0);
+    uint64_t wakes = counters_get(rig.ctl, COUNTER_WAKES);
+    ck_assert_uint_gt(wakes, 0);
+    while (ticket < 48)
+        wait_anew(waiting, 3, ticket++);
     ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_WAKE_HANDOFFS), 0);
-    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_WAKES), 0);
+    ck_assert_uint_gt(counters_get(rig.ctl, COUNTER_WAKES), wakes);
     struct submit_cell cell = cell_of(0);
     cell.slot = 9;
     rig_push(&bad, &cell);
@@ -477,6 +492,7 @@ START_TEST(wakes_never_fill_the_mailbox)
     engine_step(rig.engine); /* MAIL_CLOSE has its place */
     rig_mail(&rig);
     ck_assert_uint_eq(rig.n_closed, 1);
+    rig_detach(&rig, &third);
 }
 END_TEST
 
