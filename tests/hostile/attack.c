@@ -12,20 +12,20 @@
 #include <unistd.h>
 
 const struct attack attacks[ATTACKS] = {
-    {"words", "words overwritten", 40, attack_words, NULL, NULL},
-    {"cells", "mutated cells", 12, attack_cells, NULL, NULL},
-    {"holes", "holes punched", 30, attack_holes, NULL, NULL},
-    {"generations", "generations stored", 30, attack_generations, NULL, NULL},
-    {"grammars", "grammars that do not compile", 2, attack_grammars, NULL, attack_grammars_apart},
-    {"messages", "mutated messages", 1500, attack_messages, NULL, NULL},
-    {"floods", "handshakes", 10, attack_floods, NULL, NULL},
-    {"silence", "silent connections", 4, attack_silence, NULL, NULL},
-    {"forks", "children left with the descriptors", 8, attack_forks, NULL, NULL},
-    {"passed", "descriptors passed", 60, attack_passed, NULL, NULL},
-    {"bells", "rings and changes of a bell", 60, attack_bells, NULL, NULL},
-    {"dups", "descriptors of a notify socket watched", 1, attack_dups, NULL, attack_dups_apart},
-    {"seals", "attempts to write what is sealed", 60, attack_seals, NULL, NULL},
-    {"fuse", "descriptors of slow files", 6, attack_fuse, attack_fuse_prepare, NULL},
+    {"words", "words overwritten", 40, attack_words, NULL},
+    {"cells", "mutated cells", 12, attack_cells, NULL},
+    {"holes", "holes punched", 30, attack_holes, NULL},
+    {"generations", "generations stored", 30, attack_generations, NULL},
+    {"grammars", "grammars that do not compile", 2, attack_grammars, NULL},
+    {"messages", "mutated messages", 1500, attack_messages, NULL},
+    {"floods", "handshakes", 10, attack_floods, NULL},
+    {"silence", "silent connections", 4, attack_silence, NULL},
+    {"forks", "children left with the descriptors", 8, attack_forks, NULL},
+    {"passed", "descriptors passed", 60, attack_passed, NULL},
+    {"bells", "rings and changes of a bell", 60, attack_bells, NULL},
+    {"dups", "descriptors of a notify socket watched", 1, attack_dups, NULL},
+    {"seals", "attempts to write what is sealed", 60, attack_seals, NULL},
+    {"fuse", "descriptors of slow files", 6, attack_fuse, attack_fuse_prepare},
 };
 
 void attack_sleep_us(long us)

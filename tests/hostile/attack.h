@@ -30,9 +30,6 @@ struct attack {
     uint32_t times; /* of the short form */
     void (*once)(struct attack_state *a);
     void (*prepare)(void); /* NULL, or what it needs root for: called in the child before */
-    /* NULL, or what it does on its own side alone, without hearth: where others wait for that longer
-     * than for a process that computes as much. */
-    void (*apart)(struct attack_state *a);
 };
 
 enum { ATTACKS = 14 };
@@ -61,7 +58,6 @@ void attack_cells(struct attack_state *a);
 void attack_holes(struct attack_state *a);
 void attack_generations(struct attack_state *a);
 void attack_grammars(struct attack_state *a);
-void attack_grammars_apart(struct attack_state *a);
 
 /* attack_socket.c: what is sent, and how one connects and leaves. */
 void attack_messages(struct attack_state *a);
@@ -73,7 +69,6 @@ void attack_forks(struct attack_state *a);
 void attack_passed(struct attack_state *a);
 void attack_bells(struct attack_state *a);
 void attack_dups(struct attack_state *a);
-void attack_dups_apart(struct attack_state *a);
 void attack_seals(struct attack_state *a);
 
 /* Sends a descriptor n times along with a message. Returns what sendmsg() returns. */

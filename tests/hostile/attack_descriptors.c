@@ -240,21 +240,6 @@ void attack_dups(struct attack_state *a)
     atomic_fetch_add(&a->done, DUPS);
 }
 
-void attack_dups_apart(struct attack_state *a)
-{
-    int pair[2];
-
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return;
-    watch(&dups, pair[0]);
-    for (uint32_t i = 0; i < WAITS; i++)
-        attack_sleep_us(1000);
-    unwatch(&dups);
-    close(pair[0]);
-    close(pair[1]);
-    atomic_fetch_add(&a->done, DUPS);
-}
-
 /* What the daemon writes must not be writable here, by whatever way it is opened. */
 void attack_seals(struct attack_state *a)
 {

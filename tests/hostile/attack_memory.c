@@ -345,22 +345,6 @@ void attack_grammars(struct attack_state *a)
     raw_close(&in.raw);
 }
 
-/* Writes the grammars, and sends none of them. */
-void attack_grammars_apart(struct attack_state *a)
-{
-    static char text[GRAMMAR + 100];
-    static uint64_t block[(GRAMMAR + BLOCK) / 8];
-    struct params p;
-
-    for (uint32_t i = 0; i < GRAMMARS && !atomic_load(&a->stop); i++) {
-        params_default(&p);
-        p.grammar = (const uint8_t *)text;
-        p.grammar_bytes = fill_grammar(next_random(&a->random), text);
-        params_encode(&p, block, sizeof(block), NULL, 0);
-        atomic_fetch_add(&a->done, 1);
-    }
-}
-
 /* ---- requests void at any time ----------------------------------------------------------------- */
 
 static void *supersede(void *arg)

@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ANSWERS = 12, PAIRS = 5, BURN_US = 2000, BURNERS_MAX = 8 };
+enum { ANSWERS = 12, PAIRS = 5, BURNERS_MAX = 8 };
+enum { BURN_US = 4000 }; /* a tick of a kernel that has 250 in a second */
 
 static struct harness d;
 static struct honest *honest;
@@ -129,80 +130,80 @@ static uint64_t clock_us(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Some 100 us without a system call, as most of a process's work is: in one the kernel might notice
- * that the process's slice is over, which it else does at a tick. */
-static void compute(void)
+/* Without a system call, as most of a process's work is: in one the kernel might notice that the
+ * process's slice is over, which it else does at a tick. */
+static void compute_until(uint64_t us)
 {
     volatile uint32_t x = 1;
 
-    for (int i = 0; i < 50000; i++)
-        x = x * 1664525u + 1013904223u;
+    while (clock_us(CLOCK_MONOTONIC) < us)
+        for (int i = 0; i < 5000; i++)
+            x = x * 1664525u + 1013904223u;
 }
 
-/* A process that burns this share of a core and knows nothing of hearth. */
-static pid_t start_burner(double share)
+/* A process that burns this share of a core and knows nothing of hearth: it sleeps while it is ahead
+ * of its share, so that what it waits for the processor costs it nothing. */
+static pid_t start_burner(const void *arg)
 {
+    double share = *(const double *)arg;
     pid_t pid = fork();
 
     if (pid != 0)
         return pid;
     attack_become(ATTACK_USER);
+    uint64_t start = clock_us(CLOCK_MONOTONIC), before = clock_us(CLOCK_PROCESS_CPUTIME_ID);
     while (!atomic_load(&state->stop)) {
-        uint64_t until = clock_us(CLOCK_PROCESS_CPUTIME_ID) + BURN_US;
-        while (clock_us(CLOCK_PROCESS_CPUTIME_ID) < until)
-            compute();
-        if (share < 1)
-            attack_sleep_us((long)(BURN_US * (1 - share) / share));
+        compute_until(clock_us(CLOCK_MONOTONIC) + BURN_US);
+        double burnt = (double)(clock_us(CLOCK_PROCESS_CPUTIME_ID) - before);
+        double ahead = burnt / share - (double)(clock_us(CLOCK_MONOTONIC) - start);
+        if (ahead > 0)
+            attack_sleep_us((long)ahead);
     }
     _exit(0);
 }
 
-/* What the attacker does on its own side. */
-static struct attack without_hearth(const struct attack *attack)
+static pid_t start_endless(const void *arg)
 {
-    struct attack apart = *attack;
-
-    apart.once = attack->apart;
-    return apart;
+    return attack_start(arg, state, UINT64_MAX);
 }
 
-/* The honest users' p99s beside an attack of so many seconds; returns the cores that it burnt. */
-static double wait_beside_attack(const struct attack *attack, uint32_t seconds, uint32_t *ret_p99)
+/* Starts the honest users and then `n` processes by `start`, and ends them after so many seconds: the
+ * honest users' p99s. Returns the cores that the processes burnt. */
+static double wait_beside(pid_t (*start)(const void *arg), const void *arg, int n, uint32_t seconds,
+                          uint32_t *ret_p99)
 {
+    pid_t pids[BURNERS_MAX];
+
     atomic_store(&state->stop, 0);
     honest_start(honest);
     honest_await(honest, 1);
-    uint64_t start = clock_us(CLOCK_MONOTONIC);
+    uint64_t start_us = clock_us(CLOCK_MONOTONIC);
     double before = cpu_of_children();
-    pid_t pid = attack_start(attack, state, UINT64_MAX);
+    for (int i = 0; i < n; i++)
+        pids[i] = start(arg);
     sleep(seconds);
     atomic_store(&state->stop, 1);
-    finish(pid);
-    double cores = (cpu_of_children() - before) * 1e6 / (double)(clock_us(CLOCK_MONOTONIC) - start);
+    for (int i = 0; i < n; i++)
+        finish(pids[i]);
+    double s = (double)(clock_us(CLOCK_MONOTONIC) - start_us) / 1e6;
+    double cores = (cpu_of_children() - before) / s;
     honest_stop(honest);
     for (int i = 0; i < 2; i++)
         ret_p99[i] = honest_p99(honest, (enum honest_time)i);
     return cores;
 }
 
-static void wait_beside_burners(double cores, uint32_t seconds, uint32_t *ret_p99)
+static double wait_beside_attack(const struct attack *attack, uint32_t seconds, uint32_t *ret_p99)
 {
-    pid_t pids[BURNERS_MAX];
-    int n = (int)cores + 1;
+    return wait_beside(start_endless, attack, 1, seconds, ret_p99);
+}
 
-    n = n > BURNERS_MAX ? BURNERS_MAX : n;
-    atomic_store(&state->stop, 0);
-    honest_start(honest);
-    honest_await(honest, 1);
-    for (int i = 0; i < n; i++)
-        pids[i] = start_burner(cores / n < 0.01 ? 0.01 : cores / n);
-    sleep(seconds);
-    atomic_store(&state->stop, 1);
-    for (int i = 0; i < n; i++)
-        finish(pids[i]);
-    honest_stop(honest);
-    for (int i = 0; i < 2; i++)
-        ret_p99[i] = honest_p99(honest, (enum honest_time)i);
+static double wait_beside_burners(double cores, uint32_t seconds, uint32_t *ret_p99)
+{
+    int n = cores < BURNERS_MAX ? (int)cores + 1 : BURNERS_MAX;
+    double share = cores / n < 0.01 ? 0.01 : cores / n;
+
+    return wait_beside(start_burner, &share, n, seconds, ret_p99);
 }
 
 static int compare(const void *a, const void *b)
@@ -214,27 +215,23 @@ static int compare(const void *a, const void *b)
 
 START_TEST(honest_users_wait_as_beside_any_busy_process)
 {
-    const struct attack *attack = &attacks[_i], apart = without_hearth(attack);
+    const struct attack *attack = &attacks[_i];
     uint32_t seconds = number_of("HEARTH_HOSTILE_P99", 0);
-    double ratios[2][PAIRS], cores = 0;
+    double ratios[2][PAIRS], cores = 0, burnt = 0;
 
     for (int i = 0; i < PAIRS; i++) {
-        uint32_t attacked[2], burnt[2];
+        uint32_t attacked[2], burdened[2];
         cores = wait_beside_attack(attack, seconds, attacked);
-        if (attack->apart)
-            wait_beside_attack(&apart, seconds, burnt);
-        else
-            wait_beside_burners(cores, seconds, burnt);
+        burnt = wait_beside_burners(cores, seconds, burdened);
         for (int k = 0; k < 2; k++)
-            ratios[k][i] = (double)attacked[k] / (double)(burnt[k] ? burnt[k] : 1);
+            ratios[k][i] = (double)attacked[k] / (double)(burdened[k] ? burdened[k] : 1);
     }
     for (int k = 0; k < 2; k++)
         qsort(ratios[k], PAIRS, sizeof(double), compare);
-    printf("%-12s %.2f cores; p99 against %s: first token %.2f (%.2f to %.2f), between "
-           "tokens %.2f (%.2f to %.2f)\n",
-           attack->name, cores, attack->apart ? "that without hearth" : "a burner",
-           ratios[0][PAIRS / 2], ratios[0][0], ratios[0][PAIRS - 1], ratios[1][PAIRS / 2],
-           ratios[1][0], ratios[1][PAIRS - 1]);
+    printf("%-12s %.2f cores, a burner %.2f; p99 against it: first token %.2f (%.2f to %.2f), "
+           "between tokens %.2f (%.2f to %.2f)\n",
+           attack->name, cores, burnt, ratios[0][PAIRS / 2], ratios[0][0], ratios[0][PAIRS - 1],
+           ratios[1][PAIRS / 2], ratios[1][0], ratios[1][PAIRS - 1]);
     fflush(stdout);
 }
 END_TEST

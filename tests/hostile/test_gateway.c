@@ -273,13 +273,13 @@ static void mutate(struct attack_state *a)
 }
 
 static const struct attack web_attacks[] = {
-    {"half-open", "connections", 1, half_open, NULL, NULL},
-    {"trickle", "connections", 1, trickle, NULL, NULL},
-    {"smuggle", "ambiguous requests", 1, smuggle, NULL, NULL},
-    {"bombs", "bodies", 1, bomb, NULL, NULL},
-    {"dropped", "streams", 3, drop_streams, NULL, NULL},
-    {"pipeline", "requests unread", 3, pipeline, NULL, NULL},
-    {"mutate", "mutated requests", 6, mutate, NULL, NULL},
+    {"half-open", "connections", 1, half_open, NULL},
+    {"trickle", "connections", 1, trickle, NULL},
+    {"smuggle", "ambiguous requests", 1, smuggle, NULL},
+    {"bombs", "bodies", 1, bomb, NULL},
+    {"dropped", "streams", 3, drop_streams, NULL},
+    {"pipeline", "requests unread", 3, pipeline, NULL},
+    {"mutate", "mutated requests", 6, mutate, NULL},
 };
 enum { WEB_ATTACKS = sizeof(web_attacks) / sizeof(*web_attacks) };
 
