@@ -477,6 +477,7 @@ void exchange_run(struct exchange *x)
         c->job.id_slot = x->params.id_slot < 0 ? -1 : x->params.id_slot;
         c->job.tells_break = x->params.has_tools && i == 0;
         c->job.is_alone = n == 1;
+        c->job.nth = i;
         c->job.on_running = on_running;
         c->job.on_event = on_event;
         c->job.on_lost = on_lost;

@@ -79,12 +79,23 @@ static void dispatch(struct pool *p, struct pool_handle *s, struct job *job)
         pool_handle_drain(s);
 }
 
+/* Start-time fair queueing (Goyal, Vin, Cheng 1996), where each job costs the same. */
+static void push(struct pool *p, struct job *job)
+{
+    struct job **at = &p->first;
+    job->turn = p->turn + 1 + job->nth;
+    while (*at && (*at)->turn <= job->turn)
+        at = &(*at)->next;
+    job->next = *at;
+    *at = job;
+    p->n_queued++;
+}
+
 static struct job *pop(struct pool *p)
 {
     struct job *job = p->first;
+    p->turn = job->turn;
     p->first = job->next;
-    if (!p->first)
-        p->last = &p->first;
     job->next = NULL;
     p->n_queued--;
     return job;
@@ -254,10 +265,7 @@ int pool_submit(struct pool *p, struct job *job, struct fail *f)
                         "all %u slots are busy and %u requests wait already: try again in a moment",
                         p->n_handles, p->n_queued);
     job->at = JOB_QUEUED;
-    job->next = NULL;
-    *p->last = job;
-    p->last = &job->next;
-    p->n_queued++;
+    push(p, job);
     kick(p);
     return 0;
 }
@@ -270,8 +278,6 @@ static void unqueue(struct pool *p, struct job *job)
     if (!*at)
         return;
     *at = job->next;
-    if (!*at)
-        p->last = at;
     p->n_queued--;
 }
 
@@ -327,7 +333,6 @@ void pool_unpause(struct pool *p, struct job *job)
 
 void pool_init(struct pool *p)
 {
-    p->last = &p->first;
     for (uint32_t i = 0; i < p->n_handles; i++)
         p->handles[i].loop = p->loop, p->handles[i].pool = p;
 }

@@ -4,7 +4,8 @@
  * alone, and the daemon pauses it alone. Handles are opened on demand, up to a number, and stay. A
  * request takes the handle it names, when that is free, else the free one with the longest common
  * prefix of its last sequence and the request's prompt; where none is free it waits in a bounded
- * queue, first come, first served.
+ * queue. Exchanges take turns there: the n-th job of one waits behind n jobs of each other one at
+ * most, among those that came later.
  *
  * The daemon may go away: requests that run are resumed by the library; idle handles are closed.
  * The next request connects again, and queued requests fail when that fails.
@@ -41,8 +42,9 @@ struct pool {
     struct hearth *joining; /* a connection that the daemon has not answered yet, or NULL */
     struct pool_handle handles[POOL_HANDLES_MAX];
     struct pool_model model;
-    struct job *first, **last; /* the queue */
+    struct job *first; /* the queue */
     uint32_t n_queued;
+    uint64_t turn; /* of the job that left the queue last */
     uint64_t last_id;
     uint64_t full_ns; /* when the daemon last refused a further slot */
     bool kicking;

@@ -20,6 +20,7 @@ struct job {
     int id_slot;                         /* the handle that it wants; -1: any */
     bool tells_break;                    /* see prefix_break.h */
     bool is_alone;                       /* the only job of its exchange */
+    uint32_t nth;                        /* of its exchange, from 0 */
     void (*on_running)(struct job *job); /* the daemon has it; its first event has not come */
     void (*on_event)(struct job *job, const struct hearth_event *e); /* the last is HEARTH_DONE */
     void (*on_lost)(struct job *job, const struct fail *why);        /* in its place */
@@ -28,7 +29,7 @@ struct job {
     int at;     /* the handle where it runs, JOB_QUEUED or JOB_NOWHERE */
     int ran_at; /* the handle that it was given, also after its end */
     bool paused;
-    uint64_t id;
+    uint64_t id, turn;
     struct job *next;
 };
 
