@@ -447,6 +447,24 @@ static int find_files(struct serving *s)
     return code ? code : cli_find_hearthd(s->hearthd);
 }
 
+/* hearthd does not run in the folder in which its options were written. */
+static int check_paths(const struct cli_options *o)
+{
+    static const char *const names[] = {"--config", "--draft", "--kv-store", "--weights-cache"};
+    for (uint32_t i = 1; i < o->n_words; i++)
+        for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
+            const size_t n = strlen(names[k]);
+            const char *value = o->words[i] + n;
+            if (strncmp(o->words[i], names[k], n) != 0 || (*value && *value != '='))
+                continue;
+            value = *value ? value + 1 : i + 1 < o->n_words ? o->words[i + 1] : "";
+            if (*value && *value != '/')
+                return cli_fail(CLI_USAGE, "%s %s: give the whole path: hearthd does not run here",
+                                names[k], value);
+        }
+    return 0;
+}
+
 int cli_serve(const struct cli_options *o)
 {
     static struct serving s; /* its paths are large */
@@ -456,7 +474,9 @@ int cli_serve(const struct cli_options *o)
     if (o->n_words == 0)
         return cli_fail(CLI_USAGE, "no model: hearth serve NAME; `hearth models` lists them");
     cli_stop_at_once(1); /* until there is a daemon, there is nothing to release */
-    int code = find_files(&s);
+    int code = check_paths(o);
+    if (!code)
+        code = find_files(&s);
     if (code)
         return code;
     daemons_instance(s.name, s.instance);

@@ -318,6 +318,11 @@ START_TEST(what_cannot_be_served_is_one_line)
                               "\"GGUF\"\n");
     RUN(64, "serve", "tiny", "--", "--no-such-option");
     ck_assert_ptr_nonnull(strstr(o.error, "hearth: unknown option --no-such-option: see --help"));
+    RUN(64, "serve", "tiny", "--", "--slots=3", "--kv-store", "kv");
+    ck_assert_str_eq(o.error, "hearth: --kv-store kv: give the whole path: hearthd does not run "
+                              "here\n");
+    RUN(64, "serve", "tiny", "--", "--weights-cache=./w");
+    ck_assert_ptr_nonnull(strstr(o.error, "hearth: --weights-cache ./w: give the whole path"));
 }
 END_TEST
 
