@@ -18,7 +18,10 @@
 
 _Static_assert(WINDOW_MAX + 1 <= (int)SPEC_RECORDS_MAX, "a window's rows leave records");
 
-enum { LAG_MAX = 8 }; /* rows that the draft model may catch up with in the pass that drafts */
+enum {
+    LAG_MAX = 8,  /* rows that the draft model may catch up with in the pass that drafts */
+    LAG_TURN = 8, /* steps beside prompts, of which one catches up */
+};
 
 /* The most drafts that the slot may have. They end with its answer, fit its event ring, and leave
  * every decoding slot its share of the samples of one pass, and the other class its rows and
@@ -269,6 +272,16 @@ static void draft_plan_lag(struct batch *batch, struct slots *slots, struct draf
     }
 }
 
+/* May this step catch up? Prompts go first, but they may never end: another user's text would not be
+ * seen, and have no drafts, for as long as they come. */
+static bool draft_catches_up(const struct batch *batch, struct drafter *drafter)
+{
+    if (batch->prefills && drafter->n_lagging > 0 && ++drafter->held < LAG_TURN)
+        return false;
+    drafter->held = 0;
+    return true;
+}
+
 uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *drafters,
                     struct drafter *drafter, struct constrain *constrain, const struct cost *cost,
                     struct ctl *ctl)
@@ -277,7 +290,7 @@ uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *d
     if (drafter->kind == DRAFTER_SELF)
         unverified_rows(batch);
     draft_plan_windows(batch, slots, drafters, drafter, constrain, ctl);
-    if (!batch->prefills) /* prompts go before any catching up */
+    if (draft_catches_up(batch, drafter))
         draft_plan_lag(batch, slots, drafter, draft_chunk(cost, drafter), ctl);
     return batch->n_rows;
 }

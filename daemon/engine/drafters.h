@@ -28,6 +28,7 @@ struct drafter {
     struct pages pool;               /* DRAFTER_MODEL: its KV pages */
     uint64_t row_ns;                 /* smoothed cost of one row in a large pass */
     uint64_t turn;                   /* the last one at catching up */
+    uint32_t held;                   /* steps in a row in which prompts went before that */
     struct window_drafter window;
 
     /* of a step */

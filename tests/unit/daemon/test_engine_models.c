@@ -540,6 +540,37 @@ START_TEST(a_prompt_that_stands_still_stops_no_catching_up)
 }
 END_TEST
 
+/* A user whose prompts never end: the text of another one is seen all the same, and has its drafts. */
+START_TEST(prompts_without_end_stop_no_catching_up)
+{
+    const struct rig_answer *answer = &clients[CLIENTS - 1].slots[0].last;
+    struct rig_request *other = &requests[CLIENTS - 1];
+    uint32_t steps = 0;
+
+    open_users(0);
+    other->n = 90;
+    other->max_tokens = 150;
+    rig_submit(&clients[CLIENTS - 1], 0, other);
+    for (; !answer->reason; steps++) {
+        struct rig_slot *own = &clients[0].slots[0];
+        requests[0] = (struct rig_request){.tokens = tokens[steps % 3], .n = 10, .max_tokens = 1};
+        if (own->n_ends == own->n_requests)
+            rig_submit(&clients[0], 0, &requests[0]);
+        engine_step(rig.engine);
+        rig_check(&rig);
+        rig_read_all(&clients[0]);
+        rig_read_all(&clients[CLIENTS - 1]);
+        ck_assert_uint_lt(steps, 1000);
+    }
+    ck_assert(rig_same(&rig, other, answer));
+    ck_assert_uint_gt(clients[0].slots[0].n_ends, steps / 2);
+    ck_assert_uint_gt(answer->done.accepted_drafts, 20);
+    rig_run(&rig, 1000);
+    rig_read_all(&clients[0]);
+    close_all();
+}
+END_TEST
+
 /* Requests that wait for pages have no part of a pass: they leave its samples to the drafts of
  * others. */
 START_TEST(requests_that_wait_for_pages_take_no_drafts_from_others)
@@ -800,6 +831,7 @@ int main(void)
     tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
     tcase_add_test(t, users_take_turns_at_catching_up);
     tcase_add_test(t, a_prompt_that_stands_still_stops_no_catching_up);
+    tcase_add_test(t, prompts_without_end_stop_no_catching_up);
     tcase_add_test(t, requests_that_wait_for_pages_take_no_drafts_from_others);
     tcase_add_test(t, a_draft_that_is_refused_is_not_behind);
     tcase_add_loop_test(t, beyond_its_context_it_does_not_draft, 0, 8);
