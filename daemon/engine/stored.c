@@ -400,22 +400,54 @@ int stored_save_slots(const struct stored *stored)
     return rc;
 }
 
-/* Keeps a copy of it. Without memory it is lost, as a text without a store is. */
-static void keep_waiting(struct stored *stored, const struct store_slot *kept)
+static uint32_t count_waiting(const struct stored *stored, uid_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < stored->n_waiting; i++)
+        n += stored->waiting[i].uid == uid;
+    return n;
+}
+
+/* Of as many as may wait the last one of the user with the most is forgotten for the user's; unless
+ * that one has as many itself. */
+static void make_place(struct stored *stored, uid_t uid)
+{
+    uint32_t most = count_waiting(stored, uid), last = UINT32_MAX;
+    if (stored->n_waiting < MOST_WAITING)
+        return;
+    for (uint32_t i = 0; i < stored->n_waiting; i++) {
+        const uint32_t n = count_waiting(stored, stored->waiting[i].uid);
+        if (n < most || (n == most && last == UINT32_MAX))
+            continue;
+        most = n;
+        last = i;
+    }
+    if (last == UINT32_MAX)
+        return;
+    free((void *)stored->waiting[last].tokens);
+    stored->waiting[last] = stored->waiting[--stored->n_waiting];
+    stored->n_lost++;
+}
+
+/* Keeps a copy of it. Without memory it is lost, as a text without a store is. Returns whether there
+ * is one. */
+static bool keep_waiting(struct stored *stored, const struct store_slot *kept)
 {
     struct store_slot copy = *kept, *more;
+    make_place(stored, kept->uid);
     if (stored->n_waiting == MOST_WAITING)
-        return;
+        return false;
     more = realloc(stored->waiting, (stored->n_waiting + 1) * sizeof(*more));
     if (!more)
-        return;
+        return false;
     stored->waiting = more;
     uint32_t *tokens = malloc((kept->n_tokens + 1) * sizeof(*tokens));
     if (!tokens)
-        return;
+        return false;
     memcpy(tokens, kept->tokens, kept->n_tokens * sizeof(*tokens));
     copy.tokens = tokens;
     stored->waiting[stored->n_waiting++] = copy;
+    return true;
 }
 
 static void park(void *context, const struct store_slot *kept)
@@ -430,7 +462,7 @@ static void park(void *context, const struct store_slot *kept)
         if (!slots->all[i].name[0])
             slot = &slots->all[i];
     if (!slot || kept->n_tokens > slots->context) {
-        keep_waiting(stored, kept);
+        stored->n_lost += !keep_waiting(stored, kept);
         return;
     }
     slot->uid = kept->uid;
@@ -448,6 +480,10 @@ int stored_load_slots(struct stored *stored)
         log_warning("KV store: %u named slots have no place: they wait for a start with more "
                     "--slots, or a larger --context",
                     stored->n_waiting);
+    if (stored->n_lost > 0)
+        log_warning("KV store: %u more are forgotten at the next stop: of those without a place %u "
+                    "wait, those of users with many go first",
+                    stored->n_lost, (uint32_t)MOST_WAITING);
     return rc;
 }
 

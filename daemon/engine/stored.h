@@ -24,7 +24,7 @@ struct stored {
     bool failed; /* the device does not give pages any more */
     /* Named slots of an earlier start that had no place at this one: [n_waiting]. Tokens are owned. */
     struct store_slot *waiting;
-    uint32_t n_waiting;
+    uint32_t n_waiting, n_lost; /* those that did not fit in: forgotten at the next stop */
 };
 
 /* The caches of `slots` show their pages from now on, if there is a store. */

@@ -514,6 +514,37 @@ START_TEST(a_named_slot_without_a_place_waits_for_a_later_start)
 }
 END_TEST
 
+/* More slots than may wait, nearly all of them one user's: those of the others do wait. */
+START_TEST(the_many_named_slots_of_a_user_keep_no_others_from_waiting)
+{
+    enum { MANY = 400, OTHERS = 20 };
+    static struct store_slot named[MANY + OTHERS];
+    uint32_t here = 0;
+    begin(DENSE);
+    rig_end(&rig, clients, CLIENTS);
+    for (uint32_t i = 0; i < MANY + OTHERS; i++) {
+        named[i] = (struct store_slot){
+            .uid = i < MANY ? USER : USER + 1 + i, .tokens = tokens[0], .n_tokens = 10};
+        snprintf(named[i].name, sizeof(named[i].name), "name %u", i);
+    }
+    desc.slots = 1;
+    rig_open(&rig, &desc);
+    ck_assert_int_eq(store_save_slots(rig.store, named, MANY + OTHERS), 0);
+    rig_close(&rig);
+    rig_open(&rig, &desc);
+    rig_stop(&rig);
+    rig_close(&rig);
+    desc.slots = MANY;
+    desc.pages = 64;
+    rig_open(&rig, &desc);
+    for (uint32_t i = 0; i < MANY; i++)
+        here += rig.engine->slots.all[i].name[0] && rig.engine->slots.all[i].uid != USER;
+    ck_assert_uint_eq(here, OTHERS);
+    rig_end(&rig, clients, 0);
+    folder_remove(root);
+}
+END_TEST
+
 /* A short text is kept at the second stop, a named slot's at the first. */
 START_TEST(a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before)
 {
@@ -1005,6 +1036,7 @@ int main(void)
     tcase_add_loop_test(t, another_user_has_nothing_of_it, 0, KINDS);
     tcase_add_test(t, named_slots_are_parked_again);
     tcase_add_test(t, a_named_slot_without_a_place_waits_for_a_later_start);
+    tcase_add_test(t, the_many_named_slots_of_a_user_keep_no_others_from_waiting);
     tcase_add_loop_test(t, a_short_text_is_warm_if_its_slot_has_a_name_or_it_was_there_before, 0,
                         KINDS);
     tcase_add_loop_test(t, the_others_go_on_meanwhile, 0, KINDS);
