@@ -551,18 +551,34 @@ bool index_shrink(struct store_index *index)
 
 /* ---- what is offered --------------------------------------------------------------------------- */
 
-/* Was the text offered before? If not, it is noted, in place of the one of its set that was offered
- * first. */
+/* The text of a set that gives its place: of the user with the most in it the one that was offered
+ * first. Else whoever offers many texts would have all others' forgotten. */
+static uint32_t find_least_seen(const uint64_t *seen)
+{
+    uint32_t found = INDEX_SEEN_SET - 1, most = 0;
+    for (uint32_t i = INDEX_SEEN_SET; i-- > 0 && seen[INDEX_SEEN_SET - 1] != 0;) {
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < INDEX_SEEN_SET; k++)
+            n += (uint8_t)seen[k] == (uint8_t)seen[i];
+        if (n <= most)
+            continue;
+        found = i;
+        most = n;
+    }
+    return found;
+}
+
+/* Was the text offered before? If not, it is noted, in place of another one of its set. */
 static bool offered_before(struct store_index *index, enum store_class class,
                            const struct store_text *text)
 {
-    const uint64_t this = text->key.words[1] + (uint64_t) class,
+    const uint64_t this = (text->key.words[1] + (uint64_t) class) << 8 | (uint8_t)text->uid,
                    set = (text->key.words[0] + (uint64_t) class) % (INDEX_SEEN / INDEX_SEEN_SET);
     uint64_t *seen = &index->seen[set * INDEX_SEEN_SET];
     for (uint32_t i = 0; i < INDEX_SEEN_SET; i++)
         if (seen[i] == this)
             return true;
-    memmove(seen + 1, seen, (INDEX_SEEN_SET - 1) * sizeof(*seen));
+    memmove(seen + 1, seen, find_least_seen(seen) * sizeof(*seen));
     seen[0] = this;
     return false;
 }

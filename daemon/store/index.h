@@ -105,8 +105,8 @@ struct store_index {
     uint32_t *buckets;              /* [n_buckets], a power of two: 2^(64 - shift) */
     struct index_segment *segments; /* [n_segments] */
     uint64_t *taken;                /* [n_segments][words] bits of slots */
-    uint64_t seen[INDEX_SEEN];      /* key words of texts that were offered and too short, in
-                                       sets, the latest first */
+    uint64_t seen[INDEX_SEEN];      /* texts that were offered and too short: 7 bytes of the key,
+                                       the lowest of the user's number; in sets, the latest first */
     struct index_user users[INDEX_USERS];
     uint64_t others[INDEX_MODELS]; /* bytes of other models, the least recently used first */
     struct index_gone gone[INDEX_GONE];

@@ -640,6 +640,30 @@ START_TEST(texts_that_were_offered_are_known_though_they_meet)
 }
 END_TEST
 
+/* A user offers short texts without end: those of another one are known all the same. */
+START_TEST(a_flood_of_short_texts_has_no_others_forgotten)
+{
+    enum { TEXTS = 64, FLOOD = 100000 };
+    struct store_text text = {.uid = 1000, .end = 32};
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        text.key = (struct store_key){{i * 61, i + 1}};
+        ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text, false), INDEX_SHORT);
+    }
+    text.uid = 1001;
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        text.key = (struct store_key){{i * 7919ull, TEXTS + 1 + i}};
+        ck_assert_int_eq(index_wants(&idx, STORE_PAGE, &text, false), INDEX_SHORT);
+    }
+    text.uid = 1000;
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        text.key = (struct store_key){{i * 61, i + 1}};
+        known += index_wants(&idx, STORE_PAGE, &text, false) == INDEX_WANTS;
+    }
+    ck_assert_uint_eq(known, TEXTS);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("store_index");
@@ -660,6 +684,7 @@ int main(void)
     tcase_add_test(tcase, what_is_loaded_goes_in_the_order_that_it_would_have);
     tcase_add_test(tcase, a_segment_without_records_is_let_go);
     tcase_add_test(tcase, texts_that_were_offered_are_known_though_they_meet);
+    tcase_add_test(tcase, a_flood_of_short_texts_has_no_others_forgotten);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
