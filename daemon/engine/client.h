@@ -21,6 +21,7 @@
 
 enum {
     CLIENT_SLOTS_MAX = 64,
+    CLIENT_DRAFTERS = 3,  /* kinds of models that draft (drafters.h) */
     IDLE_RINGS_MAX = 1000 /* rings in a row without work; then that client's bell is not polled */
 };
 
@@ -44,6 +45,8 @@ struct client_user {
     uint32_t fetches;       /* ... and its fetches that read */
     struct debt wakes;      /* attached.c */
     struct debt keystrokes; /* short prompts beside other users' answers (gather.c) */
+
+    struct window_past drafts[CLIENT_DRAFTERS]; /* of each kind (drafters.c) */
 };
 
 struct control_user;

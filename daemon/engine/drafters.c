@@ -1,11 +1,14 @@
 /* What each model that drafts is, and what it knows of a slot. */
 #include "daemon/engine/drafters.h"
 
+#include "daemon/engine/client.h"
 #include "daemon/policy/plan.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+_Static_assert((int)DRAFTERS == (int)CLIENT_DRAFTERS, "a user has a past with each of them");
 
 int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, uint32_t n_slots)
 {
@@ -26,7 +29,6 @@ int drafters_init(struct drafters *drafters, const struct loaded_model *loaded, 
             .samples = from->limits.samples,
             .context = from->limits.context,
         };
-        window_drafter_init(&drafter->window);
         drafter->slots = calloc(n_slots, sizeof(struct slot *));
         drafter->shares = calloc(n_slots, sizeof(*drafter->shares));
         drafter->lagging = calloc(n_slots, sizeof(struct slot *));
@@ -98,7 +100,8 @@ void drafters_begin(struct drafters *drafters, struct slot *slot, uint32_t commo
     draft_kv_keep(&slot->draft_kv, common);
     draft_kv_keep(&slot->draft_kv, slot->spec.accepted - 1);
     if (drafter)
-        slot->proposer.by_model.acceptance = drafter->window.acceptance;
+        slot->proposer.by_model.acceptance =
+            window_past_acceptance(&slot->client->user->drafts[drafter->kind]);
 }
 
 uint32_t drafters_lag(const struct drafter *drafter, const struct slot *slot)
@@ -121,7 +124,7 @@ void drafters_verified(struct drafters *drafters, struct slot *slot, uint32_t wi
     struct drafter *drafter = slot->goal > 0 ? drafters_find(drafters, slot) : NULL;
     if (window > 0 && drafter) {
         window_verified(&slot->proposer.by_model, window, accepted);
-        window_drafter_verified(&drafter->window, window, accepted);
+        window_past_verified(&slot->client->user->drafts[drafter->kind], window, accepted);
     } else if (window > 0) {
         window_verified(&slot->proposer.window, window, accepted);
     }

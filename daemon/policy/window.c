@@ -7,7 +7,7 @@ static const float ROW_GUESS = 0.2f;        /* S / T before it was measured */
 static const float DRAFT_GUESS = 0.3f;      /* D / T before it was measured */
 static const float DRAFT_ROW_GUESS = 0.1f;  /* one more row of a drafting pass, over D */
 static const float LEARN_SLOT = 0.15f;      /* how much one draft says about its request ... */
-static const float LEARN_ALL = 0.02f;       /* ... and about requests to come */
+static const float LEARN_ALL = 0.02f;       /* ... and about its user's to come */
 static const float ANSWER_SHARE = 0.5f;     /* of its limit, that an answer may well reach */
 
 void window_init(struct window *window)
@@ -115,14 +115,15 @@ static float round_ns(const struct round_cost *c, uint32_t n, uint32_t w)
     return c->pass + (float)w * (c->draft + (float)n * c->row);
 }
 
-void window_drafter_init(struct window_drafter *drafter)
+float window_past_acceptance(const struct window_past *past)
 {
-    *drafter = (struct window_drafter){.acceptance = ACCEPTANCE_START};
+    return past->known ? past->acceptance : ACCEPTANCE_START;
 }
 
-void window_drafter_verified(struct window_drafter *drafter, uint32_t drafted, uint32_t accepted)
+void window_past_verified(struct window_past *past, uint32_t drafted, uint32_t accepted)
 {
-    learn(&drafter->acceptance, LEARN_ALL, drafted, accepted);
+    *past = (struct window_past){.acceptance = window_past_acceptance(past), .known = true};
+    learn(&past->acceptance, LEARN_ALL, drafted, accepted);
 }
 
 /* The window that gives the slots together the most tokens for their time, among those that make no

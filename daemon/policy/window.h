@@ -52,9 +52,15 @@ uint32_t window_choose(struct window *window, const struct window_cost *cost, ui
 /* A model that drafts, as all slots see it. Belongs to the engine. */
 struct window_drafter {
     struct window_cost cost; /* of its passes; pass_ns is D */
-    float acceptance;        /* where a new request begins: smoothed over all requests */
     uint32_t unused;         /* rounds without a draft */
     uint32_t used;           /* rounds with drafts since one without: T must be seen now and then */
+};
+
+/* How drafts of a model held lately in one user's requests, where its next one begins: what another
+ * user's texts are like says nothing about them. Zeros: none was verified yet. */
+struct window_past {
+    float acceptance; /* smoothed over all of them */
+    bool known;
 };
 
 /* A slot that could begin a window of such drafts. */
@@ -65,10 +71,11 @@ struct window_share {
     uint32_t drafts;  /* out: how many it is to have */
 };
 
-void window_drafter_init(struct window_drafter *drafter);
+/* The p of the user's next request. */
+float window_past_acceptance(const struct window_past *past);
 
-/* A window of its drafts was verified, the first `accepted` were accepted. */
-void window_drafter_verified(struct window_drafter *drafter, uint32_t drafted, uint32_t accepted);
+/* A window of the user's was verified, the first `accepted` were accepted. */
+void window_past_verified(struct window_past *past, uint32_t drafted, uint32_t accepted);
 
 /* Fills `drafts` of the `n` slots that begin a window together, beside `others` that get one token
  * in every step. A window makes no slot slower than without one, unless its request asked for the

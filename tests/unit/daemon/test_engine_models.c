@@ -412,6 +412,12 @@ START_TEST(without_pages_the_draft_model_does_not_draft)
 }
 END_TEST
 
+/* A pass of the model takes a millisecond, one of the draft model a twentieth of that. */
+static uint64_t passes_ns(void)
+{
+    return 1 + rig.fake.n_passes * 1000000ull + rig.draft.n_fast_passes * 50000ull;
+}
+
 /* Clients of one user, but the last, which is another one's. */
 static void open_users(uint32_t draft_pages)
 {
@@ -419,7 +425,8 @@ static void open_users(uint32_t draft_pages)
                                  .context = 256,
                                  .rows = 64,
                                  .proposer = PROPOSER_DRAFT,
-                                 .draft_pages = draft_pages});
+                                 .draft_pages = draft_pages,
+                                 .now_ns = passes_ns});
     rig_detach(&rig, &clients[CLIENTS - 1]);
     rig_attach(&rig, &clients[CLIENTS - 1], 1, 2000, "");
 }
@@ -461,6 +468,29 @@ START_TEST(users_take_turns_at_catching_up)
     ck_assert_uint_gt(behind, 1);
     run_all(2000);
     all_right();
+    close_all();
+}
+END_TEST
+
+/* No draft holds in one user's answers: that is nothing to another one's, which leaves to the daemon
+ * whether to draft. */
+START_TEST(drafts_that_fail_for_a_user_are_not_another_ones)
+{
+    struct rig_request *other = &requests[CLIENTS - 1];
+
+    open_users(0);
+    rig.draft.wrong = 1;
+    for (uint32_t i = 0; i < 10; i++)
+        (void)rig_ask(&rig, &clients[0], 0, &requests[0]);
+    ck_assert_uint_eq(clients[0].slots[0].last.done.accepted_drafts, 0);
+    rig.draft.wrong = 0;
+    clients[CLIENTS - 1].proposer = PROPOSER_AUTO;
+    other->n = 90;
+    other->max_tokens = 150;
+    const uint64_t rows = rig.draft.n_fast_rows;
+    ck_assert(rig_same(&rig, other, rig_ask(&rig, &clients[CLIENTS - 1], 0, other)));
+    ck_assert_uint_gt(rig.draft.n_fast_rows - rows, 180);
+    ck_assert_uint_gt(clients[CLIENTS - 1].slots[0].last.done.accepted_drafts, 90);
     close_all();
 }
 END_TEST
@@ -830,6 +860,7 @@ int main(void)
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
     tcase_add_test(t, users_take_turns_at_catching_up);
+    tcase_add_test(t, drafts_that_fail_for_a_user_are_not_another_ones);
     tcase_add_test(t, a_prompt_that_stands_still_stops_no_catching_up);
     tcase_add_test(t, prompts_without_end_stop_no_catching_up);
     tcase_add_test(t, requests_that_wait_for_pages_take_no_drafts_from_others);

@@ -320,12 +320,10 @@ END_TEST
 START_TEST(what_is_not_used_is_tried_now_and_then)
 {
     struct window_cost cost = {.pass_ns = 1000, .row_ns = 100};
-    struct window_drafter drafter;
+    struct window_drafter drafter = {.cost.pass_ns = 900};
     struct window_share slot = {.most = 8};
     uint32_t drafts = 0, without = 0;
 
-    window_drafter_init(&drafter);
-    drafter.cost.pass_ns = 900;
     for (int i = 0; i < 10 * WINDOW_PROBE; i++) {
         slot.acceptance = 0.3f;
         window_share(&slot, 1, 0, &cost, &drafter);
@@ -360,17 +358,16 @@ START_TEST(a_long_lag_is_caught_up_with_where_it_pays)
 }
 END_TEST
 
-START_TEST(requests_begin_with_what_others_saw)
+START_TEST(requests_begin_with_what_their_users_others_saw)
 {
-    struct window_drafter drafter;
+    struct window_past past = {0};
 
-    window_drafter_init(&drafter);
-    float before = drafter.acceptance;
-    window_drafter_verified(&drafter, 6, 6);
-    ck_assert(drafter.acceptance > before);
+    float before = window_past_acceptance(&past);
+    window_past_verified(&past, 6, 6);
+    ck_assert(window_past_acceptance(&past) > before);
     for (int i = 0; i < 400; i++)
-        window_drafter_verified(&drafter, 6, 0);
-    ck_assert(drafter.acceptance < 0.01f);
+        window_past_verified(&past, 6, 0);
+    ck_assert(window_past_acceptance(&past) < 0.01f);
 }
 END_TEST
 
@@ -397,7 +394,7 @@ int main(void)
     tcase_add_test(tcase, no_slot_is_slower_for_others);
     tcase_add_test(tcase, what_is_not_used_is_tried_now_and_then);
     tcase_add_test(tcase, a_long_lag_is_caught_up_with_where_it_pays);
-    tcase_add_test(tcase, requests_begin_with_what_others_saw);
+    tcase_add_test(tcase, requests_begin_with_what_their_users_others_saw);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
