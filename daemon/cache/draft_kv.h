@@ -20,6 +20,7 @@ struct draft_kv {
     /* positions [0, computed) hold KV of the slot's tokens; of the last one none, since its row
      * gives the next draft */
     uint32_t computed;
+    bool in_pass; /* the pass that is planned has rows of it */
 };
 
 /* Pages for positions [0, n_positions). False: the pool is empty; what was taken so far is kept. */

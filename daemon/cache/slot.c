@@ -966,11 +966,22 @@ static uint32_t idle_draft_pages(const struct slot *slot)
     return slot->state == SLOT_IDLE ? slot->draft_kv.n_pages : 0;
 }
 
-struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots)
+/* A request that stands still drafts nothing, and may do so for ever. */
+static uint32_t still_draft_pages(const struct slot *slot)
 {
+    return slot_gives_way(slot) && !slot->draft_kv.in_pass ? slot->draft_kv.n_pages : 0;
+}
+
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
+{
+    idle_has *const order[] = {idle_draft_pages, still_draft_pages};
+    struct slot *victim = NULL;
     uint64_t sums[PREFIX_USERS];
-    count_idle(slots, n_slots, idle_draft_pages, NULL, NULL, sums);
-    return find_idle(slots, n_slots, idle_draft_pages, NULL, sums);
+    for (uint32_t i = 0; i < sizeof(order) / sizeof(*order) && !victim; i++) {
+        count_idle(slots, n_slots, order[i], NULL, needy, sums);
+        victim = find_idle(slots, n_slots, order[i], needy, sums);
+    }
+    return victim;
 }
 
 uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t *ret_evicted)

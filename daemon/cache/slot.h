@@ -307,9 +307,11 @@ struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot
  * evicted for it; more than there are, where these share some. */
 uint32_t slots_room(const struct slots *slots, const struct slot *needy);
 
-/* The slot that gives way where the draft model has no page: an idle one, of the user whose idle
- * slots have the most of its pages the least recently used. NULL: none has any. */
-struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots);
+/* The slot that gives way where the draft model has no page for `needy`: an idle one, of the user
+ * whose idle slots have the most of its pages the least recently used; else in the same way one that
+ * is paused, or waits long for a grammar, and has no rows in the draft model's pass. NULL: none has
+ * any. */
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
 
 /* A page to write into, for a slot that reads from the store, from a slot that has to give way to it
  * if need be. PAGE_NONE: none has to. *ret_evicted: pages that such slots had. */

@@ -169,24 +169,24 @@ void draft_choose(const struct batch *batch, const struct slots *slots, struct d
 
 /* ---- what a pass computes -------------------------------------------------------------------- */
 
-/* An idle slot loses what the draft model knows of it. */
-static bool draft_evict(struct slots *slots, struct drafter *drafter)
+/* An idle slot, or one that stands still, loses what the draft model knows of it. */
+static bool draft_evict(struct slots *slots, struct drafter *drafter, const struct slot *needy)
 {
-    struct slot *victim = slot_draft_victim(slots->all, slots->n);
+    struct slot *victim = slot_draft_victim(slots->all, slots->n, needy);
     if (victim)
         draft_kv_clear(&victim->draft_kv, &drafter->pool);
     return victim != NULL;
 }
 
-/* Pages for the drafter's rows. No request gives up pages for drafts: without free ones there are
- * no drafts. */
+/* Pages for the drafter's rows. No request that goes on gives up pages for drafts: without free ones
+ * there are no drafts. */
 static bool draft_reserve(struct slots *slots, struct drafter *drafter, struct slot *slot,
                           uint32_t n_positions, struct ctl *ctl)
 {
     if (drafter_is_own(drafter))
         return gather_reserve(slots, ctl, slot, slot->spec.canonical, n_positions);
     while (!draft_kv_reserve(&slot->draft_kv, &drafter->pool, n_positions))
-        if (!draft_evict(slots, drafter))
+        if (!draft_evict(slots, drafter, slot))
             return false;
     return true;
 }
@@ -201,6 +201,7 @@ static void draft_rows(struct batch *batch, struct drafter *drafter, const struc
     bool own = drafter_is_own(drafter);
     drafter->samplers[i] = slot->request->sampler;
     drafter->samplers[i].logprobs = false;
+    slot->draft_kv.in_pass = !own;
     batch_rows(batch, i, from, sampled, own ? slot->pages : slot->draft_kv.pages,
                &drafter->samplers[i]);
     if (own && prefix->states)
@@ -287,6 +288,8 @@ uint32_t draft_plan(struct batch *batch, struct slots *slots, struct drafters *d
                     struct ctl *ctl)
 {
     batch_clear(batch);
+    for (uint32_t i = 0; i < slots->n; i++)
+        slots->all[i].draft_kv.in_pass = false;
     if (drafter->kind == DRAFTER_SELF)
         unverified_rows(batch);
     draft_plan_windows(batch, slots, drafters, drafter, constrain, ctl);

@@ -448,6 +448,41 @@ START_TEST(the_user_with_the_most_loses_the_draft_models_pages)
 }
 END_TEST
 
+/* Requests whose client does not read are paused for as long as it likes: the draft model's pages go
+ * to those that go on. A paused one drafts again when it is read. */
+START_TEST(paused_requests_give_the_draft_models_pages)
+{
+    const struct rig_answer *own[CLIENTS - 1];
+    struct rig_request *other = &requests[CLIENTS - 1];
+    struct params with_logprobs;
+    uint32_t steps = 0;
+
+    params_default(&with_logprobs);
+    with_logprobs.logprobs_on = 1;
+    open_users(12);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++) {
+        requests[i] = (struct rig_request){
+            .tokens = tokens[i], .n = 70, .max_tokens = 180, .params = &with_logprobs};
+        rig_submit(&clients[i], 0, &requests[i]);
+        own[i] = &clients[i].slots[0].last;
+    }
+    while (rig.engine->slots.n_paused < CLIENTS - 1) {
+        rig_step(&rig);
+        ck_assert_uint_lt(++steps, 1000);
+    }
+    ck_assert_uint_lt(rig.engine->drafters.all[DRAFTER_MODEL].pool.n_free, 4);
+    other->n = 97;
+    ck_assert(rig_same(&rig, other, rig_ask(&rig, &clients[CLIENTS - 1], 0, other)));
+    ck_assert_uint_gt(clients[CLIENTS - 1].slots[0].last.done.accepted_drafts, 20);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        ck_assert_int_eq(slot_of(i)->state, SLOT_PAUSED);
+    run_all(2000);
+    for (uint32_t i = 0; i < CLIENTS - 1; i++)
+        ck_assert(rig_same(&rig, &requests[i], own[i]));
+    close_all();
+}
+END_TEST
+
 /* One that has not seen long texts of two users sees a part of each in turn. */
 START_TEST(users_take_turns_at_catching_up)
 {
@@ -859,6 +894,7 @@ int main(void)
     tcase_add_test(t, the_draft_model_catches_up);
     tcase_add_test(t, without_pages_the_draft_model_does_not_draft);
     tcase_add_test(t, the_user_with_the_most_loses_the_draft_models_pages);
+    tcase_add_test(t, paused_requests_give_the_draft_models_pages);
     tcase_add_test(t, users_take_turns_at_catching_up);
     tcase_add_test(t, drafts_that_fail_for_a_user_are_not_another_ones);
     tcase_add_test(t, a_prompt_that_stands_still_stops_no_catching_up);
