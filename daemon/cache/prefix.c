@@ -116,10 +116,23 @@ static void tree_remove(struct prefix *prefix, uint32_t id)
 
 /* ---- lists of what no slot needs ------------------------------------------------------------- */
 
+uint32_t prefix_user(struct prefix *prefix, uid_t uid)
+{
+    for (uint32_t i = 0; i < PREFIX_USERS; i++) {
+        const uint32_t user = (uid + i) % PREFIX_USERS;
+        if (!prefix->is_user[user])
+            prefix->users[user] = uid;
+        prefix->is_user[user] = true;
+        if (prefix->users[user] == uid)
+            return user;
+    }
+    return uid % PREFIX_USERS;
+}
+
 static struct prefix_list *list_of(const struct prefix *prefix, struct prefix_lists *lists,
                                    uint32_t id)
 {
-    return &lists->of[prefix->pages[id].uid % PREFIX_USERS];
+    return &lists->of[prefix->pages[id].user];
 }
 
 static struct prefix_link *link_in(struct prefix *prefix, const struct prefix_lists *lists,
@@ -417,6 +430,7 @@ uint32_t prefix_publish(struct prefix *prefix, uid_t uid, uint32_t parent, uint3
                                  .readers = window != PAGE_NONE,
                                  .point = PAGE_NONE,
                                  .uid = uid,
+                                 .user = (uint8_t)prefix_user(prefix, uid),
                                  .cached = true};
     memcpy(page->tokens, tokens, sizeof(page->tokens));
     *bucket = id;

@@ -62,7 +62,7 @@
 
 enum {
     PREFIX_TOKENS = 32, /* of one page */
-    PREFIX_USERS = 64,  /* that have lists of their own; further ones share these */
+    PREFIX_USERS = 64,  /* the first ones have lists of their own; further ones share these */
 };
 
 /* What a page of the cache consists of. */
@@ -102,7 +102,8 @@ struct prefix_page {
     uint64_t key[2]; /* of whoever keeps pages elsewhere: the name of the text up to its end, ... */
     uint32_t end;    /* ... and its length */
     uid_t uid;
-    bool cached; /* false: the rest means nothing */
+    uint8_t user; /* prefix_user of that */
+    bool cached;  /* false: the rest means nothing */
 };
 
 /* The end of a text: its last tokens [n], less than a page, and a page and a window page that
@@ -123,6 +124,8 @@ struct prefix {
     struct prefix_lists idle;            /* of these, held by no slot */
     struct prefix_lists passed, resting; /* window pages read by no slot */
     struct prefix_lists points;          /* restart points that no slot begins from */
+    uid_t users[PREFIX_USERS];           /* whose lists those of this number are ... */
+    bool is_user[PREFIX_USERS];          /* ... if they are anybody's yet */
     struct pages *windows;               /* pool of window pages; set after init if window > 0 */
     uint32_t window;                     /* positions of a window; 0: no layer has one */
     struct pages *states;                /* set after init if the model is recurrent, else NULL */
@@ -149,7 +152,10 @@ uint32_t prefix_take(struct prefix *prefix);
  * most, which its page loses. PAGE_NONE: all are read. */
 uint32_t prefix_take_window(struct prefix *prefix);
 
-/* The user with the most in these lists, as `uid` % PREFIX_USERS: whose oldest gives way. */
+/* The number of the user's lists: its own, unless the first PREFIX_USERS users came before. */
+uint32_t prefix_user(struct prefix *prefix, uid_t uid);
+
+/* The user with the most in these lists, by that number: whose oldest gives way. */
 uint32_t prefix_most(const struct prefix_lists *lists);
 
 /* Pages, and window pages, that these could hand out. */

@@ -369,26 +369,28 @@ static uint32_t idle_windows(const struct slot *slot)
 
 /* What each user has that no request needs: in the cache's lists, and in idle slots but `needy`. */
 static void count_idle(const struct slot *slots, uint32_t n_slots, idle_has *has,
-                       const struct prefix_lists *lists, const struct slot *needy,
-                       uint64_t ret[PREFIX_USERS])
+                       struct prefix *prefix, const struct prefix_lists *lists,
+                       const struct slot *needy, uint64_t ret[PREFIX_USERS])
 {
     for (uint32_t i = 0; i < PREFIX_USERS; i++)
         ret[i] = lists ? lists->of[i].n : 0;
     for (uint32_t i = 0; i < n_slots; i++)
-        ret[slots[i].uid % PREFIX_USERS] += &slots[i] != needy ? has(&slots[i]) : 0;
+        if (&slots[i] != needy && has(&slots[i]) > 0)
+            ret[prefix_user(prefix, slots[i].uid)] += has(&slots[i]);
 }
 
 /* Of the users with idle slots that have some, the one with the most: of these slots the one that
  * was used least recently. NULL: there are none. */
 static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *has,
-                              const struct slot *needy, const uint64_t sums[PREFIX_USERS])
+                              struct prefix *prefix, const struct slot *needy,
+                              const uint64_t sums[PREFIX_USERS])
 {
     struct slot *found = NULL;
     uint64_t most = 0;
     for (uint32_t i = 0; i < n_slots; i++) {
-        const uint64_t sum = sums[slots[i].uid % PREFIX_USERS];
         if (&slots[i] == needy || has(&slots[i]) == 0)
             continue;
+        const uint64_t sum = sums[prefix_user(prefix, slots[i].uid)];
         if (sum > most || (sum == most && slots[i].serial <= found->serial)) {
             found = &slots[i];
             most = sum;
@@ -399,25 +401,26 @@ static struct slot *find_idle(struct slot *slots, uint32_t n_slots, idle_has *ha
 
 /* The idle slot that gives way before the oldest of the lists, since its user has more than the one
  * whose that is, or they are empty; or NULL. */
-static struct slot *find_before(struct slots *slots, idle_has *has,
+static struct slot *find_before(struct slots *slots, idle_has *has, struct prefix *prefix,
                                 const struct prefix_lists *lists, const struct slot *needy)
 {
     uint64_t sums[PREFIX_USERS];
-    count_idle(slots->all, slots->n, has, lists, needy, sums);
-    struct slot *idle = find_idle(slots->all, slots->n, has, needy, sums);
+    count_idle(slots->all, slots->n, has, prefix, lists, needy, sums);
+    struct slot *idle = find_idle(slots->all, slots->n, has, prefix, needy, sums);
     const uint32_t most = prefix_most(lists);
-    return idle && (lists->n == 0 || sums[idle->uid % PREFIX_USERS] > sums[most]) ? idle : NULL;
+    return idle && (lists->n == 0 || sums[prefix_user(prefix, idle->uid)] > sums[most]) ? idle
+                                                                                        : NULL;
 }
 
 /* The next one that has to let go of its pages, or of its window pages; or NULL. */
-static struct slot *find_to_level(struct slots *slots, const struct prefix *prefix,
+static struct slot *find_to_level(struct slots *slots, struct prefix *prefix,
                                   const struct slot *needy)
 {
     struct slot *idle = NULL;
     if (prefix->pool->n_free == 0 && prefix->idle.n > 0)
-        idle = find_before(slots, idle_pages, &prefix->idle, needy);
+        idle = find_before(slots, idle_pages, prefix, &prefix->idle, needy);
     if (!idle && prefix->window > 0 && prefix->windows->n_free == 0 && prefix->passed.n == 0)
-        idle = find_before(slots, idle_windows, &prefix->resting, needy);
+        idle = find_before(slots, idle_windows, prefix, &prefix->resting, needy);
     return idle;
 }
 
@@ -438,9 +441,9 @@ uint32_t slots_take_state(struct slots *slots, struct prefix *prefix)
     const uint32_t state = pages_take(prefix->states), most = prefix_most(&prefix->points);
     if (state != PAGE_NONE)
         return state;
-    count_idle(slots->all, slots->n, idle_states, &prefix->points, NULL, sums);
-    struct slot *idle = find_idle(slots->all, slots->n, idle_states, NULL, sums);
-    if (!idle || (prefix->points.n > 0 && sums[most] > sums[idle->uid % PREFIX_USERS]))
+    count_idle(slots->all, slots->n, idle_states, prefix, &prefix->points, NULL, sums);
+    struct slot *idle = find_idle(slots->all, slots->n, idle_states, prefix, NULL, sums);
+    if (!idle || (prefix->points.n > 0 && sums[most] > sums[prefix_user(prefix, idle->uid)]))
         return prefix_take_point(prefix);
     slot_end_leaves(idle, prefix);
     slot_give_state(idle, prefix);
@@ -928,11 +931,12 @@ static enum yield_class yields(const struct slot *slot, const struct slot *needy
     return YIELD_NEVER;
 }
 
-struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
+struct slot *slot_victim(struct slot *slots, uint32_t n_slots, struct prefix *prefix,
+                         const struct slot *needy)
 {
     uint64_t sums[PREFIX_USERS];
-    count_idle(slots, n_slots, idle_pages, NULL, needy, sums);
-    struct slot *victim = find_idle(slots, n_slots, idle_pages, needy, sums);
+    count_idle(slots, n_slots, idle_pages, prefix, NULL, needy, sums);
+    struct slot *victim = find_idle(slots, n_slots, idle_pages, prefix, needy, sums);
     enum yield_class lowest = YIELD_NEVER;
     if (victim)
         return victim;
@@ -972,14 +976,15 @@ static uint32_t still_draft_pages(const struct slot *slot)
     return slot_gives_way(slot) && !slot->draft_kv.in_pass ? slot->draft_kv.n_pages : 0;
 }
 
-struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy)
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, struct prefix *prefix,
+                               const struct slot *needy)
 {
     idle_has *const order[] = {idle_draft_pages, still_draft_pages};
     struct slot *victim = NULL;
     uint64_t sums[PREFIX_USERS];
     for (uint32_t i = 0; i < sizeof(order) / sizeof(*order) && !victim; i++) {
-        count_idle(slots, n_slots, order[i], NULL, needy, sums);
-        victim = find_idle(slots, n_slots, order[i], needy, sums);
+        count_idle(slots, n_slots, order[i], prefix, NULL, needy, sums);
+        victim = find_idle(slots, n_slots, order[i], prefix, needy, sums);
     }
     return victim;
 }
@@ -991,7 +996,7 @@ uint32_t slots_take_page(struct slots *slots, const struct slot *needy, uint32_t
     struct slot *victim;
     *ret_evicted = slots_level(slots, prefix, needy);
     while ((page = prefix_take(prefix)) == PAGE_NONE &&
-           (victim = slot_victim(slots->all, slots->n, needy)))
+           (victim = slot_victim(slots->all, slots->n, prefix, needy)))
         *ret_evicted += slots_evict(slots, victim);
     return page;
 }

@@ -301,7 +301,8 @@ bool slot_same_page(const struct slot *slot, const struct slot *other);
  * a request that has nothing but what `needy` has as well. So nothing evicts the
  * first interactive request that can go on, and it gets all that it needs until its turn is over:
  * the pool progresses. NULL: none, `needy` waits. */
-struct slot *slot_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
+struct slot *slot_victim(struct slot *slots, uint32_t n_slots, struct prefix *prefix,
+                         const struct slot *needy);
 
 /* How many pages `needy` could get: those that nothing holds, and those of slots that would be
  * evicted for it; more than there are, where these share some. */
@@ -311,7 +312,8 @@ uint32_t slots_room(const struct slots *slots, const struct slot *needy);
  * whose idle slots have the most of its pages the least recently used; else in the same way one that
  * is paused, or waits long for a grammar, and has no rows in the draft model's pass. NULL: none has
  * any. */
-struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, const struct slot *needy);
+struct slot *slot_draft_victim(struct slot *slots, uint32_t n_slots, struct prefix *prefix,
+                               const struct slot *needy);
 
 /* A page to write into, for a slot that reads from the store, from a slot that has to give way to it
  * if need be. PAGE_NONE: none has to. *ret_evicted: pages that such slots had. */

@@ -172,7 +172,7 @@ void draft_choose(const struct batch *batch, const struct slots *slots, struct d
 /* An idle slot, or one that stands still, loses what the draft model knows of it. */
 static bool draft_evict(struct slots *slots, struct drafter *drafter, const struct slot *needy)
 {
-    struct slot *victim = slot_draft_victim(slots->all, slots->n, needy);
+    struct slot *victim = slot_draft_victim(slots->all, slots->n, &slots->kv.prefix, needy);
     if (victim)
         draft_kv_clear(&victim->draft_kv, &drafter->pool);
     return victim != NULL;

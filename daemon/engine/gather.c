@@ -173,7 +173,7 @@ static uint32_t gather_follow(struct batch *batch, struct slots *slots, uint32_t
 static bool gather_evict(struct batch *batch, struct slots *slots, struct ctl *ctl,
                          const struct slot *needy)
 {
-    struct slot *victim = slot_victim(slots->all, slots->n, needy);
+    struct slot *victim = slot_victim(slots->all, slots->n, &slots->kv.prefix, needy);
     if (!victim)
         return false;
     counters_add(ctl, COUNTER_EVICTIONS, slots_evict(slots, victim));

@@ -81,7 +81,7 @@ static void check_cache(const struct rig *rig, uint8_t *seen, const uint32_t *he
     for (uint32_t user = 0; user < PREFIX_USERS; user++)
         for (uint32_t i = prefix->idle.of[user].oldest; i != PAGE_NONE;
              i = prefix->pages[i].link.newer)
-            RIG_CHECK(prefix->pages[i].held == 0 && prefix->pages[i].uid % PREFIX_USERS == user &&
+            RIG_CHECK(prefix->pages[i].held == 0 && prefix->pages[i].user == user &&
                           ++listed <= cached,
                       "the lists of idle pages");
     RIG_CHECK(cached == prefix->n_cached && idle == prefix->idle.n && listed == idle,

@@ -50,13 +50,13 @@ static void make_idle(uint32_t i, uint64_t serial)
 static void expect_victims(uint32_t needy, const uint32_t *order, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        struct slot *victim = slot_victim(slots, SLOTS, &slots[needy]);
+        struct slot *victim = slot_victim(slots, SLOTS, &prefix, &slots[needy]);
         ck_assert_ptr_nonnull(victim);
         ck_assert_msg(victim == &slots[order[i]], "victim %u is slot %td, not %u", i,
                       victim - slots, order[i]);
         slot_evict(victim, &prefix);
     }
-    ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[needy]));
+    ck_assert_ptr_null(slot_victim(slots, SLOTS, &prefix, &slots[needy]));
 }
 
 #define EXPECT_VICTIMS(needy, ...)                                                                 \
@@ -239,7 +239,7 @@ END_TEST
 START_TEST(eviction_skips_slots_without_pages)
 {
     slots[0].state = SLOT_READY;
-    ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[0]));
+    ck_assert_ptr_null(slot_victim(slots, SLOTS, &prefix, &slots[0]));
 }
 END_TEST
 
@@ -312,7 +312,7 @@ START_TEST(eviction_skips_slots_of_the_pass)
     make_active(1, 20, false);
     make_active(2, 30, true);
     slots[1].state = slots[2].state = SLOT_PLANNED;
-    ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[0]));
+    ck_assert_ptr_null(slot_victim(slots, SLOTS, &prefix, &slots[0]));
 }
 END_TEST
 
@@ -325,7 +325,7 @@ START_TEST(a_paused_request_gives_way_the_oldest_too)
     EXPECT_VICTIMS(1, 0);
     make_active(0, 10, false);
     slots[0].state = SLOT_READY;
-    ck_assert_ptr_null(slot_victim(slots, SLOTS, &slots[1]));
+    ck_assert_ptr_null(slot_victim(slots, SLOTS, &prefix, &slots[1]));
 }
 END_TEST
 
