@@ -347,13 +347,19 @@ static uint32_t depth(const struct fetches *fetches, const struct slot *slot)
     return most < 1 ? 1 : most > FETCH_READS ? FETCH_READS : most;
 }
 
+/* Does it keep a place for reads from others? Until what was read is in the cache, or waits as an end
+ * for its slot, or is back in the pool. */
+static bool is_on_the_way(const struct fetch_read *read)
+{
+    return read->memory != PAGE_NONE && (!read->fetch || read->fetch->end[read->class] != read);
+}
+
 /* Has the user as many reads on the way as it may, those of its fetches that ended included? */
 static bool has_share(const struct fetches *fetches, uid_t uid)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < FETCH_READS; i++)
-        n += fetches->read[i].memory != PAGE_NONE && !fetches->read[i].here &&
-             fetches->read[i].uid == uid;
+        n += fetches->read[i].uid == uid && is_on_the_way(&fetches->read[i]);
     return n >= fetches->share;
 }
 
@@ -692,11 +698,19 @@ static uint32_t step(struct fetches *fetches, struct fetch *fetch, struct steady
     return work + over;
 }
 
-/* Had `a` or its user the first place longer ago than `b`? */
+/* Is there a record of it to be put into the cache? */
+static bool has_come(const struct fetch *fetch)
+{
+    return fetch->n_reads > 0 && fetch->reads[fetch->head]->here;
+}
+
+/* Had `a` or its user the first place longer ago than `b`? Those that have no use for it come last. */
 static bool turn_precedes(const struct fetches *fetches, const struct fetch *a,
                           const struct fetch *b)
 {
     const struct client_user *x = user_of(fetches, a), *y = user_of(fetches, b);
+    if (has_come(a) != has_come(b))
+        return has_come(a);
     return x != y ? x->fetched < y->fetched : a->turn < b->turn;
 }
 

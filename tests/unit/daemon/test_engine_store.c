@@ -489,6 +489,70 @@ START_TEST(named_slots_are_parked_again)
 }
 END_TEST
 
+/* A user reads in more slots than there may be reads, beside an answer, so that few records a step
+ * are put into the cache: what waits for that is part of the user's share, or another user's text
+ * finds no place for a read until all of these are over. */
+START_TEST(what_waits_for_the_cache_is_part_of_a_users_share)
+{
+    enum { MANY = FETCH_READS / RIG_SLOTS + 2, OTHER = 2000, SHORT = 130, STEPS = 100 };
+    static struct rig_client many[MANY], other, reader;
+    static uint32_t texts[MANY * RIG_SLOTS + 2][SHORT];
+    static struct rig_request requests[MANY * RIG_SLOTS + 2];
+    uint32_t steps = 0;
+    begin(DENSE);
+    rig_end(&rig, clients, CLIENTS);
+    desc.slots = MANY * RIG_SLOTS + 2;
+    desc.clients = MANY + 2;
+    desc.pages = 2048;
+    for (uint32_t i = 0; i < MANY * RIG_SLOTS + 2; i++) {
+        rig_tokens(texts[i], SHORT, 500 + i);
+        requests[i] = (struct rig_request){.tokens = texts[i], .n = SHORT, .max_tokens = 1};
+    }
+    struct rig_request *last = &requests[MANY * RIG_SLOTS];
+    for (int again = 0; again < 2; again++) {
+        rig_open(&rig, &desc);
+        rig_attach(&rig, &reader, 1, OTHER + 1, "");
+        rig_attach(&rig, &other, 1, OTHER, "");
+        if (again) {
+            last[1] = (struct rig_request){.tokens = texts[0], .n = 10, .max_tokens = 2 * STEPS};
+            rig_submit(&reader, 0, &last[1]);
+        }
+        for (uint32_t i = 0; i < MANY; i++) {
+            rig_attach(&rig, &many[i], RIG_SLOTS, USER, "");
+            for (uint32_t k = 0; k < RIG_SLOTS; k++)
+                rig_submit(&many[i], k, &requests[i * RIG_SLOTS + k]);
+        }
+        if (again)
+            break;
+        rig_submit(&other, 0, last);
+        rig_run(&rig, 5000);
+        for (uint32_t i = 0; i < MANY; i++)
+            rig_detach(&rig, &many[i]);
+        rig_detach(&rig, &other);
+        rig_detach(&rig, &reader);
+        rig_stop(&rig);
+        rig_close(&rig);
+    }
+    for (; steps < 20; steps++)
+        rig_step(&rig);
+    rig_submit(&other, 0, last);
+    for (steps = 0; other.slots[0].n_ends == 0; steps++) {
+        ck_assert_uint_lt(steps, STEPS);
+        rig_step(&rig);
+        rig_read_all(&other);
+        rig_read_all(&reader);
+    }
+    ck_assert(rig_same(&rig, last, &other.slots[0].last));
+    ck_assert_uint_ge(other.slots[0].last.done.stored, SHORT / 32 * 32);
+    ck_assert_uint_gt(rig.engine->slots.n_reading, MANY);
+    rig_run(&rig, 5000);
+    rig_detach(&rig, &other);
+    rig_detach(&rig, &reader);
+    rig_end(&rig, many, MANY);
+    folder_remove(root);
+}
+END_TEST
+
 /* Of a start with fewer slots: those without a place come back at a later one. */
 START_TEST(a_named_slot_without_a_place_waits_for_a_later_start)
 {
@@ -1025,6 +1089,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_evicted_is_read_by_a_text_that_parts_in_its_middle, 0, KINDS);
     tcase_add_loop_test(t, records_are_asked_for_in_batches, 0, 2);
     tcase_add_loop_test(t, users_share_what_a_disk_reads, 0, 2);
+    tcase_add_test(t, what_waits_for_the_cache_is_part_of_a_users_share);
     tcase_add_loop_test(t, a_text_that_leaves_a_stored_one_is_computed_from_there, 0, KINDS);
     tcase_add_loop_test(t, the_end_of_a_text_is_read_as_far_as_it_is_that_of_the_request, DENSE,
                         STATES);
