@@ -152,9 +152,11 @@ static const char *read_header(int fd, struct weights_header *h, uint8_t *hashes
     return why;
 }
 
-/* Opens the file and notes the hashes in it. Returns why it cannot be used, or NULL. */
+/* Opens the file and notes the hashes in it; one of zeros was not known. Returns why it cannot be
+ * used, or NULL. */
 static const char *open_file(struct weights_cache *c)
 {
+    static const uint8_t unknown[16];
     uint8_t *hashes = malloc(hashes_bytes(&c->header));
     const char *why = "no memory";
     c->fd = openat(c->dir_fd, c->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -164,7 +166,7 @@ static const char *open_file(struct weights_cache *c)
         why = read_header(c->fd, &c->header, hashes);
     for (uint64_t i = 0; i < c->header.n_tensors && !why; i++) {
         memcpy(c->model->hashes[i].bytes, hashes + 16 * i, 16);
-        c->model->hashes[i].known = true;
+        c->model->hashes[i].known = memcmp(hashes + 16 * i, unknown, sizeof(unknown)) != 0;
     }
     if (why && c->fd >= 0) {
         close(c->fd);

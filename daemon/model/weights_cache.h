@@ -3,7 +3,8 @@
  *
  *   NAME.weights   NAME: the hash of the model's keys and list of tensors
  *     0              struct weights_header
- *     ...            [n_tensors][16] hashes of the tensors' data, for the model's fingerprint
+ *     ...            [n_tensors][16] hashes of the tensors' data, for the model's fingerprint; zeros
+ *                    where none was known, as of some of a draft model's
  *     image_at       [image_bytes] the image (backend_info.image), from a multiple of 2 MiB on, so that
  *                    huge pages can map it
  *   NAME.tmp       the same while it is written. Its writer holds a lock on it: one daemon at a time.
@@ -62,7 +63,7 @@ struct weights_cache {
 };
 
 /* Looks for the model's weights in the folder `path`, which is made if it does not exist; both must
- * stay valid. If they are there, notes the hashes of all tensors (model_note_hash) and returns the
+ * stay valid. If they are there, notes the hashes of tensors that it holds and returns the
  * image, [*ret_bytes], valid until the close; else NULL. Logs a warning if the folder cannot be used. */
 const void *weights_cache_open(struct weights_cache *cache, const char *path,
                                const struct model *model, const char *layout, size_t *ret_bytes);
@@ -80,7 +81,7 @@ int weights_cache_check(struct weights_cache *cache, char *err, size_t err_bytes
 void weights_cache_watch(struct weights_cache *cache, void (*on_damage)(void));
 
 /* Where no file is used, begins to write one, on a thread; the image [bytes] must stay valid until
- * weights_cache_stop. PRECOND: the hashes of all tensors are known (model_fingerprint). */
+ * weights_cache_stop. What hashes of tensors are known then is kept beside it. */
 void weights_cache_write(struct weights_cache *cache, const void *image, size_t bytes);
 
 /* Ends the thread, if there is one; a file that is not complete is removed. Returns 0, or the error of
