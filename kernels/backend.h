@@ -233,6 +233,10 @@ struct backend_ops {
      * prints. */
     int (*probe)(char *err, size_t err_bytes);
 
+    /* Optional (may be NULL: none): bytes that the weights take in an instance beyond those of the
+     * file's tensors. */
+    uint64_t (*added_bytes)(const struct model *model, const struct backend_limits *limits);
+
     /* Returns 0 with *ret_backend, or -errno with one line in err: -EINVAL for the limits, -ENOTSUP
      * for a model, isa, KV type or shadow that this backend does not support, -ENOMEM. */
     int (*open)(const struct model *model, const struct backend_limits *limits,

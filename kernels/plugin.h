@@ -5,7 +5,7 @@
 
 #include "kernels/backend.h"
 
-#define HEARTH_PLUGIN_VERSION HEARTH_VERSION ".5"
+#define HEARTH_PLUGIN_VERSION HEARTH_VERSION ".6"
 #define HEARTH_PLUGIN_SYMBOL "hearth_plugin"
 
 struct hearth_plugin {

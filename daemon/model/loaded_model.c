@@ -154,11 +154,13 @@ static uint64_t file_bytes(const struct model *model)
     return model->tensor_bytes + (model->mtp ? model->mtp->bytes : 0);
 }
 
-/* About what an instance takes beside KV: weights, the shadow's 18 bytes for 32 of them, and a
- * pass's buffers, f32 and as blocks of int8. */
-static uint64_t instance_bytes(const struct model *model, const struct backend_limits *limits)
+/* About what an instance takes beside KV: weights as the device has them, the shadow's 18 bytes for
+ * 32 of them, and a pass's buffers, f32 and as blocks of int8. */
+static uint64_t instance_bytes(const struct backend_ops *ops, const struct model *model,
+                               const struct backend_limits *limits)
 {
     uint64_t bytes = file_bytes(model) + (limits->shadow ? model->n_params / 32 * 18 : 0);
+    bytes += ops->added_bytes ? ops->added_bytes(model, limits) : 0;
     for (uint32_t i = 0; i < N_BUFFERS; i++)
         bytes +=
             (i == BUFFER_LOGITS ? limits->samples : layer_ops_rows(&model->ops, i, limits->rows)) *
@@ -222,7 +224,7 @@ static uint64_t draft_bytes(const struct loaded_model *loaded, uint32_t pages)
     if (!loaded->draft)
         return 0;
     kv_geometry_init(&kv, loaded->draft->model, loaded->limits.kv_q8_0, false);
-    return instance_bytes(loaded->draft->model, &loaded->limits) +
+    return instance_bytes(loaded->ops, loaded->draft->model, &loaded->limits) +
            (uint64_t)pages * kv.page_bytes[PAGES_FULL];
 }
 
@@ -256,7 +258,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     struct budget_facts *facts = &loaded->facts;
     *facts = (struct budget_facts){
         .available = find_available(loaded, config),
-        .loaded = instance_bytes(loaded->model, &loaded->limits),
+        .loaded = instance_bytes(loaded->ops, loaded->model, &loaded->limits),
         .positions = KV_PAGE_POSITIONS,
         .model_context = longest < LIMIT_CONTEXT_MAX ? longest : LIMIT_CONTEXT_MAX,
         .context = (uint32_t)config->context,
@@ -267,7 +269,7 @@ static int choose_budget(struct loaded_model *loaded, const struct config *confi
     };
     find_pages(loaded, facts);
     if (loaded->draft)
-        facts->loaded += instance_bytes(loaded->draft->model, &loaded->limits);
+        facts->loaded += instance_bytes(loaded->ops, loaded->draft->model, &loaded->limits);
     if (loaded->model->n_recurrent == loaded->model->n_layer && !loaded->model->mtp)
         return fail(err, err_bytes, -ENOTSUP,
                     "a model of recurrent layers alone is not supported: serve another one");

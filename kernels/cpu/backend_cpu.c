@@ -52,6 +52,15 @@ int cpu_choose_isa(const char *name, const struct cpu_isa **ret, char *err, size
                 name);
 }
 
+static uint64_t cpu_added_bytes(const struct model *model, const struct backend_limits *limits)
+{
+    const struct cpu_isa *isa = NULL;
+    char line[128]; /* open says it */
+    return cpu_choose_isa(limits->isa, &isa, line, sizeof(line))
+               ? 0
+               : weights_added_bytes(model, isa->packed);
+}
+
 static int load_rope(struct backend *b)
 {
     const struct model *m = b->model;
@@ -432,6 +441,7 @@ const struct backend_ops backend_cpu = {
     .name = "cpu",
     .layout = "cpu-2", /* repack.h, weights.c */
     .probe = cpu_probe,
+    .added_bytes = cpu_added_bytes,
     .open = cpu_open,
     .start = cpu_start,
     .finish = cpu_finish,

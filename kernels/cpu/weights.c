@@ -46,10 +46,10 @@ static size_t vector_bytes(const struct model_tensor *file)
     return file->data ? (file->bytes + 63) / 64 * 64 : 0;
 }
 
-static size_t matrix_bytes(const struct backend *b, const struct model_tensor *file)
+static size_t matrix_bytes(bool packed, const struct model_tensor *file)
 {
     struct cpu_matrix m;
-    if (!b->isa->packed)
+    if (!packed)
         return 0;
     repack_init(&m, file);
     return repack_bytes(&m);
@@ -71,17 +71,28 @@ static bool is_vector(const struct model *m, uint32_t i, uint32_t t)
                            : t == MODEL_OUTPUT_NORM || t == MODEL_PER_LAYER_NORM;
 }
 
-static size_t image_bytes(const struct backend *b)
+/* The image's bytes; *ret_added: those beyond the bytes of its tensors in the file. */
+static size_t image_bytes(const struct model *m, bool packed, size_t *ret_added)
 {
-    const struct model *m = b->model;
     const struct model_tensor *file;
     size_t bytes = 0;
+    *ret_added = 0;
     for (uint32_t i = 0; i < n_layers(m); i++)
-        for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++)
-            bytes += is_vector(m, i, t)             ? vector_bytes(&file[t])
-                     : is_matrix(m, i, t, &file[t]) ? matrix_bytes(b, &file[t])
-                                                    : 0;
+        for (uint32_t t = 0, n = tensors_of(m, i, &file); t < n; t++) {
+            const size_t own = is_vector(m, i, t)             ? vector_bytes(&file[t])
+                               : is_matrix(m, i, t, &file[t]) ? matrix_bytes(packed, &file[t])
+                                                              : 0;
+            bytes += own;
+            *ret_added += own > file[t].bytes ? own - file[t].bytes : 0;
+        }
     return bytes;
+}
+
+size_t weights_added_bytes(const struct model *model, bool packed)
+{
+    size_t added;
+    image_bytes(model, packed, &added);
+    return added;
 }
 
 /* Gives the weights of layer i their places from `at` on. Returns where they end. */
@@ -95,7 +106,7 @@ static uint8_t *place_layer(const struct backend *b, uint32_t i, struct cpu_laye
         } else if (is_matrix(b->model, i, t, &file[t])) {
             repack_init(&l->matrix[t], &file[t]);
             l->matrix[t].packed = b->isa->packed ? at : NULL;
-            at += matrix_bytes(b, &file[t]);
+            at += matrix_bytes(b->isa->packed, &file[t]);
         }
     }
     return at;
@@ -104,7 +115,8 @@ static uint8_t *place_layer(const struct backend *b, uint32_t i, struct cpu_laye
 static int place_all(struct backend *b, struct cpu_weights *w)
 {
     const struct model *m = b->model;
-    b->image_bytes = image_bytes(b);
+    size_t added;
+    b->image_bytes = image_bytes(m, b->isa->packed, &added);
     b->image_given = b->limits.image && b->isa->packed;
     if (b->image_given && b->limits.image_bytes != b->image_bytes)
         return -EINVAL;

@@ -13,6 +13,10 @@
  * gguf_read, or -EINVAL: a given image has not the model's size. */
 int weights_load(struct backend *b);
 
+/* Bytes that they take beyond those of the file's tensors: some types grow when packed, and
+ * output rows that do not fill a group are padded. */
+size_t weights_added_bytes(const struct model *model, bool packed);
+
 /* One matrix of a tensor in memory, packed if the isa wants it. Returns 0 or -ENOMEM. */
 int weights_load_matrix(struct backend *b, const struct model_tensor *tensor, struct cpu_matrix *m);
 

@@ -223,29 +223,61 @@ START_TEST(a_model_of_recurrent_layers_alone_is_refused)
 }
 END_TEST
 
-/* What a tiny model with so many experts for each row is said to take beside KV. */
-static uint64_t bytes_with_experts(uint32_t n_used, uint32_t *ret_rows)
+/* What a tiny model is said to take beside KV; *ret_rows: of a pass; *ret_weights, or NULL: what
+ * its weights then take. */
+static uint64_t bytes_of(const struct tiny_model *shape, uint32_t *ret_rows, uint64_t *ret_weights)
 {
-    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
     struct loaded_model loaded = {0};
     struct config config = {0};
     static char name[] = "hearthd", device[] = "--device", cpu[] = "cpu";
     char err[600] = "";
     size_t n;
-    shape.arch = "qwen3moe";
-    shape.n_expert_used = n_used;
-    uint8_t *file = tiny_model_file(&shape, &n);
+    uint8_t *file = tiny_model_file(shape, &n);
     ck_assert_int_eq(config_load(&config, 3, (char *[]){name, device, cpu}, err, sizeof(err)), 0);
     ck_assert_msg(gguf_open_memory(file, n, &loaded.gguf, err, sizeof(err)) == 0, "%s", err);
     ck_assert_int_eq(loaded_model_open_model(&loaded, "a.gguf", NULL, err, sizeof(err)), 0);
     ck_assert_msg(loaded_model_plan(&loaded, &config, err, sizeof(err)) == 0, "%s", err);
     const uint64_t bytes = loaded.facts.loaded;
     *ret_rows = loaded.limits.rows;
+    if (ret_weights) {
+        ck_assert_int_eq(
+            loaded.ops->open(loaded.model, &loaded.limits, &loaded.backend, err, sizeof(err)), 0);
+        loaded.ops->describe(loaded.backend, &loaded.info);
+        *ret_weights = loaded.info.image_bytes;
+    }
     loaded_model_close(&loaded);
     config_fini(&config);
     free(file);
     return bytes;
 }
+
+/* The same of one with so many experts for each row. */
+static uint64_t bytes_with_experts(uint32_t n_used, uint32_t *ret_rows)
+{
+    struct tiny_model shape = tiny_model_default(QUANT_Q8_0);
+    shape.arch = "qwen3moe";
+    shape.n_expert_used = n_used;
+    return bytes_of(&shape, ret_rows, NULL);
+}
+
+/* Weights that are packed may take more than in the file: of IQ3_XXS 1.4 times as much, of experts
+ * with one output row a group of 16 for each. A pass's buffers are small beside these. */
+START_TEST(what_a_model_takes_is_at_least_its_packed_weights)
+{
+    struct tiny_model shape = tiny_model_default(_i ? QUANT_F32 : QUANT_IQ3_XXS);
+    uint32_t rows;
+    uint64_t weights;
+    shape.arch = "qwen3moe";
+    shape.n_layer = 2;
+    shape.n_embd = shape.n_ff = 256;
+    shape.n_expert = _i ? 1000 : 200;
+    shape.n_expert_used = 1;
+    if (_i)
+        shape.n_ff = 1;
+    const uint64_t bytes = bytes_of(&shape, &rows, &weights);
+    ck_assert_uint_ge(bytes, weights);
+}
+END_TEST
 
 /* A row of a pass has the outputs of each expert that it uses: [96] f32, and the same as int8. */
 START_TEST(what_a_model_takes_grows_with_the_experts_of_a_row)
@@ -318,6 +350,7 @@ int main(void)
     tcase_add_loop_test(t, kv_bytes_out_of_range_name_the_bound, 0, 4);
     tcase_add_test(t, a_model_of_recurrent_layers_alone_is_refused);
     tcase_add_test(t, what_a_model_takes_grows_with_the_experts_of_a_row);
+    tcase_add_loop_test(t, what_a_model_takes_is_at_least_its_packed_weights, 0, 2);
     tcase_add_test(t, a_recurrent_draft_model_is_refused);
     tcase_add_test(t, only_requests_need_what_grammars_read);
     suite_add_tcase(suite, t);
