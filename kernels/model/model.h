@@ -406,6 +406,7 @@ void model_describe(const struct model *model, char *text, size_t text_bytes);
  *   router_unnormed
  *   router_scale BITS
  *   rope_base BITS
+ *   no_rope                   only where no layer turns q and k: granitehybrid
  *   rms_eps BITS
  *   rope_scale BITS           only where it is not 1
  *   rope_attention BITS       only where it is not 1
