@@ -49,7 +49,8 @@ static const struct command commands[] = {
      "start a daemon for a model",
      "NAME is a model of `hearth models`, the beginning of its name, or a file. Where\n"
      "systemd runs it becomes the service hearth@NAME, else a process of yours.\n"},
-    {"stop", CLI_CMD_STOP, cli_stop, "NAME", "end the daemon of a model", ""},
+    {"stop", CLI_CMD_STOP, cli_stop, "NAME|--socket PATH", "end the daemon of a model",
+     "NAME may be the beginning of one; --socket means no other daemon.\n"},
     {"store", CLI_CMD_STORE, cli_store, "[options]",
      "what hearthd --kv-store keeps on this disk, by model and user",
      "Prompts can be worked out from it; --clear removes it, for models that no\n"

@@ -128,7 +128,7 @@ enum cli_command {
     O("interval", "S", CLI_CMD_TOP, OPTION_F32, interval, "1", 0.1, 3600,                          \
       "seconds between two samples")                                                               \
     O("once", NULL, CLI_CMD_TOP, OPTION_FLAG, once, NULL, 0, 0, "print one frame, as text")        \
-    O("socket", "PATH", CLI_CMD_CONNECT, OPTION_TEXT, socket, NULL, 0, 0,                          \
+    O("socket", "PATH", CLI_CMD_CONNECT | CLI_CMD_STOP, OPTION_TEXT, socket, NULL, 0, 0,           \
       "where hearthd listens ($HEARTH_SOCKET)")                                                    \
     O("help", NULL, CLI_CMD_ALL, OPTION_FLAG, help, NULL, 0, 0, "print this help and exit")
 

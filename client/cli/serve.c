@@ -502,6 +502,18 @@ int cli_serve(const struct cli_options *o)
 
 /* ---- hearth stop ------------------------------------------------------------------------------ */
 
+/* Does the socket lie where services have theirs? */
+static bool is_listed(const char *path)
+{
+    struct daemons daemons = {0};
+    bool found = false;
+    (void)daemons_list(&daemons);
+    for (size_t i = 0; i < daemons.n; i++)
+        found |= strcmp(daemons.sockets[i].path, path) == 0;
+    free(daemons.sockets);
+    return found;
+}
+
 /* The unit whose socket lies at this path, without its ending: hearthd or hearth@NAME, where NAME
  * may have dots. */
 static void name_unit(const char *path, char unit[DAEMONS_NAME_BYTES + 16])
@@ -514,19 +526,34 @@ static void name_unit(const char *path, char unit[DAEMONS_NAME_BYTES + 16])
         snprintf(unit, DAEMONS_NAME_BYTES + 16, "hearth@%.*s", bytes, name);
 }
 
+/* The socket of the daemon that is to end. Returns 0 or an exit code. */
+static int find_stopped(const struct cli_options *o, char path[HELLO_PATH_BYTES])
+{
+    char err[512];
+    if (o->n_words != !o->socket)
+        return cli_fail(CLI_USAGE, "give one model: hearth stop NAME, or its --socket PATH");
+    cli_stop_at_once(1); /* there is nothing to release */
+    if (!o->socket)
+        return hearth_find(o->words[0], path, HELLO_PATH_BYTES, err, sizeof(err)) < 0
+                   ? cli_fail(CLI_NO_DAEMON, "%s", err)
+                   : 0;
+    if (snprintf(path, HELLO_PATH_BYTES, "%s", o->socket) >= (int)HELLO_PATH_BYTES)
+        return cli_fail(CLI_USAGE, "the socket path is too long: %s", o->socket);
+    return 0;
+}
+
 int cli_stop(const struct cli_options *o)
 {
-    char path[HELLO_PATH_BYTES], err[512], unit[DAEMONS_NAME_BYTES + 16];
+    char path[HELLO_PATH_BYTES], unit[DAEMONS_NAME_BYTES + 16] = "";
     char socket[sizeof(unit) + 8], service[sizeof(unit) + 8];
-    if (o->n_words != 1)
-        return cli_fail(CLI_USAGE, "give one model: hearth stop NAME");
-    cli_stop_at_once(1); /* there is nothing to release */
-    if (hearth_find(o->words[0], path, sizeof(path), err, sizeof(err)) < 0)
-        return cli_fail(CLI_NO_DAEMON, "%s", err);
-    name_unit(path, unit);
+    const int code = find_stopped(o, path);
+    if (code)
+        return code;
+    if (is_listed(path))
+        name_unit(path, unit);
     snprintf(socket, sizeof(socket), "%s.socket", unit);
     snprintf(service, sizeof(service), "%s.service", unit);
-    if (has_manager() && systemctl("is-active", socket, NULL) == 0)
+    if (unit[0] && has_manager() && systemctl("is-active", socket, NULL) == 0)
         return systemctl("stop", socket, service) == 0
                    ? 0
                    : cli_fail(CLI_SYSTEM, "%s did not stop", service);

@@ -247,9 +247,11 @@ static void stopped(struct child *c, int code, const char *line)
     consider(l);
 }
 
+/* By its socket: had it just ended, its name could be the beginning of another one's, or the name of
+ * another one's model. */
 static void stop(struct launcher *l, struct served *d)
 {
-    const char *const argv[] = {l->program, "stop", "--", d->instance, NULL};
+    const char *const argv[] = {l->program, "stop", "--socket", d->path, NULL};
     l->child.done = stopped;
     int rc = child_run(&l->child, &l->server->loop, argv);
     if (rc)
@@ -536,8 +538,8 @@ void launcher_close(struct server *s)
     child_end(&l->child);
     disk_close(&l->disk);
     for (struct served *d = s->served; d; d = d->next) {
-        const char *const argv[] = {l->program, "stop", "--", d->instance, NULL};
-        if (d->is_ours)
+        const char *const argv[] = {l->program, "stop", "--socket", d->path, NULL};
+        if (d->is_ours && d->path[0])
             (void)child_call(argv);
     }
     for (struct launch *one = l->first, *next; one; one = next) {

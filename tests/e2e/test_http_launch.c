@@ -86,6 +86,13 @@ static void wait_until_gone(const char *name)
     }
 }
 
+static void run_hearth(const char *command, const char *name)
+{
+    struct harness_output o = HARNESS_RUN(NULL, NULL, command, name);
+    ck_assert_msg(o.code == 0, "hearth %s %s: %d, %s", command, name, o.code, o.error);
+    harness_output_fini(&o);
+}
+
 START_TEST(a_model_that_is_asked_for_is_started)
 {
     START("--budget", ROOM_FOR_TWO);
@@ -597,6 +604,22 @@ START_TEST(one_that_died_is_started_again)
 }
 END_TEST
 
+/* One that somebody else has stopped before, and another daemon whose name begins with its name. */
+START_TEST(a_gateway_stops_no_daemon_but_its_own)
+{
+    copy_model("alpha-b");
+    START("--budget", ROOM_FOR_TWO);
+    ask_well("alpha");
+    run_hearth("stop", "alpha");
+    ck_assert(!is_served("alpha"));
+    run_hearth("serve", "alpha-b");
+    ck_assert_int_eq(gateway_stop(&gate), 0);
+    ck_assert(is_served("alpha-b"));
+    run_hearth("stop", "alpha-b");
+    START("--budget", ROOM_FOR_TWO);
+}
+END_TEST
+
 /* Where no hearth lies beside it. */
 START_TEST(a_budget_needs_hearth)
 {
@@ -651,6 +674,7 @@ int main(void)
     tcase_add_test(c, what_cannot_be_started_is_one_line);
     tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);
     tcase_add_test(c, one_that_died_is_started_again);
+    tcase_add_test(c, a_gateway_stops_no_daemon_but_its_own);
     tcase_add_test(c, a_budget_needs_hearth);
     tcase_add_test(c, a_port_needs_a_file_of_keys);
     suite_add_tcase(s, c);
