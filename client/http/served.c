@@ -239,6 +239,9 @@ static struct served *find_known(struct server *s, const char *model)
     const char *own = s->served->pool.model.name;
     if (*own && http_config_names(s->config, own, model))
         return s->served;
+    for (struct served *d = s->served; d; d = d->next) /* before one whose model is called so */
+        if (d->instance[0] && served_is_same(d->instance, model))
+            return d;
     for (struct served *d = s->served; d; d = d->next)
         if (served_is_named(d, model))
             return d;

@@ -5,9 +5,8 @@
  * it is looked for when a request names a model that is not known, and when models are listed. A
  * daemon that cannot be reached and whose socket is gone is forgotten. To the others there is a
  * connection, but for those at whose sockets the service manager listens, which starts the daemon: a
- * request for it does that. A request is for the daemon
- * that its `model` names, by the model's own name or by that of the socket; else for the first that
- * is there.
+ * request for it does that. A request is for the daemon that its `model` names, by the name of the
+ * socket, else by the model's own; else for the first that is there.
  *
  * On the loop's thread. */
 #ifndef HEARTH_CLIENT_HTTP_SERVED_H

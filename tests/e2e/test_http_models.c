@@ -101,6 +101,17 @@ START_TEST(a_request_goes_to_the_daemon_of_its_model)
 }
 END_TEST
 
+/* As with hearth run --model: two files may hold models of one name. */
+START_TEST(a_socket_s_name_goes_before_that_of_another_ones_model)
+{
+    name_daemon(&code, "another");
+    name_daemon(&tiny, "hearth-code-5m"); /* as the model of the one before it is called */
+    gateway_start(&gate, &place, false, NULL);
+    ck_assert_int_eq(context_of("another"), 1024);
+    ck_assert_int_eq(context_of("hearth-code-5m"), 768);
+}
+END_TEST
+
 START_TEST(a_large_body_goes_there_too)
 {
     name_daemon(&code, "hearth");
@@ -256,6 +267,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, a_request_goes_to_the_daemon_of_its_model);
+    tcase_add_test(c, a_socket_s_name_goes_before_that_of_another_ones_model);
     tcase_add_test(c, a_large_body_goes_there_too);
     tcase_add_test(c, daemons_that_come_and_go_are_noticed);
     tcase_add_test(c, names_that_no_model_has_do_not_keep_the_gateway_busy);
