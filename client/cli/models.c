@@ -61,15 +61,16 @@ int cli_find_model(const struct models *models, const char *name, char ret_path[
     const struct model_file *file;
     char err[1024];
     const size_t bytes = strlen(name);
-    const int is_path = strchr(name, '/') && access(name, F_OK) == 0;
-    if (is_path || (bytes > 5 && strcmp(name + bytes - 5, ".gguf") == 0)) {
+    const int rc = models_choose(models, name, &file, err, sizeof(err));
+    const bool is_name = rc == 0 && name[0] != '/' && strcasecmp(file->name, name) == 0;
+    const bool is_path = strchr(name, '/') && access(name, F_OK) == 0;
+    if (!is_name && (is_path || (bytes > 5 && strcmp(name + bytes - 5, ".gguf") == 0))) {
         if (!realpath(name, ret_path))
             return cli_fail(CLI_NO_INPUT, "%s: %s", name, strerror(errno));
         if (ret_name)
             name_file(name, ret_name, name_bytes);
         return 0;
     }
-    int rc = models_choose(models, name, &file, err, sizeof(err));
     if (rc == -EEXIST)
         return cli_fail(CLI_BAD_INPUT, "%s", err);
     if (rc)

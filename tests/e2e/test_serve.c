@@ -145,6 +145,20 @@ START_TEST(a_file_is_named_by_all_of_its_name)
 }
 END_TEST
 
+/* Ollama has such names of Hugging Face's files. */
+START_TEST(a_name_may_end_as_a_file_does)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/odd.gguf.gguf", home);
+    ck_assert_int_eq(symlink("tiny:model.gguf", path), 0);
+    RUN(0, "serve", "odd.gguf", "--context", "512", "--", "--threads", "1");
+    ck_assert_ptr_nonnull(strstr(o.out, "odd.gguf is served at "));
+    RUN(0, "stop", "odd.gguf");
+    RUN(66, "serve", "none.gguf");
+    ck_assert_str_eq(o.error, "hearth: none.gguf: No such file or directory\n");
+}
+END_TEST
+
 /* Names that are one as a socket's: what is asked for is not what is served there. */
 START_TEST(another_model_of_a_name_that_is_alike_is_not_served_already)
 {
@@ -450,6 +464,7 @@ int main(void)
     tcase_add_test(c, models_are_listed_with_what_they_are);
     tcase_add_test(c, a_model_is_served_asked_and_stopped_by_its_name);
     tcase_add_test(c, a_file_is_named_by_all_of_its_name);
+    tcase_add_test(c, a_name_may_end_as_a_file_does);
     tcase_add_test(c, another_model_of_a_name_that_is_alike_is_not_served_already);
     tcase_add_test(c, names_in_other_letters_are_two_models);
     tcase_add_test(c, top_shows_all_that_run);
