@@ -52,19 +52,35 @@ void routes_models(struct exchange *x)
     catalog_look(x, tell_models);
 }
 
-void routes_one_model(struct exchange *x)
+/* Is it one of the disk, which a request starts? */
+static bool is_startable(const struct exchange *x, const char *model)
+{
+    json_t *file;
+    size_t i;
+    json_array_foreach(x->found, i, file)
+        if (served_is_same(json_string_value(json_object_get(file, "name")), model))
+            return true;
+    return false;
+}
+
+static void tell_one_model(struct exchange *x)
 {
     struct upstreams *upstreams = x->server->config->upstreams;
     struct served *d = served_find(x->server, x->path_rest);
     struct catalog_entry e = {.name = x->path_rest, .served = d && !served_is_asleep(d) ? d : NULL};
     struct fail f;
     e.is_upstream = upstreams && upstreams_find(upstreams, x->path_rest);
-    if (d || e.is_upstream) {
+    if (d || e.is_upstream || is_startable(x, x->path_rest)) {
         exchange_answer(x, model_object(&e));
         return;
     }
     fail_model(&f, x->path_rest, NULL);
     exchange_fail(x, &f);
+}
+
+void routes_one_model(struct exchange *x)
+{
+    catalog_look(x, tell_one_model);
 }
 
 static void tell_props(struct exchange *x)

@@ -556,6 +556,22 @@ START_TEST(ollama_s_list_has_those_that_may_be_started)
 }
 END_TEST
 
+START_TEST(each_model_of_the_list_is_found_by_itself)
+{
+    START("--budget", ROOM_FOR_TWO);
+    json_t *o = http_json(&gate, "/v1/models/beta", NULL, 200);
+    ck_assert_str_eq(json_text(o, "id"), "beta");
+    ck_assert_str_eq(json_text(o, "status/value"), "unloaded");
+    json_decref(o);
+    ck_assert(!is_served("beta"));
+    json_decref(http_json(&gate, "/v1/models/delta", NULL, 404));
+    ask_well("alpha");
+    o = http_json(&gate, "/v1/models/alpha", NULL, 200);
+    ck_assert_ptr_null(json_at(o, "status"));
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(one_that_barely_fits_is_started)
 {
     START("--budget", "26M"); /* a quarter of what weights and scratch leave is less than a text */
@@ -670,6 +686,7 @@ int main(void)
     tcase_add_test(c, keep_alive_is_forgotten_with_the_daemon_that_stops);
     tcase_add_test(c, a_gateway_ends_while_a_request_is_read);
     tcase_add_test(c, ollama_s_list_has_those_that_may_be_started);
+    tcase_add_test(c, each_model_of_the_list_is_found_by_itself);
     tcase_add_test(c, one_that_barely_fits_is_started);
     tcase_add_test(c, what_cannot_be_started_is_one_line);
     tcase_add_test(c, a_pinned_model_that_leaves_too_little_is_said);
