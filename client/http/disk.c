@@ -34,13 +34,26 @@ static void look(struct disk *d)
     d->looked_ns = now;
 }
 
+static const struct model_file *find_exactly(const struct disk *d, const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < d->models.n; i++)
+        if (strncasecmp(d->models.files[i].name, name, bytes) == 0 &&
+            !d->models.files[i].name[bytes])
+            return &d->models.files[i];
+    return NULL;
+}
+
 /* The file of that name, or NULL. */
 static const struct model_file *find(struct disk *d, const char *name)
 {
+    static const char tag[] = ":latest"; /* Ollama's clients add it */
+    const size_t bytes = strlen(name), tail = sizeof(tag) - 1;
     look(d);
-    for (size_t i = 0; i < d->models.n; i++) /* before one whose name is only much like it */
-        if (strcasecmp(d->models.files[i].name, name) == 0)
-            return &d->models.files[i];
+    const struct model_file *file = find_exactly(d, name, bytes);
+    if (!file && bytes > tail && strcasecmp(name + bytes - tail, tag) == 0)
+        file = find_exactly(d, name, bytes - tail);
+    if (file)
+        return file; /* before one whose name is only much like it */
     for (size_t i = 0; i < d->models.n; i++)
         if (served_is_same(d->models.files[i].name, name))
             return &d->models.files[i];

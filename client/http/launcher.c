@@ -42,6 +42,12 @@ static bool is_resident(struct served *d)
     return is_own(d) && (pool_is_up(&d->pool) || (d->is_ours && d->pool.joining));
 }
 
+/* Was it started for a file of another name, which is only alike or that of its model? */
+static bool is_another(const struct served *d, const char *model)
+{
+    return d->is_ours && strcasecmp(d->file, model) != 0;
+}
+
 /* Can a request go there? Not where that would start one of this user's: first there has to be room. */
 static bool is_there(struct served *d)
 {
@@ -203,6 +209,7 @@ static void started(struct child *c, int code, const char *line)
         fail_start(l, code == 0 ? "it does not listen where this gateway looks" : line);
     } else {
         d->is_ours = true;
+        snprintf(d->file, sizeof(d->file), "%s", one->needs.name);
         d->has_keep = false;
         d->bytes = one->needs.bytes;
         d->since_ns = d->used_ns = bell_now_ns();
@@ -326,7 +333,8 @@ static bool go_on(struct launcher *l)
 {
     struct launch *one = l->first;
     struct served *d = served_find(l->server, one->needs.name);
-    if (!is_awaited(l->server, one) || (d && is_there(d) && d != l->stopping)) {
+    const bool goes_there = d && is_there(d) && d != l->stopping && !is_another(d, one->needs.name);
+    if (!is_awaited(l->server, one) || goes_there) {
         finish(l, NULL);
         return true;
     }
@@ -415,7 +423,7 @@ bool launcher_wants(struct server *s, const char *model)
     if (!s->launcher.server || !model || !*model || strlen(model) >= DISK_NAME_BYTES)
         return false;
     struct served *d = served_find(s, model);
-    return !d || d->gives_way || d == s->launcher.stopping || !is_there(d);
+    return !d || d->gives_way || d == s->launcher.stopping || !is_there(d) || is_another(d, model);
 }
 
 static struct launch *add(struct launcher *l, const char *name)

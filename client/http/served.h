@@ -12,6 +12,7 @@
 #ifndef HEARTH_CLIENT_HTTP_SERVED_H
 #define HEARTH_CLIENT_HTTP_SERVED_H
 
+#include "client/http/disk.h"
 #include "client/http/pool.h"
 #include "client/http/worker.h"
 #include "client/lib/daemons.h"
@@ -50,8 +51,9 @@ struct served {
 
     /* The launcher's. */
     struct survey survey;
-    bool is_asked;  /* a survey is under way */
-    bool is_ours;   /* this gateway started the daemon */
+    bool is_asked; /* a survey is under way */
+    bool is_ours;  /* this gateway started the daemon, for `file` */
+    char file[DISK_NAME_BYTES];
     bool is_active; /* it had requests when it was last asked, or did not answer */
     bool gives_way; /* new requests wait, so that it can be stopped */
     bool has_keep;  /* a request said how long it stays without one: keep_ns */

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -181,6 +182,25 @@ START_TEST(a_model_s_own_name_is_found_before_one_like_it)
     put_file("models/alpha one.gguf", "no model", 0600);
     START("--budget", ROOM_FOR_TWO);
     ask_well("alpha-one");
+}
+END_TEST
+
+/* Nor is another file of a name that is alike, or of a model that is called so, asked instead. */
+START_TEST(what_was_started_answers_for_its_own_file_alone)
+{
+    char path[256], file[PATH_MAX];
+    copy_model("alpha-one");
+    copy_model("hearth-code-5m"); /* as the model in that one */
+    snprintf(path, sizeof(path), "%s/models/alpha one.gguf", place.directory);
+    ck_assert_ptr_nonnull(realpath(harness_tiny_model(), file));
+    ck_assert_int_eq(symlink(file, path), 0);
+    START("--budget", "200M");
+    ask_well("alpha-one");
+    json_t *o = ask("alpha one", 503);
+    ck_assert_ptr_nonnull(strstr(json_text(o, "error/message"), "another model is served at"));
+    json_decref(o);
+    json_decref(ask("Alpha-One:latest", 200));
+    ask_well("hearth-code-5m");
 }
 END_TEST
 
@@ -674,6 +694,7 @@ int main(void)
     tcase_add_test(c, a_file_s_name_is_no_option);
     tcase_add_test(c, a_line_break_in_a_file_s_name_begins_no_setting);
     tcase_add_test(c, a_model_s_own_name_is_found_before_one_like_it);
+    tcase_add_test(c, what_was_started_answers_for_its_own_file_alone);
     tcase_add_test(c, the_one_longest_unused_gives_way);
     tcase_add_test(c, a_pinned_model_is_started_at_once_and_never_stopped);
     tcase_add_test(c, a_stream_that_waits_has_comments);
