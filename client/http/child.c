@@ -140,13 +140,14 @@ int child_run(struct child *c, struct reactor *loop, const char *const *argv)
     return rc;
 }
 
-void child_end(struct child *c)
+int child_end(struct child *c)
 {
     if (!c->pid)
-        return;
+        return -1;
     kill(c->pid, SIGTERM);
-    (void)wait_for(c->pid);
+    int code = wait_for(c->pid);
     forget(c);
+    return code;
 }
 
 int child_call(const char *const *argv)

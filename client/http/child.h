@@ -25,8 +25,9 @@ struct child {
  * 0 or -errno. */
 int child_run(struct child *c, struct reactor *loop, const char *const *argv);
 
-/* Asks it to end (SIGTERM) and waits until it has; done is not called. */
-void child_end(struct child *c);
+/* Asks it to end (SIGTERM) and waits until it has; done is not called. Returns its exit code, which is
+ * 0 where it had done its work before; -1 where none runs, or for a death by a signal. */
+int child_end(struct child *c);
 
 /* Runs argv to its end. Returns its exit code, -1 for a death by a signal, or -errno. */
 int child_call(const char *const *argv);

@@ -196,20 +196,26 @@ static void fail_start(struct launcher *l, const char *line)
     finish(l, &f);
 }
 
+/* hearth serve has started the first launch's daemon. NULL: it is not found. */
+static struct served *take_started(struct launcher *l)
+{
+    served_look(l->server);
+    struct served *d = served_find(l->server, l->first->needs.name);
+    if (d) {
+        d->is_ours = true;
+        snprintf(d->file, sizeof(d->file), "%s", l->first->needs.name);
+    }
+    return d;
+}
+
 static void started(struct child *c, int code, const char *line)
 {
     struct launcher *l = (struct launcher *)((char *)c - offsetof(struct launcher, child));
     const struct launch *one = l->first;
-    struct served *d = NULL;
-    if (code == 0) {
-        served_look(l->server);
-        d = served_find(l->server, one->needs.name);
-    }
+    struct served *d = code == 0 ? take_started(l) : NULL;
     if (!d) {
         fail_start(l, code == 0 ? "it does not listen where this gateway looks" : line);
     } else {
-        d->is_ours = true;
-        snprintf(d->file, sizeof(d->file), "%s", one->needs.name);
         d->has_keep = false;
         d->bytes = one->needs.bytes;
         d->since_ns = d->used_ns = bell_now_ns();
@@ -543,7 +549,8 @@ void launcher_close(struct server *s)
     if (!l->server)
         return;
     l->is_closing = true;
-    child_end(&l->child);
+    if (child_end(&l->child) == 0 && !l->stopping) /* it was started all the same */
+        (void)take_started(l);
     disk_close(&l->disk);
     for (struct served *d = s->served; d; d = d->next) {
         const char *const argv[] = {l->program, "stop", "--socket", d->path, NULL};

@@ -671,6 +671,27 @@ START_TEST(a_budget_needs_hearth)
 }
 END_TEST
 
+/* The gateway is told to end when hearth serve has just started the daemon. */
+START_TEST(a_daemon_that_is_ready_while_the_gateway_ends_ends_too)
+{
+    char command[2048], bin[256];
+    snprintf(bin, sizeof(bin), "%s/bin", place.directory);
+    ck_assert_int_eq(mkdir(bin, 0700), 0);
+    put_file("bin/hearth",
+             "#!/bin/sh\ntrap '' TERM\n${0%/*}/real \"$@\" || exit\n"
+             "[ $1 != serve ] || kill $PPID\n",
+             0700);
+    snprintf(command, sizeof(command),
+             "d=$(cd $(dirname %s) && pwd) && cp $d/hearth-http $d/hearthd %s && "
+             "cp $d/hearth %s/real && "
+             "timeout 60 %s/hearth-http --listen %s/other --budget " ROOM_FOR_TWO " --pin alpha",
+             harness_program("hearth"), bin, bin, bin, bin);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert(!is_served("alpha"));
+    START("--budget", ROOM_FOR_TWO);
+}
+END_TEST
+
 START_TEST(a_port_needs_a_file_of_keys)
 {
     START("--budget", ROOM_FOR_TWO);
@@ -714,6 +735,7 @@ int main(void)
     tcase_add_test(c, one_that_died_is_started_again);
     tcase_add_test(c, a_gateway_stops_no_daemon_but_its_own);
     tcase_add_test(c, a_budget_needs_hearth);
+    tcase_add_test(c, a_daemon_that_is_ready_while_the_gateway_ends_ends_too);
     tcase_add_test(c, a_port_needs_a_file_of_keys);
     suite_add_tcase(s, c);
     return run_suite(s);
