@@ -74,6 +74,8 @@ struct client_resume {
     uint64_t since_ns;    /* when it last came back */
     int progressed;       /* tokens came, or requests were made, since then */
     uint64_t tried_ns;    /* when the last connection was tried */
+    uint64_t looked_ns;   /* when it was last looked for */
+    int late;             /* its last answer was waited for beyond the deadline, see try() */
 };
 
 /* What a chat template can do, found by trying (chat_adapt.c). */

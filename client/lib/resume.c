@@ -18,7 +18,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { RETRY_NS = 50000000 };
+enum { RETRY_NS = 50000000, LATE_NS = 1000000000 };
 
 static const char lost_fast[] =
     "the daemon went away in the middle of the answer, and one that is not deterministic cannot go "
@@ -89,9 +89,12 @@ static void go_away(struct hearth *h)
     uint64_t now = bell_now_ns(), patience_ns = (uint64_t)h->resume.ms * 1000000u;
     h->resume.away = 1;
     h->resume.tried_ns = 0;
+    h->resume.looked_ns = now;
     /* A daemon that dies of the same request again and again is waited for once, not for ever. */
-    if (h->resume.progressed || now - h->resume.since_ns >= patience_ns)
+    if (h->resume.progressed || now - h->resume.since_ns >= patience_ns) {
         h->resume.deadline_ns = now + patience_ns;
+        h->resume.late = 0;
+    }
     h->resume.progressed = 0;
     close_fd(&h->socket_fd); /* a daemon that is stopping need not serve us */
     h->sleeper.socket_fd = -1;
@@ -332,6 +335,14 @@ static bool is_trusted(const struct hearth *h)
     return uid == h->daemon_uid || uid == geteuid() || uid == 0;
 }
 
+/* Has the program looked away until the time was up, and finds a daemon that may have been there for
+ * long? That one gets a moment to answer, once. */
+static bool is_late(const struct hearth *h, uint64_t now)
+{
+    return !h->resume.late && h->resume.fd >= 0 && h->resume.tried_ns == now &&
+           now >= h->resume.deadline_ns && now - h->resume.looked_ns >= LATE_NS;
+}
+
 static void try(struct hearth *h, uint64_t now)
 {
     char err[256];
@@ -345,6 +356,11 @@ static void try(struct hearth *h, uint64_t now)
             hello_send(h->resume.fd, &h->hello, sizeof(h->hello), NULL, 0) != 0)
             close_fd(&h->resume.fd);
     }
+    if (h->resume.away && is_late(h, now)) {
+        h->resume.late = 1;
+        h->resume.deadline_ns = now + LATE_NS;
+    }
+    h->resume.looked_ns = now;
     if (h->resume.fd >= 0)
         take_answer(h);
     if (h->resume.away && now >= h->resume.deadline_ns)

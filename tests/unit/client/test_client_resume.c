@@ -438,6 +438,53 @@ START_TEST(a_daemon_that_keeps_dying_without_a_token_is_given_up)
 }
 END_TEST
 
+/* The daemon goes away, its socket too; it is there again when the client looks for it, long after it
+ * would have given up. */
+static void come_back_unseen(void)
+{
+    char aside[sizeof(fake.path) + 1];
+    snprintf(aside, sizeof(aside), "%s_", fake.path);
+    ck_assert_int_eq(rename(fake.path, aside), 0);
+    fake_die(&fake);
+    while (!look().is_away)
+        hear(0, 0);
+    ck_assert_int_eq(rename(aside, fake.path), 0);
+}
+
+/* As one does that works on an event for longer than it would have waited. */
+START_TEST(a_daemon_that_is_back_is_found_however_late_one_looks)
+{
+    resume_ms = 150;
+    connect_with(1, 0);
+    fake_bytes(&fake, 0, submit_ids(0, prompt, 3).generation, 3, "a");
+    come_back_unseen();
+    fake_start(&fake);
+    usleep(1200000);
+    find_daemon(0);
+    uint32_t g = take_again(0, "a");
+    fake_bytes(&fake, 0, g, 4, "b");
+    fake_done(&fake, 0, g, DONE_EOS, 2);
+    hear_end(0);
+    ck_assert_str_eq(text, "ab");
+    ck_assert_str_eq(error_text, "");
+}
+END_TEST
+
+/* Nor is one that does not answer waited for again and again. */
+START_TEST(a_daemon_that_does_not_answer_ends_a_late_look)
+{
+    resume_ms = 150;
+    connect_with(1, 0);
+    submit_ids(0, prompt, 3);
+    come_back_unseen();
+    usleep(1200000);
+    ck_assert_uint_eq(hear(0, 0), 0);
+    usleep(1200000);
+    ck_assert_uint_eq(hear(0, 0), HEARTH_DONE);
+    ck_assert_ptr_nonnull(strstr(error_text, "did not come back within 150 ms"));
+}
+END_TEST
+
 /* ---- while it is away ------------------------------------------------------------------------ */
 
 START_TEST(requests_and_cancels_need_no_daemon)
@@ -565,6 +612,8 @@ int main(void)
     tcase_add_test(t, a_request_that_is_not_deterministic_ends);
     tcase_add_test(t, without_a_new_daemon_the_request_ends_in_time);
     tcase_add_test(t, a_daemon_that_keeps_dying_without_a_token_is_given_up);
+    tcase_add_test(t, a_daemon_that_is_back_is_found_however_late_one_looks);
+    tcase_add_test(t, a_daemon_that_does_not_answer_ends_a_late_look);
     tcase_add_test(t, requests_and_cancels_need_no_daemon);
     tcase_add_test(t, an_event_loop_keeps_its_descriptor);
     tcase_add_test(t, an_event_loop_is_woken_when_the_wait_ends);
