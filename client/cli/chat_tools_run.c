@@ -162,22 +162,36 @@ static void make_text(char *text, size_t bytes)
     }
 }
 
+/* A terminal that is closed ends a call as SIGTERM does: whatever the program has started goes with
+ * it. Unless that signal is ignored, as below nohup. */
+static void catch_hangup(struct sigaction *ret_old)
+{
+    struct sigaction stop;
+    (void)sigaction(SIGHUP, NULL, ret_old);
+    if (ret_old->sa_handler == SIG_DFL && sigaction(SIGTERM, NULL, &stop) == 0)
+        (void)sigaction(SIGHUP, &stop, NULL);
+}
+
 static char *run(char *const *argv, int (*interrupted)(void))
 {
     struct buffer text = {0};
+    struct sigaction hangup;
     int pipes[2], status = 0;
     if (pipe2(pipes, O_CLOEXEC))
         return strdup("not run: no more files can be opened");
+    catch_hangup(&hangup);
     pid_t pid = fork();
     if (pid == 0)
         become(argv, pipes[1]);
     close(pipes[1]);
     if (pid < 0) {
+        (void)sigaction(SIGHUP, &hangup, NULL);
         close(pipes[0]);
         return strdup("not run: no more processes can be made");
     }
     (void)setpgid(pid, pid); /* whichever of the two is first */
     const char *why = watch(pid, pipes[0], &text, interrupted);
+    (void)sigaction(SIGHUP, &hangup, NULL);
     close(pipes[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;

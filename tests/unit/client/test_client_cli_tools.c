@@ -236,9 +236,11 @@ START_TEST(a_program_that_runs_for_long_is_killed_with_what_it_began)
 }
 END_TEST
 
-/* Nobody would be left to kill it at its limit. */
+/* Nobody would be left to kill it at its limit; nor, where the terminal is closed, what it started. */
 START_TEST(a_program_does_not_outlive_hearth)
 {
+    static const char *const scripts[] = {"echo $$ >/proc/%d/fd/%d; exec sleep 1000",
+                                          "sleep 1000 & echo $! >/proc/%d/fd/%d; wait"};
     char text[16] = "";
     int pipes[2];
     ck_assert_int_eq(pipe(pipes), 0);
@@ -247,13 +249,13 @@ START_TEST(a_program_does_not_outlive_hearth)
     pid_t pid = fork();
     if (pid == 0) {
         char script[64];
-        snprintf(script, sizeof(script), "echo $$ >/proc/%d/fd/%d; exec sleep 1000", (int)getpid(),
-                 pipes[1]);
+        snprintf(script, sizeof(script), scripts[_i], (int)getpid(), pipes[1]);
+        cli_catch_signals();
         free(runs(script));
         _exit(1);
     }
     ck_assert_int_gt((int)read(pipes[0], text, sizeof(text) - 1), 0);
-    kill(pid, SIGHUP);
+    kill(pid, _i ? SIGHUP : SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     pid_t ended = 0;
     for (int i = 0; i < 1000 && !(ended = waitpid(atoi(text), NULL, WNOHANG)); i++)
@@ -339,7 +341,7 @@ int main(void)
     tcase_add_test(tcase, a_refusal_that_is_cut_is_a_text);
     tcase_add_test(tcase, a_program_that_writes_without_end_is_cut_and_killed);
     tcase_add_test(tcase, a_program_that_runs_for_long_is_killed_with_what_it_began);
-    tcase_add_test(tcase, a_program_does_not_outlive_hearth);
+    tcase_add_loop_test(tcase, a_program_does_not_outlive_hearth, 0, 2);
     tcase_add_test(tcase, a_program_says_how_it_ended);
     tcase_add_test(tcase, a_program_that_was_killed_or_writes_no_more_says_so);
     tcase_add_test(tcase, one_byte_that_is_no_text_spoils_no_other);
