@@ -152,26 +152,46 @@ static bool has_name(const char *path, const char *other)
     return a && b && strcmp(a, b) == 0;
 }
 
-/* Finds the listening socket in /proc/net/unix. Returns its number there; 0: there is none. Of
- * others' sockets it looks at names alone: a folder of theirs might never answer. */
-static unsigned long listening_inode(const char *path)
+/* A socket that is said to listen at the path of daemons->sockets[of]. Others can call theirs so that
+ * a line of /proc/net/unix says what they like: there may be several, and each is looked for. */
+struct listener {
+    size_t of;
+    unsigned long inode; /* its number there */
+};
+
+struct listeners {
+    struct listener *all;
+    size_t n;
+};
+
+static void add_listener(struct listeners *l, size_t of, unsigned long inode)
+{
+    struct listener *all = realloc(l->all, (l->n + 1) * sizeof(*all));
+    if (!all)
+        return;
+    l->all = all;
+    all[l->n++] = (struct listener){of, inode};
+}
+
+/* Finds the listening sockets in /proc/net/unix. Of others' sockets it looks at names alone: a folder
+ * of theirs might never answer. */
+static void find_listeners(struct listeners *l, size_t of, const char *path)
 {
     enum { ACCEPTS = 0x10000 }; /* __SO_ACCEPTCON */
     char *own = realpath(path, NULL);
     FILE *file = own ? fopen("/proc/net/unix", "re") : NULL;
     char line[512], at[256];
-    unsigned long inode, found = 0;
+    unsigned long inode;
     struct stat wanted, st;
     unsigned flags;
-    while (file && !found && fgets(line, sizeof(line), file))
+    while (file && fgets(line, sizeof(line), file))
         if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %255[^\n]", &flags, &inode, at) == 3 &&
             (flags & ACCEPTS) && has_name(at, own) && stat(at, &st) == 0 &&
             stat(own, &wanted) == 0 && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
-            found = inode;
+            add_listener(l, of, inode);
     if (file)
         fclose(file);
     free(own);
-    return found;
 }
 
 static bool is_hearthd(const char *pid)
@@ -216,8 +236,8 @@ static void mark_by_unit(struct daemons *daemons, const char *pid)
         fclose(file);
 }
 
-/* Marks those whose sockets, with these numbers, the process has open. */
-static void mark_open(struct daemons *daemons, const unsigned long *inodes, const char *pid)
+/* Marks those whose sockets the process has open. */
+static void mark_open(struct daemons *daemons, const struct listeners *l, const char *pid)
 {
     char path[300], target[64];
     struct dirent *entry;
@@ -231,8 +251,8 @@ static void mark_open(struct daemons *daemons, const unsigned long *inodes, cons
         target[n > 0 ? n : 0] = 0;
         if (sscanf(target, "socket:[%lu]", &inode) != 1)
             continue;
-        for (size_t i = 0; i < daemons->n; i++)
-            daemons->sockets[i].is_running |= inodes[i] == inode;
+        for (size_t i = 0; i < l->n; i++)
+            daemons->sockets[l->all[i].of].is_running |= l->all[i].inode == inode;
     }
     if (dir)
         closedir(dir);
@@ -240,19 +260,20 @@ static void mark_open(struct daemons *daemons, const unsigned long *inodes, cons
 
 void daemons_look(struct daemons *daemons)
 {
-    unsigned long *inodes = calloc(daemons->n + 1, sizeof(*inodes));
-    DIR *dir = inodes ? opendir("/proc") : NULL;
+    struct listeners l = {0};
+    DIR *dir = opendir("/proc");
     struct dirent *entry;
-    for (size_t i = 0; inodes && i < daemons->n; i++) {
-        inodes[i] = listening_inode(daemons->sockets[i].path);
-        daemons->sockets[i].is_open = inodes[i] != 0;
+    for (size_t i = 0; i < daemons->n; i++) {
+        const size_t before = l.n;
+        find_listeners(&l, i, daemons->sockets[i].path);
+        daemons->sockets[i].is_open = l.n > before;
     }
     while (dir && (entry = readdir(dir)))
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && is_hearthd(entry->d_name))
-            mark_open(daemons, inodes, entry->d_name);
+            mark_open(daemons, &l, entry->d_name);
     if (dir)
         closedir(dir);
-    free(inodes);
+    free(l.all);
 }
 
 /* ---- hearth_find ----------------------------------------------------------------------------- */

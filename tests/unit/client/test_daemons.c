@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -170,6 +171,37 @@ START_TEST(a_listener_is_found_where_it_is_bound)
 }
 END_TEST
 
+/* Anybody may call a folder as they like: the name of a socket in one with a line break has two lines
+ * in /proc/net/unix, and the second looks like that of another user's listener. */
+START_TEST(no_name_of_a_socket_hides_a_daemon)
+{
+    enum { NAMES = 64 };
+    char folder[] = "/tmp/hearth-XXXXXX", path[64], command[256], name[108];
+    int fds[NAMES];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/real.sock", folder);
+    snprintf(name, sizeof(name), "%s/\n0: 2 0 10000 1 1 5 %s", folder, path);
+    snprintf(command, sizeof(command), "mkdir -p '%.*s'", (int)(strrchr(name, '/') - name), name);
+    ck_assert_int_eq(system(command), 0);
+    for (int i = 0; i < NAMES; i++) { /* some come before it in the list */
+        fds[i] = listen_at(name);
+        ck_assert_int_eq(unlink(name), 0);
+    }
+    int own = listen_at(path);
+    ck_assert_int_eq(prctl(PR_SET_NAME, "hearthd"), 0); /* which this plays */
+    setup();
+    strcpy(sockets[0].path, path);
+    daemons_look(&daemons);
+    ck_assert(sockets[0].is_open && !sockets[1].is_running);
+    ck_assert(sockets[0].is_running);
+    for (int i = 0; i < NAMES; i++)
+        close(fds[i]);
+    close(own);
+    snprintf(command, sizeof(command), "rm -r '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 START_TEST(a_search_needs_no_place_for_its_line)
 {
     char folder[] = "/tmp/hearth-daemons-XXXXXX", path[108], none[1] = "x";
@@ -219,6 +251,7 @@ int main(void)
     tcase_add_test(c, other_units_name_none);
     tcase_add_test(c, a_socket_without_a_listener_has_no_daemon);
     tcase_add_loop_test(c, a_listener_is_found_where_it_is_bound, 0, 2);
+    tcase_add_test(c, no_name_of_a_socket_hides_a_daemon);
     tcase_add_test(c, a_search_needs_no_place_for_its_line);
     tcase_add_test(c, the_default_daemon_is_found_by_its_name);
     suite_add_tcase(s, c);
