@@ -224,7 +224,7 @@ static int stream(struct answering *a, struct cli_ids *ids)
             show_progress(show, e);
         } else if (rc == 1) {
             buffer_add(&a->text, e->text, e->text_bytes);
-            written = show_answer(a, e);
+            written = a->text.failed ? -ENOMEM : show_answer(a, e);
         }
         if (written || cli_stop_requested() || (rc <= 0 && show_is_unread())) {
             (void)hearth_cancel(h, 0);
