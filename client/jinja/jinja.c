@@ -4,6 +4,7 @@
 #include "client/jinja/eval.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,10 +157,14 @@ static int work(void (*what)(struct job *), const struct jinja_desc *desc, struc
                 char *err, size_t err_bytes)
 {
     struct job *j = calloc(1, sizeof(*j));
-    if (!j) {
+    const locale_t plain = j ? newlocale(LC_ALL_MASK, "C", (locale_t)0) : (locale_t)0;
+    if (!plain) {
+        free(j);
         snprintf(err, err_bytes, "out of memory: free some and try again");
         return -ENOMEM;
     }
+    /* The locale of the program that asks would write 0,5 for 0.5, and months in its language. */
+    const locale_t before = uselocale(plain);
     heap_init(&j->heap, MOST_BYTES, MOST_STEPS);
     j->heap.err = err;
     j->heap.err_bytes = err_bytes;
@@ -171,6 +176,8 @@ static int work(void (*what)(struct job *), const struct jinja_desc *desc, struc
     if (setjmp(j->heap.escape) == 0)
         what(j);
     int code = j->heap.code;
+    (void)uselocale(before);
+    freelocale(plain);
     heap_fini(&j->heap);
     free(j);
     return code;

@@ -3,8 +3,12 @@
  * input. Its bounds: test_jinja_limits.c. */
 #include <check.h>
 #include <errno.h>
+#include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/run_suite.h"
 #include "tests/rig/jinja_render.h"
@@ -302,6 +306,44 @@ START_TEST(strftime_now_uses_the_given_time)
 }
 END_TEST
 
+static locale_t within; /* the thread's, while a template is rendered */
+
+/* In place of the C library's. */
+size_t strftime(char *to, size_t bytes, const char *format, const struct tm *tm)
+{
+    within = uselocale((locale_t)0);
+    return strftime_l(to, bytes, format, tm, within);
+}
+
+/* 0,5 is no JSON, and another prompt has another answer. Where no locale that writes so can be made,
+ * at least the thread has another one than its own meanwhile. */
+START_TEST(a_programs_locale_changes_no_prompt)
+{
+    char folder[] = "/tmp/hearth-locale-XXXXXX", command[256];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(command, sizeof(command),
+             "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1 </dev/null", folder, folder);
+    ck_assert_int_ne(system(command), -1);
+    setenv("LOCPATH", folder, 1);
+    setenv("TZ", "UTC", 1);
+    const locale_t german = newlocale(LC_ALL_MASK, "de_DE.UTF-8", (locale_t)0);
+    const locale_t own = german ? german : newlocale(LC_ALL_MASK, "C.UTF-8", (locale_t)0);
+    const locale_t before = uselocale(own);
+    if (german)
+        ck_assert_str_eq(localeconv()->decimal_point, ",");
+    jinja_prints(
+        "{{ 1.5 }} {{ 3 / 2 }} {{ '2.5' | float }} {{ 2.345 | round(2) }} {{ x | tojson }} "
+        "{{ '%.2f' | format(1.25) }} {{ strftime_now('%d %b') }}",
+        "{\"x\": 0.1}", "1.5 1.5 2.5 2.35 0.1 1.25 10 Jul");
+    ck_assert_ptr_ne(within, own);
+    ck_assert_ptr_eq(uselocale((locale_t)0), own);
+    (void)uselocale(before);
+    freelocale(own);
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 START_TEST(lines_of_errors_are_counted)
 {
     jinja_fails("a\n{# x\n #}\n{% set a =\n 1 %}\n{{ b.c }}", -EINVAL, "line 6: 'b' is undefined");
@@ -378,6 +420,7 @@ int main(void)
     tcase_add_loop_test(c, an_error_is_one_line_that_says_where_and_what, 0,
                         sizeof(errors) / sizeof(errors[0]));
     tcase_add_test(c, strftime_now_uses_the_given_time);
+    tcase_add_test(c, a_programs_locale_changes_no_prompt);
     tcase_add_test(c, lines_of_errors_are_counted);
     tcase_add_test(c, input_values_stay_marked_through_every_operation);
     suite_add_tcase(s, c);
