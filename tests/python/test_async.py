@@ -349,3 +349,19 @@ async def test_a_daemon_is_found_by_its_model(daemon, monkeypatch, tmp_path):
         assert client.info.server_pid == daemon.process.pid
     with pytest.raises(hearth.NotRunning, match="no daemon serves other"):
         await hearth.AsyncClient(model="other").connect()
+
+
+@in_loop
+async def test_a_forked_child_that_ends_leaves_the_loop_alone(daemon):
+    async with hearth.AsyncClient(daemon.socket, slots=1) as client:
+        stream = client.generate(PROMPT, **ENDLESS)
+        await stream.__anext__()
+        child = os.fork()
+        if child == 0:  # as an interpreter that ends: all is finalized, the loop is not closed
+            stream = client._core = None
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        stream._run.events.clear()
+        for _ in range(5):  # the child has the loop's epoll, too
+            assert (await asyncio.wait_for(stream.__anext__(), 20)).ids

@@ -8,6 +8,7 @@ the loop that the client was opened in.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from contextlib import suppress
@@ -73,7 +74,8 @@ class _AsyncCore(Core):
 
     def _detach(self) -> None:
         loop, fd, self.fd = self._loop, self.fd, -1
-        if loop is not None and fd >= 0 and not loop.is_closed():
+        # A forked child has the parent's epoll: what it takes out there is gone for the parent.
+        if loop is not None and fd >= 0 and not loop.is_closed() and os.getpid() == self._pid:
             loop.remove_reader(fd)
 
     def check_loop(self) -> asyncio.AbstractEventLoop:
