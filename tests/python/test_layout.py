@@ -95,3 +95,9 @@ def test_functions_take_what_the_header_says():
     }
     for name, (_, arguments) in _native._FUNCTIONS.items():
         assert declared[name] == len(arguments), name
+
+
+def test_the_package_may_lie_near_the_root(monkeypatch):
+    monkeypatch.delenv("HEARTH_LIBRARY")
+    monkeypatch.setattr(_native, "__file__", "/app/hearth/_native.py")
+    assert _native._candidates() == [_native.SONAME, "/build/lib/" + _native.SONAME]

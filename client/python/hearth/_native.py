@@ -349,7 +349,7 @@ def _candidates() -> List[str]:
         return [named]
     here = Path(__file__).resolve()
     carried = here.parent / SONAME  # by a wheel, whose library is of its own version
-    checkout = here.parents[3] / "build" / "lib" / SONAME
+    checkout = here.parent.parent.parent.parent / "build" / "lib" / SONAME
     return [str(carried)] if carried.exists() else [SONAME, str(checkout)]
 
 
