@@ -11,6 +11,7 @@ import pytest
 from conftest import LONG, until
 
 import hearth
+from hearth import _native
 
 BAD = [
     ({"top_k": -1}, "top_k -1: give 0 to"),
@@ -191,3 +192,17 @@ def test_a_library_that_is_missing_or_too_old(tmp_path):
     assert said == f"NotSupported {old} is too old for this package: it has no hearth_options_init: " + (
         "install a newer libhearth\n"
     )
+
+
+def test_a_grammar_needs_a_library_that_looks_at_it(tmp_path):
+    names = [name for name in _native._FUNCTIONS if name not in _native._LATER]
+    (tmp_path / "old.c").write_text("".join(f"void {name}(void) {{}}\n" for name in names))
+    old = tmp_path / "old.so"
+    subprocess.run(["gcc", "-shared", "-o", old, tmp_path / "old.c"], check=True)
+    for optimize in ("", "1"):  # as by python -O
+        said = in_python(
+            "from hearth import _request; print(_request._grammar('root ::= \"a\"', None))",
+            HEARTH_LIBRARY=str(old),
+            PYTHONOPTIMIZE=optimize,
+        )
+        assert said.startswith(f"NotSupported {old} is too old for grammars and JSON schemas")

@@ -100,7 +100,7 @@ def _grammar(grammar: Optional[str], schema: Optional[Schema]) -> Optional[bytes
         grammar = grammar_from_schema(schema)
     if grammar is None:
         return None
-    assert _native.load().hearth_schema  # NotSupported: a library without it does not look at the grammar
+    _ = _native.load().hearth_schema  # NotSupported: a library without it does not look at the grammar
     text = encode("grammar", grammar)
     if not text or b"\0" in text:
         raise InvalidRequest("grammar: give a text without a byte 0")
