@@ -1,9 +1,10 @@
 /* json_shortest: see json_shortest.h. */
 #include "client/base/json_shortest.h"
 
+#include "client/base/buffer.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 static bool has_real(const json_t *value)
 {
@@ -18,19 +19,31 @@ static bool has_real(const json_t *value)
     return json_is_real(value);
 }
 
+static int add(const char *data, size_t bytes, void *text)
+{
+    struct buffer *t = text;
+    buffer_add(t, data, bytes);
+    return t->failed ? -1 : 0;
+}
+
+/* Not by json_dumps(), whose text is of the program's own memory where that gave jansson such. */
 char *json_shortest(const json_t *value, size_t flags)
 {
     enum { LEAST_DIGITS = 15, MOST_DIGITS = 17 };
-    char *text = NULL;
+    struct buffer text = {0};
     bool same = false;
     flags |= JSON_ENCODE_ANY;
     for (size_t digits = has_real(value) ? LEAST_DIGITS : MOST_DIGITS; !same; digits++) {
-        free(text);
-        text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
-        same = !text || digits == MOST_DIGITS;
-        json_t *again = same ? NULL : json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        text.bytes = 0;
+        if (json_dump_callback(value, add, &text, flags | JSON_REAL_PRECISION(digits))) {
+            buffer_fini(&text);
+            return NULL;
+        }
+        same = digits == MOST_DIGITS;
+        json_t *again =
+            same ? NULL : json_loadb(text.data, text.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         same = same || json_equal(again, value);
         json_decref(again);
     }
-    return text;
+    return text.data;
 }

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* `flags` of json_dumps(); any value is taken. To be freed; NULL without memory. */
+/* `flags` of json_dumps(); any value is taken. To be freed with free(); NULL without memory. */
 char *json_shortest(const json_t *value, size_t flags);
 
 #endif

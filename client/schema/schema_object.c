@@ -6,6 +6,7 @@
  *   root   ::= "{" space a-kv ( "," space ( b-kv b-rest | c-kv c-rest | others ) )? "}" space
  *   b-rest ::= ( "," space c-kv )? c-rest        c-rest ::= ( "," space additional-kv )*
  */
+#include "client/base/json_shortest.h"
 #include "client/schema/schema.h"
 
 #include <stdlib.h>
@@ -137,7 +138,7 @@ static int by_text(const void *a, const void *b)
 static char *json_key(struct schema *c, const char *key)
 {
     json_t *text = json_string_nocheck(key);
-    char *dump = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+    char *dump = text ? json_shortest(text, 0) : NULL;
     json_decref(text);
     if (!dump) {
         schema_no_memory(c);

@@ -4,7 +4,9 @@
 #include "tests/rig/schema_convert.h"
 
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define P(pattern) "{\"type\":\"string\",\"pattern\":\"" pattern "\"}"
@@ -274,6 +276,30 @@ START_TEST(integers_are_exactly_those_between_the_bounds)
 }
 END_TEST
 
+/* Memory that free() does not take. */
+static void *of_program(size_t bytes)
+{
+    char *p = malloc(bytes + 64);
+    return p ? p + 64 : NULL;
+}
+
+static void to_program(void *p)
+{
+    if (p)
+        free((char *)p - 64);
+}
+
+START_TEST(a_program_may_give_jansson_its_own_memory)
+{
+    json_set_alloc_funcs(of_program, to_program);
+    assert_line("{\"const\":0.5}", "root ::= \"0.5\" space");
+    ck_assert_int_gt(schema_convert("{\"type\":\"object\",\"properties\":{\"a\\\"\":{}},"
+                                    "\"additionalProperties\":true}"),
+                     0);
+    json_set_alloc_funcs(malloc, free);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schema");
@@ -288,6 +314,7 @@ int main(void)
     tcase_add_test(tc, merged_types_are_listed_once);
     tcase_add_test(tc, answers_follow_their_schema);
     tcase_add_test(tc, integers_are_exactly_those_between_the_bounds);
+    tcase_add_test(tc, a_program_may_give_jansson_its_own_memory);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
