@@ -4,8 +4,8 @@
  * alone, and the daemon pauses it alone. Handles are opened on demand, up to a number, and stay. A
  * request takes the handle it names, when that is free, else the free one with the longest common
  * prefix of its last sequence and the request's prompt; where none is free it waits in a bounded
- * queue. Exchanges take turns there: the n-th job of one waits behind n jobs of each other one at
- * most, among those that came later.
+ * queue. Exchanges take turns there: of those that come later, each other one has at most n jobs
+ * before the n-th job of one.
  *
  * The daemon may go away: requests that run are resumed by the library; idle handles are closed.
  * The next request connects again, and queued requests fail when that fails.
